@@ -25,7 +25,7 @@ help:
 	@echo "make test       lint, types, import contracts and the test suite"
 	@echo "make test-long  more seeds, fuzz and chaos"
 	@echo "make test-lowest  a part of the suite at the oldest versions that pyproject.toml allows"
-	@echo "make campaign   hours of seeds, fuzz and chaos, by hand: docs/performance.md keeps the results"
+	@echo "make campaign   hours of seeds, fuzz and chaos, by hand; results in benchmarks/results"
 	@echo "make clean      remove what the targets above made"
 
 demo: $(VENV)/.installed

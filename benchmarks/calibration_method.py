@@ -1,4 +1,4 @@
-"""What every stage of the calibration leaves behind and what its choices are worth: figures of docs/calibration.md.
+"""What every stage of the calibration leaves behind and what its choices are worth.
 
 Run: .venv/bin/python benchmarks/calibration_method.py [first seed] [number of seeds]
 The emulated 72-PUC mesh, 28 fibre ports as sources and monitors, every non-ideality of the emulator on; noise 0.5 % and

@@ -1,4 +1,4 @@
-"""How good schedules are, and how long they take to make: the tables of docs/schedules.md.
+"""How good schedules are, and how long they take to make.
 
 Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/schedules.py [stragglar|cost|demand|mesh|phases|rotations]
 

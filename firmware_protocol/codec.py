@@ -1,8 +1,8 @@
 """Base of the message classes: packs and unpacks a payload by its layout.
 
-The growth rule of section 5 lives here: a longer tail is ignored, a payload shorter than its layout or than its own
-counts is a :class:`PayloadError`. Ranges are not checked on receipt (the board answers BAD_VALUE in its own words, see
-:meth:`Message.out_of_range`); what does not fit its field cannot be sent.
+The growth rule of section 5 is implemented here: a longer tail is ignored, and a payload shorter than its layout or its
+own counts is a :class:`PayloadError`. Ranges of received messages are not checked here, because the board replies
+BAD_VALUE itself (see :meth:`Message.out_of_range`). A value that does not fit its field cannot be sent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _VIEWS: dict[str, Callable[[int], int]] = {
 }
 
 
-def _fault(layout: Layout, field: PayloadField, value: object, reason: str) -> FieldError:
+def _field_error(layout: Layout, field: PayloadField, value: object, reason: str) -> FieldError:
     number = value if isinstance(value, int) else 0
     return FieldError(layout.name, field.name, offset=field.offset, value=number, reason=reason)
 
@@ -64,16 +64,16 @@ def _to_wire(layout: Layout, field: PayloadField, value: object) -> int | bytes:
     if isinstance(value, str):
         raw = value.encode()
         if len(raw) > field.size:
-            raise _fault(layout, field, len(raw), f"longer than {field.size} bytes: {value!r}")
+            raise _field_error(layout, field, len(raw), f"longer than {field.size} bytes: {value!r}")
         return raw
     if not isinstance(value, int):
-        raise _fault(layout, field, value, f"{value!r} is no value of type {field.type}")
+        raise _field_error(layout, field, value, f"{value!r} is not a value of type {field.type}")
     return int(value)
 
 
 def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> object:
     if isinstance(value, bytes):
-        # Padded with NUL; a damaged letter in a name decides nothing, so it is shown and not refused.
+        # Padded with NUL. A damaged letter in a name is harmless, so it is replaced and not refused.
         return value.split(b"\0")[0].decode(errors="replace")
     if field.none is not None and value == field.none:
         return None
@@ -82,26 +82,26 @@ def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> objec
     try:
         return _VIEWS[field.view](value)
     except ValueError:
-        raise _fault(layout, field, value, f"not a {field.view}") from None
+        raise _field_error(layout, field, value, f"not a {field.view}") from None
 
 
 def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
-    """Return the fixed part of a payload. Raises ``FieldError`` for a value its field cannot hold."""
+    """Return the fixed part of a payload. Raises ``FieldError`` for a value that its field cannot hold."""
     sent = [_to_wire(layout, field, values.get(field.name)) for field in layout.named]
     try:
         return layout.packer.pack(*sent)
     except struct.error as error:
-        # struct does not say which field it was: tried one by one only now, so that good messages cost one call.
+        # The error of struct does not name the field. Only now try one field at a time, so good messages cost one call.
         for field, value in zip(layout.named, sent, strict=True):
             try:
                 struct.pack("<" + field.struct_code, value)
             except struct.error as cause:
-                raise _fault(layout, field, value, str(cause)) from error
+                raise _field_error(layout, field, value, str(cause)) from error
         raise
 
 
 def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
-    """Return the named fields of the fixed part, constants left out. Raises ``PayloadError`` when it is too short."""
+    """Return the named fields of the fixed part without constants. Raises ``PayloadError`` if it is too short."""
     packer = layout.packer
     if len(payload) < packer.size:
         short = next(field for field in layout.fixed if field.offset + field.size > len(payload))
@@ -117,7 +117,7 @@ def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
 
 
 def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> bytes:
-    """Return the ``size`` bytes of a variable part. Raises ``PayloadError`` when the payload ends before them."""
+    """Return the ``size`` bytes of a variable part. Raises ``PayloadError`` if the payload is too short."""
     end = field.offset + size
     if len(payload) < end:
         raise PayloadError(layout.name, field.name, offset=field.offset, length=len(payload), minimum=end)
@@ -125,9 +125,9 @@ def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> byte
 
 
 def wire_bytes(layout: Layout, field: PayloadField, value: object) -> bytes:
-    """Return ``value`` as bytes that cannot change. Raises ``FieldError`` for anything but bytes."""
+    """Return ``value`` as immutable bytes. Raises ``FieldError`` for anything but bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise _fault(layout, field, 0, f"{type(value).__name__} instead of bytes")
+        raise _field_error(layout, field, 0, f"{type(value).__name__} instead of bytes")
     return bytes(value)
 
 
@@ -139,21 +139,21 @@ def wire_array(layout: Layout, field: PayloadField, value: object) -> NDArray[An
     while isinstance(owner, np.ndarray):
         owner = owner.base
     if isinstance(owner, bytes) and array.dtype == dtype and array.ndim == len(field.counts):
-        return array  # decoded from a payload: already of the wire's type, and bytes cannot change
+        return array  # decoded from a payload: already has the type of the wire, and bytes cannot change
     if array.dtype != dtype:
         if dtype.names is not None:
-            # By way of 64 bits: a cast straight to 16 would wrap what does not fit and say nothing.
+            # Convert to 64 bits first: a cast directly to 16 would wrap large values silently.
             rows = np.asarray(value, dtype=np.int64).reshape(-1, len(dtype.names))
             _check_elements(layout, field, rows, [dtype[name] for name in dtype.names])
             array = np.array([tuple(row) for row in rows], dtype=dtype)
         else:
             if array.size == 0:
-                # An empty list is an array of floats to numpy.
+                # For numpy, an empty list is an array of floats.
                 array = array.astype(np.int64)
             _check_elements(layout, field, array.reshape(-1, 1), [dtype])
             array = array.astype(dtype)
     if array.ndim != len(field.counts):
-        raise _fault(layout, field, array.ndim, f"{array.ndim} dimensions instead of {len(field.counts)}")
+        raise _field_error(layout, field, array.ndim, f"{array.ndim} dimensions instead of {len(field.counts)}")
     array = np.array(array, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
@@ -161,20 +161,20 @@ def wire_array(layout: Layout, field: PayloadField, value: object) -> NDArray[An
 
 def _check_elements(layout: Layout, field: PayloadField, rows: NDArray[Any], kinds: list[np.dtype[Any]]) -> None:
     if rows.dtype.kind not in "iu":
-        raise _fault(layout, field, 0, f"elements of type {rows.dtype} instead of integers")
+        raise _field_error(layout, field, 0, f"elements of type {rows.dtype} instead of integers")
     for column, kind in enumerate(kinds):
         values = rows[:, column]
         top = np.iinfo(kind).max
         if values.size and (int(values.min()) < 0 or int(values.max()) > top):
             worst = int(values.max()) if int(values.max()) > top else int(values.min())
-            raise _fault(layout, field, worst, f"an element outside 0..{top}")
+            raise _field_error(layout, field, worst, f"an element outside 0..{top}")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(wire,))
 class Message:
-    """A payload as a value. Subclasses become frozen dataclasses whose fields, made by ``wire``, are their layout.
+    """A payload as an object. Subclasses become frozen dataclasses; their fields, made by ``wire``, are the layout.
 
-    Two messages are equal when they are of one class and have the same bytes.
+    Two messages are equal if they have the same class and the same bytes.
     """
 
     layout: ClassVar[Layout]
@@ -185,18 +185,18 @@ class Message:
         cls.layout = layout_of(cls.__name__, attributes, getattr(cls, "layout", None))
         for name, value in attributes.items():
             if name.startswith("_") and isinstance(value, dataclasses.Field):
-                delattr(cls, name)  # on the wire, and no attribute of the message
+                delattr(cls, name)  # on the wire, but not an attribute of the message
         dataclass(frozen=True, eq=False)(cls)
 
     def __post_init__(self) -> None:
-        """Turn the array into one of the wire's type that cannot be changed; an array of u8 is ``bytes``."""
+        """Convert the array to a read-only array of the wire's type; an array of u8 becomes ``bytes``."""
         field = self.layout.array
         if field is not None and (field.element in _ELEMENTS or field.element == "u8"):
             convert = wire_bytes if field.element == "u8" else wire_array
             object.__setattr__(self, field.name, convert(self.layout, field, getattr(self, field.name)))
 
     def encode(self) -> bytes:
-        """Return the payload. Raises ``FieldError`` for a value its field cannot hold."""
+        """Return the payload. Raises ``FieldError`` for a value that its field cannot hold."""
         values = dict(vars(self))
         field = self.layout.array
         if field is None:
@@ -206,7 +206,7 @@ class Message:
         return pack_fixed(self.layout, values) + (array if isinstance(array, bytes) else array.tobytes())
 
     def _counts(self) -> dict[str, int]:
-        """Return the count fields of the array, which are its shape."""
+        """Return the count fields of the array, which give its shape."""
         field = self.layout.array
         if field is None:
             return {}
@@ -220,13 +220,13 @@ class Message:
 
         Raises:
             PayloadError: The payload is too short for its layout or for its own counts.
-            FieldError: A state or kind of a reply is none of the known ones.
+            FieldError: A state or kind of a reply is unknown.
         """
         values = unpack_fixed(cls.layout, payload)
         field = cls.layout.array
         if field is not None:
-            # Every array has an explicit count. Its length never follows from
-            # that of the payload, which may grow at its tail (section 5).
+            # Every array has an explicit count. Its length does not follow from the
+            # length of the payload, which can grow at its tail (section 5).
             shape = tuple(int(str(values.pop(name))) for name in field.counts)
             raw = need(cls.layout, field, payload, math.prod(shape) * ELEMENT_SIZES[field.element])
             dtype = _ELEMENTS.get(field.element)
@@ -234,9 +234,9 @@ class Message:
         return cls(**values)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Return ``(payload offset, value)`` of the first field outside the range its row gives, or ``None``.
+        """Return ``(payload offset, value)`` of the first field outside the range in its row, or ``None``.
 
-        Ranges that depend on the board (``n_dac``, ``n_banks``, ``code_max``) are the board's to check.
+        The board checks the ranges that depend on it (``n_dac``, ``n_banks``, ``code_max``).
         """
         counts = self._counts()
         for field in self.layout.fixed:

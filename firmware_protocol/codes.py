@@ -1,6 +1,6 @@
 """Codes, bits and states of the protocol: one row per code, the row is the enum member (sections 3, 5, 6, 11, 12).
 
-Each table is an enum whose members carry the columns of the specification, so that there is no second list to drift.
+Each table is an enum whose members have the columns of the specification as attributes, so there is only one list.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 
 PROTOCOL_MAJOR = 1
-"""Protocol major spoken by this package, the high nibble of ``kind_version``."""
+"""Protocol major version of this package, the high nibble of ``kind_version``."""
 
 MIN_MTU = 256
 """Frame size every implementation accepts from reset on, in bytes on the wire (section 2.4)."""
@@ -50,7 +50,7 @@ class HeaderFlag(IntFlag):
 
 
 class OutputsState(IntEnum):
-    """State of the outputs (section 11.1): BOOT and SAFE drive zeros, GRACE is a tripped watchdog that still drives."""
+    """State of the outputs (section 11.1). BOOT and SAFE drive zeros; in GRACE the watchdog tripped but drives on."""
 
     BOOT = 0
     READY = 1
@@ -60,7 +60,7 @@ class OutputsState(IntEnum):
 
 
 class Drive(IntEnum):
-    """What ``dac_full_scale`` is measured in: µV or µA."""
+    """Unit of ``dac_full_scale``: µV (voltage drive) or µA (current drive)."""
 
     VOLTAGE = 0
     CURRENT = 1
@@ -70,10 +70,10 @@ class Command(IntEnum):
     """Commands (section 5).
 
     Attributes:
-        marks: P may be pipelined, N accepts NO_REPLY, R reads only (a repeat executes again), S slow. Where a mark
-            holds for a part of the command only (CONFIG), it is left out here.
+        marks: P can be pipelined, N accepts NO_REPLY, R only reads (a repeat executes again), S slow. A mark for only a
+            part of the command (CONFIG) is left out here.
         states: Names of the output states that accept the command, or ``any``.
-        min_request: Least request payload in bytes; for CONFIG the op byte alone (the rest by op, section 7).
+        min_request: Minimum request payload in bytes; for CONFIG only the op byte (the rest by op, section 7).
     """
 
     _value_: int
@@ -103,7 +103,7 @@ class Command(IntEnum):
     FAULT_CLEAR = 0x41, "", "any", 4
 
     def __new__(cls, code: int, marks: str = "", states: str = "", min_request: int = 0) -> Command:
-        """Make the member from its row."""
+        """Create the member from its row."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.marks = marks
@@ -113,17 +113,17 @@ class Command(IntEnum):
 
     @property
     def pipelined(self) -> bool:
-        """May overlap with other requests inside the window (section 4.3)."""
+        """Whether it can overlap with other requests inside the window (section 4.3)."""
         return "P" in self.marks
 
     @property
     def accepts_no_reply(self) -> bool:
-        """Honours the NO_REPLY flag; SUBSCRIBE does too, with RENEW."""
+        """Whether it accepts the NO_REPLY flag. SUBSCRIBE also accepts it, with RENEW."""
         return "N" in self.marks
 
     @property
     def reads_only(self) -> bool:
-        """A repeat executes again instead of replaying a stored reply; CONFIG ops 3 and 4 do too."""
+        """Whether a repeat executes again instead of replaying a stored reply; true also for CONFIG ops 3 and 4."""
         return "R" in self.marks
 
 
@@ -149,9 +149,9 @@ class Status(IntEnum):
     """Status codes (section 12).
 
     Attributes:
-        channel_means: What ``channel`` of the error reply holds, empty if it is unused.
-        value_means: The same for ``value``.
-        limit_means: The same for ``limit``.
+        channel_means: Meaning of ``channel`` in the error reply; empty if unused.
+        value_means: Meaning of ``value``.
+        limit_means: Meaning of ``limit``.
     """
 
     _value_: int
@@ -187,7 +187,7 @@ class Status(IntEnum):
     UNKNOWN_FAULT = 25, "", "fault id", "newest id"
 
     def __new__(cls, code: int, channel_means: str = "", value_means: str = "", limit_means: str = "") -> Status:
-        """Make the member from its row."""
+        """Create the member from its row."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.channel_means = channel_means
@@ -200,7 +200,7 @@ class Feature(IntEnum):
     """Bit numbers of ``features`` (section 6.4); ``has_feature`` tests a mask.
 
     Attributes:
-        meaning: What a board with this feature can do.
+        meaning: Capability of a board with this feature.
     """
 
     _value_: int
@@ -221,7 +221,7 @@ class Feature(IntEnum):
     MONITOR_WATCH = 13, "WATCH: tells by itself when light at a monitor goes and comes"
 
     def __new__(cls, bit: int, meaning: str = "") -> Feature:
-        """Make the member from its row."""
+        """Create the member from its row."""
         member = int.__new__(cls, bit)
         member._value_ = bit
         member.meaning = meaning
@@ -233,7 +233,7 @@ class FaultSource(IntEnum):
 
     Attributes:
         unit: Unit of ``value`` and ``limit``.
-        feature: Feature the source needs, with ``fault_enable``; ``None`` for a source that is always enabled.
+        feature: Feature that the source needs, with ``fault_enable``; ``None`` if the source is always enabled.
     """
 
     _value_: int
@@ -255,7 +255,7 @@ class FaultSource(IntEnum):
     MEMORY = 12, "", None
 
     def __new__(cls, bit: int, unit: str = "", feature: Feature | None = None) -> FaultSource:
-        """Make the member from its row."""
+        """Create the member from its row."""
         member = int.__new__(cls, bit)
         member._value_ = bit
         member.unit = unit
@@ -277,7 +277,7 @@ class FaultState(IntEnum):
 
 
 class WatchdogPolicy(IntEnum):
-    """What the outputs do when the watchdog trips (section 11.2)."""
+    """Reaction of the outputs when the watchdog trips (section 11.2)."""
 
     OFF = 0
     RAMP = 1
@@ -328,7 +328,7 @@ class ReadbackFlag(IntFlag):
 
 
 class StatsCounter(IntEnum):
-    """Order of the counters of GET_STATS (section 6.3); new counters are appended."""
+    """Counters of GET_STATS in their order (section 6.3); new counters are appended."""
 
     RX_FRAMES = 0
     RX_BYTES = 1
@@ -362,7 +362,7 @@ def has_feature(features: int, feature: Feature) -> bool:
 
 
 def fault_source_name(source: int) -> str:
-    """Return the name of a fault source; ``VENDOR_24`` or ``RESERVED_13`` for the numbers without one."""
+    """Return the name of a fault source; ``VENDOR_24`` or ``RESERVED_13`` for numbers without a name."""
     try:
         return FaultSource(source).name
     except ValueError:

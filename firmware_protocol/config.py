@@ -29,7 +29,7 @@ class ConfigReply(Message):
 
 
 class GlobalBlock(Message):
-    """What a configuration says of the whole board: watchdog, power cap, optional faults."""
+    """Settings of a configuration for the whole board: watchdog, power cap, optional faults."""
 
     wd_policy: int = wire(1, "u8", "", "0,1,2", "0 OFF, 1 RAMP, 2 HOLD")
     wd_timeout_ms: int = wire(2, "u16", "ms", "100..60000", "host silence that trips the watchdog")
@@ -61,9 +61,9 @@ class ConfigGlobalRequest(GlobalBlock):
     _op = wire(0, "u8", "", "0", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As of every message; the range of ``wd_param_ms`` follows from the policy."""
+        """As in every message; in addition, the range of ``wd_param_ms`` depends on the policy."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
-        # The board names the first wrong field by its offset, so an earlier one found by the table goes before this.
+        # The board reports the offset of the first wrong field, so an earlier wrong field comes before this one.
         found = super().out_of_range()
         offset = self.layout.offset_of("wd_param_ms")
         if not low <= self.wd_param_ms <= high and (found is None or found[0] > offset):
@@ -100,7 +100,7 @@ class ConfigGlobalReply(GlobalBlock):
 
 
 class ConfigReadGlobalRequest(Message):
-    """Ask for the GLOBAL block of the active configuration."""
+    """Request the GLOBAL block of the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigGlobalReply]] = ConfigGlobalReply
@@ -116,7 +116,7 @@ class ConfigLimitsReply(LimitsBlock):
 
 
 class ConfigReadLimitsRequest(Message):
-    """Ask for limit records of the active configuration."""
+    """Request limit records of the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigLimitsReply]] = ConfigLimitsReply
@@ -139,11 +139,11 @@ ERROR_LAYOUT = Layout(
         PayloadField(13, "char[text_len]", "text", "", "", "hint, never parsed"),
     ),
 )
-"""Payload of every status but OK, as :class:`Refusal` shows it."""
+"""Payload of every status except OK, represented by :class:`Refusal`."""
 
 
 def signed32(value: int) -> int:
-    """Return the i32 with the bit pattern of a u32; values that are i32 already stay (section 12)."""
+    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (section 12)."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
@@ -153,10 +153,10 @@ class Refusal:
 
     Attributes:
         status: Status code; reserved and vendor codes are kept as numbers.
-        channel: First offending channel, or payload offset of the field (BAD_VALUE); ``None`` for none.
+        channel: First wrong channel, or payload offset of the field (BAD_VALUE); ``None`` for none.
         index: Point number of a sweep; ``None`` for none.
-        value: What was asked or found, signed; a u32 travels as the same bit pattern.
-        limit: What is allowed, signed likewise.
+        value: Requested or found value, signed; a u32 is sent with the same bit pattern.
+        limit: Allowed value, signed in the same way.
         text: Hint for a reader, never parsed; at most 32 bytes are sent.
     """
 
@@ -174,20 +174,20 @@ class Refusal:
 
     @property
     def value_u32(self) -> int:
-        """``value`` as the u32 of the same bit pattern (generations, CRCs, masks)."""
+        """``value`` as the u32 with the same bit pattern (generations, CRCs, masks)."""
         return self.value & 0xFFFFFFFF
 
     @property
     def limit_u32(self) -> int:
-        """``limit`` as the u32 of the same bit pattern."""
+        """``limit`` as the u32 with the same bit pattern."""
         return self.limit & 0xFFFFFFFF
 
     def encode(self) -> bytes:
-        """Return the payload of the error reply; u32 values are accepted in ``value`` and ``limit``."""
+        """Return the payload of the error reply; ``value`` and ``limit`` can also be u32 values."""
         text = self.text.encode("ascii", errors="replace")[:MAX_TEXT]
         values = {
             "channel": self.channel,
-            # The field is 16 bits and its largest value means none: a later point saturates just below (section 5).
+            # The largest value of the 16-bit field means none, so higher points get the value below it (section 5).
             "index": self.index if self.index is None else min(self.index, FULL_SCALE_CODE - 1),
             "value": signed32(self.value),
             "limit": signed32(self.limit),
@@ -197,7 +197,7 @@ class Refusal:
 
     @classmethod
     def decode(cls, status: int, payload: bytes) -> Refusal:
-        """Return the refusal of a reply. Raises ``PayloadError`` when the payload is too short."""
+        """Return the refusal of a reply. Raises ``PayloadError`` if the payload is too short."""
         values: Mapping[str, Any] = unpack_fixed(ERROR_LAYOUT, payload)
         text = need(ERROR_LAYOUT, ERROR_LAYOUT.fields[-1], payload, values["text_len"]).decode(
             "ascii", errors="replace"

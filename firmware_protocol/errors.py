@@ -1,25 +1,27 @@
-"""Errors of the protocol's own code. Bad frames and refusals are values, not errors; these are for wrong payloads."""
+"""Errors of the protocol code: wrong payloads. Bad frames and refusals are not errors but returned as values."""
 
 from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Base of every error this package raises."""
+    """Base of all errors of this package."""
 
 
 class PayloadError(ProtocolError, ValueError):
-    """A payload is shorter than its layout, or than its own counts require. A board answers BAD_LENGTH (section 5).
+    """A payload is shorter than its layout or its counts require. A board replies BAD_LENGTH (section 5).
 
     Args:
-        layout: Name of the layout that was being read.
+        layout: Name of the layout.
         field: Name of the first field that does not fit.
         offset: Payload offset of that field in bytes.
-        length: Length of the payload that came, in bytes.
-        minimum: Least length that would have been enough, in bytes.
+        length: Length of the received payload in bytes.
+        minimum: Required length in bytes.
     """
 
     def __init__(self, layout: str, field: str, *, offset: int, length: int, minimum: int) -> None:
-        super().__init__(f"{layout}: {length} bytes end before `{field}` at offset {offset}; at least {minimum} needed")
+        super().__init__(
+            f"{layout}: {length} bytes end before `{field}` at offset {offset}; at least {minimum} are needed"
+        )
         self.layout = layout
         self.field = field
         self.offset = offset
@@ -28,14 +30,14 @@ class PayloadError(ProtocolError, ValueError):
 
 
 class FieldError(ProtocolError, ValueError):
-    """A field holds a value the protocol does not allow. A board answers BAD_VALUE with the offset (section 5).
+    """A field has a value that the protocol does not allow. A board replies BAD_VALUE with the offset (section 5).
 
     Args:
         layout: Name of the layout.
         field: Name of the field.
         offset: Payload offset of the field in bytes.
-        value: The value, where it is a number.
-        reason: What is wrong with it.
+        value: The value, if it is a number.
+        reason: Problem with the value.
     """
 
     def __init__(self, layout: str, field: str, *, offset: int, value: int, reason: str) -> None:
@@ -47,7 +49,7 @@ class FieldError(ProtocolError, ValueError):
 
 
 class UnknownCommandError(ProtocolError, ValueError):
-    """No message is known for a command code. A board answers UNKNOWN_COMMAND (section 12).
+    """No message is known for a command code. A board replies UNKNOWN_COMMAND (section 12).
 
     Args:
         command: The code.
@@ -59,12 +61,12 @@ class UnknownCommandError(ProtocolError, ValueError):
 
 
 class ChannelError(ProtocolError, ValueError):
-    """A channel the board does not have. A board answers BAD_CHANNEL (section 12).
+    """A channel that the board does not have. A board replies BAD_CHANNEL (section 12).
 
     Args:
         channel: The channel.
-        channels: Number of channels there are.
-        point: Point of a sweep image that names it; ``None`` outside of one.
+        channels: Number of existing channels.
+        point: Point of a sweep image that names the channel; ``None`` outside of a sweep image.
     """
 
     def __init__(self, channel: int, channels: int, point: int | None = None) -> None:
@@ -76,12 +78,12 @@ class ChannelError(ProtocolError, ValueError):
 
 
 class ImageError(ProtocolError, ValueError):
-    """A sweep image has a structure the protocol does not allow. A board answers BAD_VALUE (section 10.2).
+    """A sweep image has a structure that the protocol does not allow. A board replies BAD_VALUE (section 10.2).
 
     Args:
-        offset: Image offset in bytes of the field that is wrong, or does not fit.
-        reason: What is wrong with it.
-        point: Point it belongs to; ``None`` before the first one.
+        offset: Image offset in bytes of the field that is wrong or does not fit.
+        reason: Problem with the field.
+        point: Point of the field; ``None`` before the first point.
     """
 
     def __init__(self, offset: int, reason: str, point: int | None = None) -> None:

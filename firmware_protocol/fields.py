@@ -1,7 +1,7 @@
-"""What a field of a payload is, and the layout that the fields of one message make.
+"""The fields of a payload, and the layout of a message made of its fields.
 
-The fields themselves stand once each, in the message classes (:func:`wire`); documentation, the C header and the schema
-are printed from there.
+Each field is defined once, in the message class (:func:`wire`). Documentation, C header and schema are generated from
+there.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class PayloadField:
     Attributes:
         offset: Bytes from the first payload byte.
         type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
-            in ``count``), ``T[count,n_adc]`` (row by row); T is also ``limit``, ``pair``, ``watch`` or ``fault``, the
-            records of sections 7.1, 8.2, 9.3 and 11.3.
+            in ``count``), ``T[count,n_adc]`` (row by row); T can also be ``limit``, ``pair``, ``watch`` or ``fault``,
+            the records of sections 7.1, 8.2, 9.3 and 11.3.
         name: Field name; empty for a reserved field.
         unit: Unit, empty for a pure number.
-        range: ``lo..hi`` or ``a,b,c``; anything else is decided with more knowledge than the field alone.
-        meaning: One line for the reader.
-        none: Wire value that means "none" and is ``None`` in the message.
+        range: ``lo..hi`` or ``a,b,c``; anything else cannot be checked from the field alone.
+        meaning: Description in one line.
+        none: Wire value that means "none"; it is ``None`` in the message.
         const: Value of a field that is the same in every message of this layout.
-        view: Name of the enum (or ``bool``) a reply shows the number as.
+        view: Name of the enum (or ``bool``) of the number in a reply.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class PayloadField:
 
     @cached_property
     def is_array(self) -> bool:
-        """The field is the variable part behind the fixed fields."""
+        """Whether the field is the variable part after the fixed fields."""
         return "[" in self.type and not self.type.split("[")[1][:-1].isdigit()
 
     @cached_property
@@ -74,18 +74,18 @@ class PayloadField:
 
     @cached_property
     def struct_code(self) -> str:
-        """How :mod:`struct` calls a field of fixed size."""
+        """Code of a field of fixed size for :mod:`struct`."""
         if not self.name:
             return f"{self.size}x"
         return _STRUCT.get(self.type, f"{self.size}s")
 
     def allows(self, value: int) -> bool:
-        """Return whether a value is inside a range that is known from the field alone."""
+        """Return whether a value is inside the range, as far as the field alone defines it."""
         if self.none is not None and value == self.none:
             return True
         low, dots, high = self.range.partition("..")
         if dots:
-            # An end that is no number, such as n_dac - 1, is known to the board alone and allows everything here.
+            # Only the board knows an end that is not a number, such as n_dac - 1; here it allows every value.
             return not (low.lstrip("-").isdigit() and value < int(low)) and not (high.isdigit() and value > int(high))
         choices = self.range.split(",")
         return value in map(int, choices) if choices[0].isdigit() else True
@@ -123,7 +123,7 @@ class Layout:
 
     @cached_property
     def packer(self) -> struct.Struct:
-        """The fixed part as one structure."""
+        """The fixed part as a :class:`struct.Struct`."""
         return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property
@@ -132,7 +132,7 @@ class Layout:
         return sum(field.size for field in self.fixed)
 
     def offset_of(self, name: str) -> int:
-        """Return the payload offset of a field. Raises ``KeyError`` for a name the layout does not have."""
+        """Return the payload offset of a field. Raises ``KeyError`` for an unknown name."""
         for field in self.fields:
             if field.name == name:
                 return field.offset
@@ -155,33 +155,33 @@ def wire(
     view: str = "",
     default: Any = dataclasses.MISSING,
 ) -> Any:
-    """Return a field of a message class: one row of the table of its payload; see :class:`PayloadField`.
+    """Return a field of a message class: one row in the table of its payload; see :class:`PayloadField`.
 
-    An attribute whose name begins with ``_`` is on the wire and not in the class: a count that is the length of an
-    array, a constant (its field has the name without ``_``), or bytes that are reserved (``_reserved_<offset>``).
+    An attribute whose name begins with ``_`` is on the wire but not in the class. It is a count (the length of an
+    array), a constant (its field has the name without ``_``), or reserved bytes (``_reserved_<offset>``).
 
     Args:
-        offset: As in ``PayloadField``, like all but the last.
+        offset: As in ``PayloadField``; so are the others except the last.
         type: Wire type.
         unit: Unit.
         range: Range.
-        meaning: One line for the reader.
+        meaning: Description in one line.
         none: Wire value that means ``None``.
-        const: Value that never changes.
-        view: How a reply shows the number.
-        default: Value where none is given to the class.
+        const: Value that is always the same.
+        view: Type of the number in a reply.
+        default: Default value in the class.
     """
     field = PayloadField(offset, type, "", unit, range, meaning, none, const, view)
     return dataclasses.field(default=default, metadata={WIRE: field})
 
 
 def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
-    """Return the layout that the fields of a class body make, on top of those of its base class."""
+    """Return the layout of the fields in a class body, added to the fields of its base class."""
     found = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:
-            # A field of the base class with the same offset is replaced:
-            # CONFIG's operations share a block and differ in byte 0.
+            # A field with the same offset replaces the field of the base class:
+            # the operations of CONFIG share a block and differ in byte 0.
             shown = "" if attribute.startswith("_reserved_") else attribute.removeprefix("_")
             field = dataclasses.replace(value.metadata[WIRE], name=shown)
             found[field.offset] = field

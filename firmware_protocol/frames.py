@@ -1,6 +1,6 @@
 """Frames on the wire: ``00 | COBS(header | payload | CRC-32) | 00`` (sections 2, 3 and 13).
 
-The decoder is pushed with bytes and gives frames; a bad frame is a value that says what was wrong, never an exception.
+The decoder gets bytes and returns frames. A bad frame is a value that names the problem, never an exception.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ HEADER_SIZE = 8
 """Bytes of the header."""
 
 CRC_SIZE = 4
-"""Bytes of the CRC behind the body."""
+"""Bytes of the CRC after the body."""
 
 GOOD_RESIDUE = 0x2144DF1C
-"""CRC-32 over the whole content of a good frame, its own CRC included (section 2.3)."""
+"""CRC-32 over the whole content of a good frame including its own CRC (section 2.3)."""
 
 _HEADER = struct.Struct("<BBBBHH")
-_LEAST_CONTENT = HEADER_SIZE + CRC_SIZE
+_MIN_CONTENT = HEADER_SIZE + CRC_SIZE
 # The code byte of a COBS group counts 1 to 255, itself included (Cheshire and Baker, IEEE/ACM Trans. Netw. 7, 1999).
 _GROUP = 254
 _new = object.__new__
@@ -36,10 +36,10 @@ _ZERO_RUN = re.compile(rb"\0{2,}")
 
 @dataclass(frozen=True)
 class Header:
-    """The eight bytes in front of every payload (section 3).
+    """The eight bytes before every payload (section 3).
 
     Attributes:
-        kind: REQ 0, RSP 1, EVT 2; other values are kept as they came.
+        kind: REQ 0, RSP 1, EVT 2; other received values are kept.
         command: Command code, in an event the event code.
         seq: REQ: host counter; RSP: echo; EVT: low 16 bits of the stream's event number.
         session: Session id, 0 for none.
@@ -58,7 +58,7 @@ class Header:
 
     def header_bytes(self) -> bytes:
         """Return the eight bytes. Raises ``FieldError`` for a value that does not fit its field."""
-        # -1 makes the packing below fail, so that a wrong kind is the same error as any other field that does not fit.
+        # -1 makes the packing below fail, so a wrong kind raises the same error as any other wrong field.
         kind_version = (self.version << 4 | self.kind) if 0 <= self.kind <= 15 else -1
         try:
             return _HEADER.pack(kind_version, self.flags, self.command, self.status, self.seq, self.session)
@@ -78,7 +78,7 @@ class Frame(Header):
 
 
 class BadCause(StrEnum):
-    """Why a piece between two delimiters is no frame (section 13, rows 2 to 5)."""
+    """Reason why the bytes between two delimiters are not a frame (section 13, rows 2 to 5)."""
 
     OVERSIZE = "oversize"
     COBS = "cobs"
@@ -88,11 +88,11 @@ class BadCause(StrEnum):
 
 @dataclass(frozen=True)
 class BadFrame:
-    """A piece between two delimiters that is no frame.
+    """Bytes between two delimiters that are not a frame.
 
     Attributes:
-        cause: What is wrong with it.
-        length: Bytes between the delimiters; for an oversize piece the count at which it was given up, MTU − 1.
+        cause: Problem of the bytes.
+        length: Bytes between the delimiters. For an oversize piece: the count where it was given up, MTU − 1.
     """
 
     cause: BadCause
@@ -101,16 +101,16 @@ class BadFrame:
 
 def wire_bound(payload_len: int) -> int:
     """Return the largest wire size in bytes of a frame with ``payload_len`` bytes, delimiters included (2.4)."""
-    # One code byte per started group and two delimiters: the bound and never the
-    # encoded size decides what fits, so that it does not depend on the data.
+    # One code byte per started group, and two delimiters. The bound decides what fits, not
+    # the encoded size, so the result does not depend on the data.
     content = payload_len + HEADER_SIZE + CRC_SIZE
     return content + -(-content // _GROUP) + 2
 
 
 def max_payload(mtu: int) -> int:
-    """Return the largest payload in bytes whose :func:`wire_bound` fits ``mtu``; negative if not even a header does."""
+    """Return the largest payload in bytes whose :func:`wire_bound` fits ``mtu``; negative if no header fits."""
     room = mtu - 2
-    # The inverse of the bound: of every 255 bytes of a block one is a code byte.
+    # The inverse of the bound: one of every 255 bytes of a block is a code byte.
     content = room - -(-room // (_GROUP + 1))
     return content - HEADER_SIZE - CRC_SIZE
 
@@ -133,42 +133,42 @@ def encode_frame(frame: Frame, mtu: int | None = None) -> bytes:
 
 
 def encode_body(body: bytes) -> bytes:
-    """Return the wire bytes of a body (header and payload), both delimiters included: the fast path of a sender.
+    """Return the wire bytes of a body (header and payload), both delimiters included. Fast path of a sender.
 
-    Nothing is checked: the caller knows the header and the MTU.
+    Nothing is checked: the caller must know that header and MTU are right.
     """
-    # A delimiter before the frame as well: with one behind it alone, a
-    # hit delimiter joins two frames and both are lost (section 2.1).
+    # Also send a delimiter before the frame. With only one delimiter between two
+    # frames, a damaged delimiter would join them and both would be lost (section 2.1).
     return b"\0%b\0" % cobs_encode(body + _pack_crc(crc32(body)))
 
 
 def decode_wire(wire: bytes) -> bytes | BadFrame:
-    """Return the body of one whole frame, delimiters around it or not: the fast path of a receiver.
+    """Return the body of one whole frame, with or without delimiters around it. Fast path of a receiver.
 
-    The caller has split the stream; for one that arrives in any pieces use :class:`Decoder`.
+    The caller has already split the stream. For a stream in arbitrary pieces use :class:`Decoder`.
     """
-    # Checked in the order of section 13, so that board and host count the same damage under the same name.
+    # Check in the order of section 13, so board and host count the same damage under the same name.
     block = wire.strip(b"\0")
     try:
         content = decode_raw(block)
     except DecodeFailure:
         return _bad(BadCause.COBS, block)
-    if len(content) < _LEAST_CONTENT:
+    if len(content) < _MIN_CONTENT:
         return _bad(BadCause.SHORT, block)
-    # Over the whole content, its CRC included, the CRC is a constant:
-    # nothing has to be cut off before it is known to be good.
+    # The CRC over the whole content including its own CRC is a constant,
+    # so the content need not be cut before it is checked.
     if crc32(content) != GOOD_RESIDUE:
         return _bad(BadCause.CRC, block)
     return content[:-CRC_SIZE]
 
 
 def decode_block(block: bytes) -> Frame | BadFrame:
-    """Decode what stood between two delimiters (section 13, steps 3 to 5)."""
+    """Decode the bytes between two delimiters (section 13, steps 3 to 5)."""
     body = decode_wire(block)
     if isinstance(body, BadFrame):
         return body
     kind_version, flags, command, status, seq, session = _unpack_header(body)
-    # Filled as the frozen class's own __init__ would, at a fifth of its cost: this runs once per frame.
+    # Sets the same attributes as __init__ of the frozen class, at a fifth of its cost: this runs once per frame.
     frame: Frame = _new(Frame)
     fields = frame.__dict__
     fields["kind"] = kind_version & 0x0F
@@ -183,7 +183,7 @@ def decode_block(block: bytes) -> Frame | BadFrame:
 
 
 def _bad(cause: BadCause, block: bytes) -> BadFrame:
-    bad: BadFrame = _new(BadFrame)  # filled likewise: on a noisy line this runs more often than anything else
+    bad: BadFrame = _new(BadFrame)  # filled in the same way, because this runs very often on a noisy line
     fields = bad.__dict__
     fields["cause"] = cause
     fields["length"] = len(block)
@@ -191,13 +191,13 @@ def _bad(cause: BadCause, block: bytes) -> BadFrame:
 
 
 class Decoder:
-    """Push decoder: bytes in, frames and bad frames out, in the order of the wire.
+    """Stream decoder: accepts bytes and returns frames and bad frames, in the order of the wire.
 
-    Holds at most ``mtu − 2`` bytes. Nothing raises and nothing resets it: after any damage it finds the next frame at
-    the next delimiter.
+    It holds at most ``mtu − 2`` bytes and never raises. After any damage it finds the next frame at the next delimiter;
+    no reset is needed.
 
     Args:
-        mtu: Largest frame accepted, in bytes on the wire, both delimiters included.
+        mtu: Largest accepted frame in bytes on the wire, both delimiters included.
     """
 
     def __init__(self, mtu: int) -> None:
@@ -207,21 +207,21 @@ class Decoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
-        """Take bytes as they came and return what they complete."""
+        """Add received bytes and return the frames that they complete."""
         found: list[Frame | BadFrame] = []
-        # A stream of zeros (a broken cable, a UART at the wrong speed) costs no list entry per byte:
-        # one delimiter of a run says as much.
+        # A stream of zeros (a broken cable, a UART at the wrong speed) must not cost a list entry
+        # per byte, so a run of delimiters is reduced to one.
         if data.count(0) * 8 > len(data):
             data = _ZERO_RUN.sub(b"\0", data)
-        # No timer: a partial frame waits until the next delimiter,
-        # since silence means nothing on USB, pty or TCP (section 2.1).
+        # There is no timer: a partial frame waits for the next delimiter,
+        # because silence has no meaning on USB, pty or TCP (section 2.1).
         ended = data.split(b"\0")
         rest = ended.pop()
         if ended and (self._partial or self._skipping):
             self._end_first(ended.pop(0), found)
         for piece in ended:
-            # Two frames back to back have two delimiters between them; an
-            # empty piece is not even counted (section 13, row 1).
+            # Two consecutive frames have two delimiters between them, so
+            # empty pieces are not counted (section 13, row 1).
             if piece:
                 found.append(decode_block(piece) if len(piece) <= self._room else self._oversize())
         if rest:
@@ -237,11 +237,11 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep the piece, or give the present block up once when it outgrows the MTU."""
+        """Keep the piece. If the present block gets larger than the MTU, drop it and report it once."""
         if self._skipping:
             return
-        # Given up and counted once, however long the noise goes on:
-        # memory stays bounded by the MTU (section 13, row 2).
+        # Dropped and counted once, even if the noise continues, so
+        # the MTU limits the memory (section 13, row 2).
         if len(self._partial) + len(piece) > self._room:
             found.append(self._oversize())
             self._partial.clear()

@@ -1,6 +1,7 @@
-"""Writes what follows from the schema and the locked vectors, or says what is stale.
+"""Writes the files generated from the schema and the locked vectors, or lists the outdated ones.
 
-Run in a checkout: ``python -m firmware_protocol.generate [--check]``. Exit code 0: written, or nothing stale; 1: stale.
+Run in a checkout: ``python -m firmware_protocol.generate [--check]``. Exit code 0: files written, or nothing outdated;
+1: some are outdated.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from firmware_protocol.schema import schema_text
 
 _PACKAGE = Path(__file__).parent
 CHECKOUT = _PACKAGE.parent
-"""Folder of the checkout: the one that holds this package and ``docs``."""
+"""Folder of the checkout, which contains this package and ``docs``."""
 
 DOCUMENT = "docs/protocol-tables.md"
 """The tables of the specification ``docs/protocol.md``."""
@@ -31,7 +32,7 @@ def vectors() -> dict[str, Any]:
 
 
 def expected(checkout: Path = CHECKOUT) -> dict[str, str]:
-    """Return every generated file by its path in the checkout, with the text it should have."""
+    """Return the expected text of every generated file by its path in the checkout."""
     locked = vectors()
     files = {
         "firmware_protocol/schema.json": schema_text(),
@@ -44,12 +45,12 @@ def expected(checkout: Path = CHECKOUT) -> dict[str, str]:
 
 
 def stale(checkout: Path = CHECKOUT) -> list[str]:
-    """Return the generated files that are missing or differ from what they should be."""
+    """Return the generated files that are missing or outdated."""
     return [name for name, text in expected(checkout).items() if _text(checkout / name) != text]
 
 
 def write(checkout: Path = CHECKOUT) -> list[str]:
-    """Write the stale files and return their names."""
+    """Write the outdated files and return their names."""
     files, names = expected(checkout), stale(checkout)
     for name in names:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ def _text(path: Path) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files, or with ``--check`` only compare them; returns the exit code."""
+    """Write the files, or only compare them with ``--check``; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given not in ([], ["--check"]):
         sys.stderr.write("usage: python -m firmware_protocol.generate [--check]\n")

@@ -39,12 +39,12 @@ _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
 IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
-"""Bytes of an image in front of its mask."""
+"""Bytes of an image before its mask."""
 
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """The fixed part of a sweep image; fields as in the layout ``SweepImageHeader``."""
+    """The fixed part of a sweep image, with the fields of the layout ``SweepImageHeader``."""
 
     img_flags: int
     n_avg: int
@@ -57,7 +57,7 @@ class ImageHeader:
     version: int = IMAGE_VERSION
 
     def check(self) -> None:
-        """Raise ``ImageError`` for the first field outside its range."""
+        """Check all fields. Raises ``ImageError`` for the first field outside its range."""
         for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
             odd = field.name == "mask_len" and value % 2
@@ -76,7 +76,7 @@ def codes_array(codes: object) -> NDArray[np.uint16]:
 
 
 def pack_header(header: ImageHeader) -> bytes:
-    """Return the fixed part. Raises ``ImageError`` for a value its field does not allow."""
+    """Return the fixed part. Raises ``ImageError`` for a value that its field does not allow."""
     header.check()
     try:
         return pack_fixed(IMAGE_LAYOUT, asdict(header))
@@ -106,7 +106,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads an image from front to back; every error names the offset it stopped at.
+    """Reads an image from start to end; every error names the offset where it stopped.
 
     Args:
         data: The whole image.
@@ -118,7 +118,7 @@ class ImageReader:
         self._n_dac = n_dac
         self._offset = 0
 
-    def take(self, size: int, what: str, point: int | None = None) -> bytes:
+    def read(self, size: int, what: str, point: int | None = None) -> bytes:
         """Return the next ``size`` bytes. Raises ``ImageError`` when the image ends before them."""
         end = self._offset + size
         if end > len(self._data):
@@ -132,34 +132,34 @@ class ImageReader:
     def header(self) -> ImageHeader:
         """Return the fixed part, every field inside its range."""
         header = ImageHeader(
-            **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.take(IMAGE_HEADER_SIZE, "the header")))
+            **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.read(IMAGE_HEADER_SIZE, "the header")))
         )
         header.check()
         return header
 
     def table(self, point: int | None = None) -> NDArray[np.uint16]:
         """Return a whole table of n_dac codes."""
-        raw = self.take(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
+        raw = self.read(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
         return np.frombuffer(raw, dtype=CODE_DTYPE)
 
     def point(self, number: int) -> tuple[NDArray[Any], NDArray[np.uint16] | None, tuple[int, int] | None]:
         """Return ``(changes, table, times)`` of the next point record."""
-        (head,) = _HEAD.unpack(self.take(_HEAD.size, "a point", number))
+        (head,) = _HEAD.unpack(self.read(_HEAD.size, "a point", number))
         count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
-        # The largest count that fits the field cannot be one of changes, and stands for a whole table.
+        # The largest count that fits the field is not a number of changes; it means a whole table.
         if count == FULL_TABLE:
             table = self.table(number)
         else:
-            changes = np.frombuffer(self.take(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
+            changes = np.frombuffer(self.read(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
             beyond = changes["channel"][changes["channel"] >= self._n_dac]
-            # Now, not when the point is due: a sweep that stops half way leaves the mesh in between.
+            # Check this now, not when the point is due: a sweep must not stop half way.
             if beyond.size:
                 raise ChannelError(int(beyond[0]), self._n_dac, number)
-        times = _TIMES.unpack(self.take(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
+        times = _TIMES.unpack(self.read(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
         return changes, table, times
 
     def end(self) -> None:
-        """Raise ``ImageError`` unless the image ends here."""
+        """Check that the image ends here. Raises ``ImageError`` if it does not."""
         if self._offset != len(self._data):
-            # An image that goes on is of another version or damaged where a count stands; neither may drive heaters.
-            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes behind the last point")
+            # More bytes mean another version or a damaged count; such an image must not drive heaters.
+            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes after the last point")

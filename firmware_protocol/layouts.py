@@ -1,7 +1,7 @@
 """Every payload layout by name, in the order of the document and of the C header.
 
-The fields of a message stand in its class (``messages``, ``config``, ``stream_messages``), those of the error reply and
-of the image header beside the classes that show them; here are the parts that are no class.
+The fields of a message are in its class (``messages``, ``config``, ``stream_messages``). The fields of the error reply
+and of the image header are next to the classes that use them. Parts without a class are here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _RECORDS = (
         ),
     ),
 )
-"""Parts of messages that are no message: the frame header and three records."""
+"""Parts of messages: the frame header and three records."""
 
 
 def _layouts(code: str, *messages: type[Message]) -> Iterator[Layout]:

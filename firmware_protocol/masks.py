@@ -12,7 +12,7 @@ from firmware_protocol.errors import ChannelError
 
 
 def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) -> bytes:
-    """Return the shortest mask that selects ``channels``: no byte behind the highest one.
+    """Return the shortest mask that selects ``channels``: it has no bytes after the highest channel.
 
     Order and repetition do not matter: values always travel by ascending channel.
 
@@ -26,8 +26,8 @@ def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) 
     """
     chosen = sorted({int(channel) for channel in channels})
     if not chosen:
-        raise ValueError("a mask selects at least one channel; an empty mask would select all of them")
-    # Sorted: if the ends exist, all do.
+        raise ValueError("a mask must select at least one channel; an empty mask would select all channels")
+    # The channels are sorted: if the first and the last exist, all exist.
     for channel in (chosen[0], chosen[-1]):
         if not 0 <= channel < n_channels:
             raise ChannelError(channel, n_channels)
@@ -37,11 +37,11 @@ def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) 
 
 
 def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
-    """Return the selected channels in ascending order; all of them for an empty mask.
+    """Return the selected channels in ascending order; all channels for an empty mask.
 
     Args:
-        mask: The mask as it came. It may be shorter than the board needs (what is missing is not selected) or longer,
-            as long as no bit beyond the last channel is set.
+        mask: The received mask. It can be shorter than the board needs (missing bits are not selected) or longer, as
+            long as no bit after the last channel is set.
         n_channels: Number of channels the board has.
 
     Raises:
@@ -50,7 +50,7 @@ def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
     if not mask:
         return np.arange(n_channels, dtype=np.intp)
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little"))
-    # A longer mask is no error as long as it asks for nothing that is not there.
+    # A longer mask is allowed if it selects only existing channels.
     beyond = chosen[chosen >= n_channels]
     if beyond.size:
         raise ChannelError(int(beyond[0]), n_channels)

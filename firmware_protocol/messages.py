@@ -1,7 +1,7 @@
 """One frozen class per message; a request names its reply. CONFIG and refusals are in :mod:`~firmware_protocol.config`.
 
-Every class packs itself by the layout of the same name (:mod:`firmware_protocol.layouts`), where units, ranges and the
-meaning of each field stand. Sentinels of the wire are ``None`` here, counts are the length of their array.
+Every class packs itself by the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units, ranges
+and meanings of the fields. Special wire values for "none" are ``None`` here; counts are the lengths of their arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ReplyT_co = TypeVar("ReplyT_co", bound=Message, covariant=True)
 
 
 class Request(Protocol[ReplyT_co]):
-    """What every request class offers: its command, the class of its reply, and its payload."""
+    """Common interface of all request classes: command, class of the reply, and payload."""
 
     @property
     def command(self) -> Command:
@@ -92,7 +92,7 @@ class HelloReply(Message):
 
 
 class HelloRequest(Message):
-    """Open a session (section 6.1); the session id travels in the header."""
+    """Open a session (section 6.1); the session id is in the header."""
 
     command: ClassVar[Command] = Command.HELLO
     reply: ClassVar[type[HelloReply]] = HelloReply
@@ -117,7 +117,7 @@ class PingReply(Message):
 
 
 class PingRequest(Message):
-    """Probe, and food for the watchdog when sent in the session (section 6.2)."""
+    """Check the connection; inside the session it also resets the watchdog (section 6.2)."""
 
     command: ClassVar[Command] = Command.PING
     reply: ClassVar[type[PingReply]] = PingReply
@@ -135,7 +135,7 @@ class EstopReply(Message):
 
 
 class EstopRequest(Message):
-    """Emergency stop, outside of sessions and sequence (section 11.4)."""
+    """Emergency stop, without session and sequence rules (section 11.4)."""
 
     command: ClassVar[Command] = Command.ESTOP
     reply: ClassVar[type[EstopReply]] = EstopReply
@@ -162,14 +162,14 @@ class GetStatsReply(Message):
 
 
 class GetStatsRequest(Message):
-    """Ask for the counters (section 6.3)."""
+    """Request the counters (section 6.3)."""
 
     command: ClassVar[Command] = Command.GET_STATS
     reply: ClassVar[type[GetStatsReply]] = GetStatsReply
 
 
 class StageReply(Message):
-    """How much of a bank is staged (section 8.2)."""
+    """Amount of a bank that is staged (section 8.2)."""
 
     bank_generation: int = wire(0, "u32", "", "", "echo")
     staged: int = wire(4, "u16", "channels", "", "distinct channels staged so far in this bank generation")
@@ -202,7 +202,7 @@ class StageSparseRequest(Message):
 
 
 class CommitReply(Message):
-    """Receipt of a latch, or of an armed commit (section 8.3)."""
+    """Confirmation of a latch, or of an armed commit (section 8.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the latch, or planned edge (0 for a trigger)")
@@ -227,7 +227,7 @@ class CommitRequest(Message):
 
 
 class SetReply(CommitReply):
-    """Receipt of a SET: the same fields as of a COMMIT (section 8.4)."""
+    """Confirmation of a SET, with the same fields as for a COMMIT (section 8.4)."""
 
 
 class SetRequest(Message):
@@ -242,7 +242,7 @@ class SetRequest(Message):
 
 
 class ReadbackReply(Message):
-    """Generation, CRC and, when asked, codes of a table (section 8.5)."""
+    """Generation, CRC and, on request, codes of a table (section 8.5)."""
 
     generation: int = wire(0, "u32", "", "", "active generation, or the bank generation")
     crc32: int = wire(4, "u32", "", "", "of the whole table; unstaged channels of a bank count as 0")
@@ -256,7 +256,7 @@ class ReadbackReply(Message):
 
 
 class ReadbackRequest(Message):
-    """Ask for the driven table or a bank (section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
+    """Request the driven table or a bank (section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
 
     command: ClassVar[Command] = Command.READBACK
     reply: ClassVar[type[ReadbackReply]] = ReadbackReply
@@ -275,7 +275,7 @@ class ReadbackRequest(Message):
     count: int = wire(4, "u16", "codes", "1..n_dac-start", "codes wanted", default=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As of every message; without CODES, ``start`` and ``count`` are ignored."""
+        """As in every message, but without CODES, ``start`` and ``count`` are ignored."""
         return super().out_of_range() if self.rb_flags & ReadbackFlag.CODES else None
 
 
@@ -290,7 +290,7 @@ class ReadAdcReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is no value; shape of ``adc``."""
+        """Where the monitor is above full scale and the code is not a value; shape of ``adc``."""
         return cast(NDArray[np.bool_], self.adc == SATURATED)
 
 
@@ -321,11 +321,11 @@ class FaultRecord(Message):
 
 
 FaultEvent = FaultRecord
-"""The FAULT event carries one fault record."""
+"""The FAULT event contains one fault record."""
 
 
 class FaultListReply(Message):
-    """The faults the board keeps, ascending by id (section 11.3)."""
+    """The faults stored by the board, ascending by id (section 11.3)."""
 
     latched: int = wire(0, "u32", "bits", "", "latched sources")
     newest_id: int = wire(4, "u32", "", "", "0 = no fault since power-up")
@@ -341,17 +341,21 @@ class FaultListReply(Message):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Return the list; records longer than those of version 1 are read by their own stride.
+        """Return the list. If the records are longer than in version 1, their size in the payload is used.
 
         Raises:
             PayloadError: The payload or its records are too short.
         """
         values = unpack_fixed(cls.layout, payload)
         count, stride = int(str(values.pop("count"))), int(str(values.pop("record_size")))
-        least = FaultRecord.layout.fixed_size
-        if count and stride < least:
+        minimum = FaultRecord.layout.fixed_size
+        if count and stride < minimum:
             raise PayloadError(
-                cls.layout.name, "record_size", offset=cls.layout.offset_of("record_size"), length=stride, minimum=least
+                cls.layout.name,
+                "record_size",
+                offset=cls.layout.offset_of("record_size"),
+                length=stride,
+                minimum=minimum,
             )
         raw = need(cls.layout, cls.layout.fields[-1], payload, count * stride)
         values["records"] = tuple(FaultRecord.decode(raw[i * stride : (i + 1) * stride]) for i in range(count))
@@ -359,7 +363,7 @@ class FaultListReply(Message):
 
 
 class FaultListRequest(Message):
-    """Ask for the faults the board keeps (section 11.3)."""
+    """Request the faults stored by the board (section 11.3)."""
 
     command: ClassVar[Command] = Command.FAULT_LIST
     reply: ClassVar[type[FaultListReply]] = FaultListReply
@@ -370,7 +374,7 @@ class FaultListRequest(Message):
 
 
 class FaultClearReply(Message):
-    """What is still latched (section 11.3)."""
+    """Sources that are still latched (section 11.3)."""
 
     latched: int = wire(0, "u32", "bits", "", "what is still latched")
     newest_id: int = wire(4, "u32", "", "", "0 = no fault since power-up")

@@ -1,7 +1,7 @@
 """Record indexes of a sweep, both sides, without the records themselves (sections 10.3 and 10.4).
 
-A record's index is ``pass × n_points + point``. The board keeps the newest records in a ring, pushes those below an
-absolute limit and releases those the host has acknowledged; the host asks for the holes by index.
+A record's index is ``pass × n_points + point``. The board keeps the newest records in a ring, pushes the records below
+an absolute limit and releases the acknowledged ones. The host requests missing records by index.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from firmware_protocol.streams import later_limit
 
 
 def run_records(n_points: int, repeat: int) -> int:
-    """Return the records of a run. Raises ``ValueError`` when they are 2³¹ or more (BAD_VALUE of ``repeat``)."""
+    """Return the number of records of a run. Raises ``ValueError`` for 2³¹ or more (BAD_VALUE of ``repeat``)."""
     records = n_points * repeat
     if not 1 <= records <= MAX_RECORDS:
-        raise ValueError(f"{n_points} points x {repeat} passes are {records} records; 1..{MAX_RECORDS} are possible")
+        raise ValueError(f"{n_points} points x {repeat} passes are {records} records; allowed: 1..{MAX_RECORDS}")
     return records
 
 
@@ -33,19 +33,19 @@ def record_position(index: int, n_points: int) -> tuple[int, int]:
 
 
 def ring_capacity(sweep_ring: int, n_selected: int) -> int:
-    """Return how many records the result memory holds: ``sweep_ring // n_selected`` (section 6.1).
+    """Return the number of records in the result memory: ``sweep_ring // n_selected`` (section 6.1).
 
     Args:
-        sweep_ring: Result memory in u16 values, as HELLO gives it.
+        sweep_ring: Result memory in u16 values, from HELLO.
         n_selected: Values per record, at least 1.
     """
     if n_selected < 1:
-        raise ValueError("a record holds at least one value")
+        raise ValueError("a record has at least one value")
     return sweep_ring // n_selected
 
 
 def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
-    """Return how many elements of its array one message can carry under an MTU, whatever their values (section 2.4).
+    """Return how many array elements one message can hold under an MTU, for any values (section 2.4).
 
     Args:
         message: Class of the message, with an array.
@@ -57,29 +57,29 @@ def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
     """
     array = message.layout.array
     if array is None:
-        raise ValueError(f"{message.layout.name} carries no array")
+        raise ValueError(f"{message.layout.name} has no array")
     room = max_payload(mtu) - message.layout.fixed_size
     return max(0, room // (ELEMENT_SIZES[array.element] * row)) if row else 0
 
 
 class RecordRing:
-    """The board's side of a run: which records are held, pushed and released.
+    """The board's side of a run: held, pushed and released records.
 
     Args:
-        capacity: Records the result memory holds, at least 1.
-        credit_limit: Limit of the SWEEP_START.
-        overwrite: On a full ring discard the oldest record instead of pausing (OVERWRITE).
+        capacity: Capacity of the result memory in records, at least 1.
+        credit_limit: Limit in the SWEEP_START.
+        overwrite: If the ring is full, discard the oldest record instead of pausing (OVERWRITE).
 
     Attributes:
-        produced: Records produced; the index of the next one.
+        produced: Number of records produced, which is the index of the next one.
         oldest: Oldest record still held.
-        dropped: Records overwritten before the host had acknowledged them.
-        next_push: Index of the next record to push, unless the ring has lost it.
+        dropped: Records overwritten before the host acknowledged them.
+        next_push: Index of the next record to push, unless it is no longer in the ring.
     """
 
     def __init__(self, capacity: int, credit_limit: int, *, overwrite: bool = False) -> None:
         if capacity < 1:
-            raise ValueError("the result memory does not hold a single record")
+            raise ValueError("the result memory is too small for one record")
         self.capacity = capacity
         self.credit_limit = credit_limit
         self.overwrite = overwrite
@@ -90,19 +90,19 @@ class RecordRing:
 
     @property
     def full(self) -> bool:
-        """No place is free."""
+        """Whether no place is free."""
         return self.produced - self.oldest >= self.capacity
 
     @property
     def paused(self) -> bool:
-        """The next point has to wait until the host acknowledges."""
+        """Whether the next point must wait for an acknowledgement of the host."""
         return self.full and not self.overwrite
 
     def produce(self) -> int:
         """Return the index of the record that is stored now.
 
         Raises:
-            ValueError: The ring is full and the run has to pause.
+            ValueError: The ring is full and the run must pause.
         """
         if self.paused:
             raise ValueError(f"the ring holds {self.capacity} unacknowledged records: the run is paused")
@@ -116,66 +116,66 @@ class RecordRing:
         """Release the records below ``up_to`` and move the push limit; neither moves back.
 
         Raises:
-            ValueError: ``up_to`` is beyond what was produced (BAD_VALUE of ``up_to``); nothing changes.
+            ValueError: ``up_to`` is above the number of produced records (BAD_VALUE of ``up_to``); nothing changes.
         """
         if is_newer(up_to, self.produced):
-            raise ValueError(f"up_to {up_to} is beyond the {self.produced} records produced")
+            raise ValueError(f"up_to {up_to} is above the number of produced records, {self.produced}")
         self.oldest = later_limit(self.oldest, up_to)
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def pushable(self) -> range:
-        """Return the indexes that may be pushed now: held, not pushed yet and below the limit."""
-        # What has left the ring is not pushed any more, and events
-        # are not sent again: the host asks for holes by index.
+        """Return the indexes that can be pushed now: held, not yet pushed, and below the limit."""
+        # Records that are no longer in the ring are not pushed, and events are
+        # not sent again: the host requests missing records by index.
         first = max(self.next_push, self.oldest)
         room = (self.credit_limit - first) % (1 << 32) if is_newer(self.credit_limit, first) else 0
         return range(first, min(self.produced, first + room))
 
     def pushed(self, records: range) -> None:
-        """Note that these records were put into a SWEEP_DATA event."""
+        """Record that these indexes were put into a SWEEP_DATA event."""
         self.next_push = max(self.next_push, records.stop)
 
     def readable(self, first: int, count: int) -> range | None:
-        """Return the indexes SWEEP_READ delivers: ``min(count, produced − first)`` from ``first``.
+        """Return the indexes for SWEEP_READ: ``min(count, produced − first)`` from ``first``.
 
-        ``None`` when the first one is no longer held: OVERFLOW with ``value`` = ``oldest``. A ``count`` of 0 asks for
-        the state alone and is always answered.
+        ``None`` if the first record is no longer held: OVERFLOW with ``value`` = ``oldest``. A ``count`` of 0 requests
+        only the state and always gets a reply.
         """
-        # Refused rather than answered from the oldest one: the caller would take other records for those it asked for.
+        # Refused, not answered from the oldest record on: the caller would get other records than it requested.
         if count and first < self.oldest:
             return None
         return range(first, first + max(0, min(count, self.produced - first)))
 
 
 class RecordTrack:
-    """The host's side of a run: which records have arrived, which are missing, what to acknowledge.
+    """The host's side of a run: records received, records missing, and what to acknowledge.
 
     Args:
-        window: Records the host lets the board push ahead of what it has in a row.
+        window: Records that the board can push ahead of ``in_a_row``.
 
     Attributes:
-        in_a_row: Every record below this index has arrived or was given up.
+        in_a_row: Every record below this index was received or given up.
     """
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} records would never let one pass")
+            raise ValueError(f"a window of {window} records would let no record pass")
         self.window = window
         self.in_a_row = 0
-        self._islands: list[range] = []
+        self._later: list[range] = []
 
     def receive(self, first: int, count: int) -> list[range]:
-        """Take the indexes of a SWEEP_DATA or SWEEP_READ and return those that are new, ascending."""
-        # Pushed and read records overlap, and frames may arrive twice: only what was missing so far counts as new.
+        """Add the indexes of a SWEEP_DATA or SWEEP_READ and return the new ones, ascending."""
+        # Pushed and read records overlap, and frames can arrive twice: only records missing until now are new.
         fresh = [gap for gap in self.missing(first + count) if gap.stop > first]
         fresh = [range(max(gap.start, first), gap.stop) for gap in fresh]
-        self._join(range(first, first + count))
+        self._add(range(first, first + count))
         return fresh
 
     def missing(self, produced: int) -> list[range]:
-        """Return the holes below ``produced``, ascending: what SWEEP_READ has to fetch."""
+        """Return the missing indexes below ``produced``, ascending: SWEEP_READ must fetch them."""
         holes, start = [], self.in_a_row
-        for island in self._islands:
+        for island in self._later:
             if start < min(island.start, produced):
                 holes.append(range(start, min(island.start, produced)))
             start = island.stop
@@ -184,28 +184,28 @@ class RecordTrack:
         return holes
 
     def give_up(self, oldest: int) -> list[range]:
-        """Note that the board no longer holds what is older than ``oldest``; return the indexes lost by that."""
+        """Give up all records below ``oldest``, which the board no longer has; return the indexes lost by this."""
         lost = self.missing(oldest)
         if oldest > self.in_a_row:
-            self._join(range(self.in_a_row, oldest))
+            self._add(range(self.in_a_row, oldest))
         return lost
 
     def acknowledgement(self) -> tuple[int, int]:
         """Return ``(up_to, credit_limit)`` for the next SWEEP_ACK."""
         return self.in_a_row, (self.in_a_row + self.window) % (1 << 32)
 
-    def _join(self, records: range) -> None:
-        # Records in a row are kept as one number, the rest as a few
-        # islands behind the holes: a run may have 2³¹ records.
+    def _add(self, records: range) -> None:
+        # A run can have 2³¹ records, so consecutive records are stored as one number
+        # and later records as a few ranges.
         if records:
-            self._islands.append(records)
-            self._islands.sort(key=lambda island: island.start)
+            self._later.append(records)
+            self._later.sort(key=lambda island: island.start)
         merged: list[range] = []
-        for island in self._islands:
+        for island in self._later:
             if island.start <= self.in_a_row:
                 self.in_a_row = max(self.in_a_row, island.stop)
             elif merged and island.start <= merged[-1].stop:
                 merged[-1] = range(merged[-1].start, max(merged[-1].stop, island.stop))
             else:
                 merged.append(island)
-        self._islands = merged
+        self._later = merged

@@ -1,4 +1,4 @@
-"""From codes to classes: which request a command byte means to a board, which event a code means to a host."""
+"""From codes to classes: the request for a command byte (board) and the event for an event code (host)."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def decode_request(command: int, payload: bytes) -> AnyRequest:
         PayloadError: The payload is too short (BAD_LENGTH).
         FieldError: CONFIG with an unknown op (BAD_VALUE, offset 0).
     """
-    # CONFIG alone has several requests under one code, told apart by byte 0.
+    # Only CONFIG has several requests under one code; byte 0 selects one.
     kind = _REQUESTS.get(command)
     if command == Command.CONFIG:
         if not payload:
             raise PayloadError("ConfigRequest", "op", offset=0, length=0, minimum=1)
         kind = _CONFIG_OPS.get(payload[0])
         if kind is None:
-            raise FieldError("ConfigRequest", "op", offset=0, value=payload[0], reason="no such operation")
+            raise FieldError("ConfigRequest", "op", offset=0, value=payload[0], reason="this operation does not exist")
     if kind is None:
         raise UnknownCommandError(command)
     request: AnyRequest = kind.decode(payload)
@@ -119,7 +119,7 @@ def decode_event(event: int, payload: bytes) -> AnyEvent:
     Raises:
         UnknownCommandError: No message for this code: count ``unknown_event`` and drop it (section 13, row 12).
         PayloadError: The payload is too short: count ``bad_payload`` and drop it (row 13).
-        FieldError: A state or reason of the event is none of the known ones.
+        FieldError: A state or reason of the event is unknown.
     """
     kind = _EVENTS.get(event)
     if kind is None:
@@ -134,7 +134,7 @@ def is_read(request: Request[Any]) -> bool:
 
 
 def accepts_no_reply(request: Request[Any]) -> bool:
-    """Return whether the flag NO_REPLY is honoured (mark N, section 5): of SUBSCRIBE only a renewal is."""
+    """Return whether the flag NO_REPLY is accepted (mark N, section 5); for SUBSCRIBE only with RENEW."""
     if isinstance(request, SubscribeRequest):
         return bool(request.sub_flags & SubscribeFlag.RENEW)
     return request.command.accepts_no_reply

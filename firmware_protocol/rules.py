@@ -1,4 +1,4 @@
-"""The protocol's own arithmetic, shared by both sides.
+"""Calculations of the protocol that both sides share.
 
 Codes and currents (6.1), computed power (7.3), the CRCs of tables and configurations (7.2, 8.3), "newer" (conventions).
 """
@@ -29,7 +29,7 @@ def is_newer(a: int, b: int) -> bool:
 
 def next_generation(generation: int) -> int:
     """Return the generation after this one, skipping 0 (section 6.1)."""
-    # 0 is what a board answers that has latched nothing since power-up, and so never a table.
+    # A board that has latched nothing since power-up replies 0, so 0 is never the generation of a table.
     return (generation + 1) % (1 << 32) or 1
 
 
@@ -55,16 +55,16 @@ def channel_power_uw(
         dac_full_scale: Output at code 65535 in µV (voltage drive) or µA (current drive).
         drive: What the outputs drive.
     """
-    # Integers, rounded down at the same places on both sides: a
-    # table at the cap must not pass here and be refused there.
+    # Both sides calculate in integers and round down at the same places, so
+    # they agree on a table exactly at the cap.
     ohm = np.asarray(load_ohm).astype(np.uint64)
     output = np.asarray(codes).astype(np.uint64) * np.uint64(dac_full_scale) // np.uint64(FULL_SCALE_CODE)
     if drive is Drive.CURRENT:
         largest = int(output.max(initial=0)) ** 2 * int(ohm.max(initial=0))
-        if largest >= 1 << 64:  # beyond 64 bits only for full scales no heater knows: exact all the same
+        if largest >= 1 << 64:  # only for unrealistic full scales; Python integers stay exact
             return np.array([int(i) ** 2 * int(r) // 1_000_000 for i, r in zip(output, ohm, strict=True)], np.uint64)
         return output * output * ohm // np.uint64(1_000_000)
-    # A channel without a heater has 0 Ω, which contributes nothing instead of dividing by zero.
+    # A channel without a heater has 0 Ω; it contributes nothing, and there is no division by zero.
     power = np.zeros(output.shape, dtype=np.uint64)
     np.floor_divide(output * output, ohm * np.uint64(1_000_000), out=power, where=ohm > 0)
     return power
@@ -82,7 +82,7 @@ def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[
         ValueError: An output is not a number, negative, or above full scale; the message names the channel.
     """
     codes = np.rint(np.asarray(output, dtype=np.float64) / full_scale * FULL_SCALE_CODE)
-    # Negated, so that NaN is wrong, too: every comparison with it is false.
+    # Negated, so that NaN counts as wrong too: every comparison with NaN is false.
     wrong = np.flatnonzero(~((codes >= 0) & (codes <= FULL_SCALE_CODE)))
     if wrong.size:
         raise ValueError(f"channel {wrong[0]}: {output[wrong[0]]} is outside 0..{full_scale}")
@@ -95,13 +95,13 @@ def output_from_code(codes: NDArray[Any], full_scale: float) -> NDArray[np.float
 
 
 def monitor_from_code(adc: NDArray[Any], full_scale: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return ``(values, saturated)`` of monitor codes; a saturated value is NaN, its true size is unknown (6.1)."""
+    """Return ``(values, saturated)`` of monitor codes; a saturated value is unknown and returned as NaN (6.1)."""
     saturated = np.asarray(adc) == SATURATED
     return np.where(saturated, np.nan, output_from_code(adc, full_scale)), saturated
 
 
 def native_code(code: NDArray[Any], bits: int) -> NDArray[np.uint16]:
-    """Return the codes a converter of ``bits`` drives: ``code >> (16 − bits)`` (section 6.1)."""
+    """Return the codes that a converter of ``bits`` drives: ``code >> (16 − bits)`` (section 6.1)."""
     return np.asarray(code, dtype=np.uint16) >> np.uint16(16 - bits)
 
 

@@ -1,7 +1,7 @@
-"""The whole protocol as one document: what documentation, the C header and the schema CRC are made from.
+"""The whole protocol as one document, from which documentation, C header and schema CRC are made.
 
-The tables themselves are :mod:`firmware_protocol.codes` (commands, status, bits, states) and
-:mod:`firmware_protocol.layouts` (fields); this module gathers them.
+The tables themselves are in :mod:`firmware_protocol.codes` (commands, status, bits, states) and
+:mod:`firmware_protocol.layouts` (fields); this module collects them.
 """
 
 from __future__ import annotations

@@ -11,19 +11,19 @@ IMAGE_VERSION = 1
 """``version`` of the sweep image described here (section 10.1)."""
 
 MAX_CHANGES = 32766
-"""Most changes one point can hold (bits 0 to 14 of ``head``, section 10.1)."""
+"""Largest number of changes of one point (bits 0 to 14 of ``head``, section 10.1)."""
 
 FULL_TABLE = 32767
-"""Value of bits 0 to 14 of ``head`` for a full table in place of changes."""
+"""Value of bits 0 to 14 of ``head`` for a full table instead of changes."""
 
 POINT_TIMING = 0x8000
-"""Bit 15 of ``head``: the point has times of its own."""
+"""Bit 15 of ``head``: the point has its own times."""
 
 MAX_RECORDS = (1 << 31) - 1
-"""Most records of one run: ``n_points × repeat`` is below 2³¹ (section 10.3)."""
+"""Largest number of records of one run: ``n_points × repeat`` is below 2³¹ (section 10.3)."""
 
 SWEEP_PUSH_MS = 20
-"""A started SWEEP_DATA event is sent at the latest this long after its first record, in ms (section 10.4)."""
+"""Maximum time in ms between the first record of a SWEEP_DATA event and its sending (section 10.4)."""
 
 
 class SubscribeFlag(IntFlag):
@@ -45,21 +45,21 @@ class ImageFlag(IntFlag):
 
 
 class RunFlag(IntFlag):
-    """Bits of ``run_flags``: what a full ring does, and whether the base table is compared."""
+    """Bits of ``run_flags``: handling of a full ring, and whether the base table is compared."""
 
     OVERWRITE = 0x01
     NO_BASE_CHECK = 0x02
 
 
 class EndAction(IntEnum):
-    """What is driven when a sweep has run to its end."""
+    """Table that is driven after the end of a sweep."""
 
     BASE = 0
     KEEP = 1
 
 
 class SweepTrigger(IntEnum):
-    """What starts each point."""
+    """Start condition of each point."""
 
     FREE = 0
     EXTERNAL = 1
@@ -75,7 +75,7 @@ class RunState(IntEnum):
 
 
 class EndReason(IntEnum):
-    """Why a run ended."""
+    """Reason why a run ended."""
 
     COMPLETE = 0
     ABORTED = 1

@@ -1,4 +1,4 @@
-"""Messages of telemetry and sweeps (sections 9 and 10), one frozen class each; units and ranges stand in the layouts.
+"""Messages of telemetry and sweeps (sections 9 and 10), one frozen class each; the layouts define units and ranges.
 
 Masks and pieces of an image are ``bytes``; records are arrays of shape (records, values per record).
 """
@@ -22,7 +22,7 @@ def _saturated(codes: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 class SubscribeReply(Message):
-    """State of a stream (section 9.1); every event numbered below ``next_event`` was sent before this reply."""
+    """State of a stream (section 9.1). All events below number ``next_event`` were sent before this reply."""
 
     stream: int = wire(0, "u8", "", "", "echo")
     _reserved_1 = wire(1, "u8")
@@ -46,7 +46,7 @@ class SubscribeRequest(Message):
     _reserved_14 = wire(14, "u16")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As of every message; a renewal uses ``stream`` and ``credit_limit`` only."""
+        """As in every message, but a renewal uses only ``stream`` and ``credit_limit``."""
         found = super().out_of_range()
         renewal = bool(self.sub_flags & SubscribeFlag.RENEW)
         return None if renewal and found is not None and found[0] != 0 else found
@@ -65,12 +65,12 @@ class TelemetryEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is no value; shape of ``adc``."""
+        """Where the monitor is above full scale and the code is not a value; shape of ``adc``."""
         return _saturated(self.adc)
 
 
 class WatchReply(Message):
-    """What is watched now (section 9.3); the event numbered ``next_event`` tells the state."""
+    """The watched monitors (section 9.3); the event with number ``next_event`` gives the state."""
 
     next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
     n_watched: int = wire(4, "u16", "channels", "", "monitors watched")
@@ -78,7 +78,7 @@ class WatchReply(Message):
 
 
 class WatchRequest(Message):
-    """Watch the light at monitors, or ask for its state (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
+    """Watch the light at monitors, or request its state (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
 
     command: ClassVar[Command] = Command.WATCH
     reply: ClassVar[type[WatchReply]] = WatchReply
@@ -93,7 +93,7 @@ class WatchRequest(Message):
 
 
 class LightEvent(Message):
-    """Which watched monitors are dark (section 9.3)."""
+    """The watched monitors that are dark (section 9.3)."""
 
     event: ClassVar[Event] = Event.LIGHT
     tick: int = wire(0, "u32", "ticks", "", "scan after which the state was this one")
@@ -105,7 +105,7 @@ class LightEvent(Message):
 
 
 class SweepLoadReply(Message):
-    """How much of an image the board holds (section 10.2)."""
+    """Amount of an image that the board has (section 10.2)."""
 
     sweep_id: int = wire(0, "u32", "", "", "echo")
     received: int = wire(4, "u32", "B", "", "contiguous bytes from 0 held now")
@@ -125,7 +125,7 @@ class SweepLoadRequest(Message):
     data: bytes = wire(20, "u8[len]", "", "", "bytes of the image")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As of every message; the piece lies inside the image."""
+        """As in every message; in addition, the piece must be inside the image."""
         found = super().out_of_range()
         if found is None and self.offset >= self.total:
             found = self.layout.offset_of("offset"), self.offset
@@ -135,7 +135,7 @@ class SweepLoadRequest(Message):
 
 
 class SweepStartReply(Message):
-    """Receipt of a started run (section 10.3)."""
+    """Confirmation of a started run (section 10.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the first point")
@@ -173,7 +173,7 @@ class SweepDataEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is no value; shape of ``values``."""
+        """Where the monitor is above full scale and the code is not a value; shape of ``values``."""
         return _saturated(self.values)
 
 
@@ -192,7 +192,7 @@ class SweepDoneEvent(Message):
 
 
 class SweepReadReply(Message):
-    """State of the last run and the records asked for (section 10.4); ``reason`` is ``None`` while it runs."""
+    """State of the last run and the requested records (section 10.4); ``reason`` is ``None`` while it runs."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     first: int = wire(4, "u32", "record", "", "echo")
@@ -212,12 +212,12 @@ class SweepReadReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is no value; shape of ``values``."""
+        """Where the monitor is above full scale and the code is not a value; shape of ``values``."""
         return _saturated(self.values)
 
 
 class SweepReadRequest(Message):
-    """Ask for records by index, or with ``count`` 0 for the state alone (section 10.4)."""
+    """Request records by index, or with ``count`` 0 only the state (section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_READ
     reply: ClassVar[type[SweepReadReply]] = SweepReadReply
@@ -228,7 +228,7 @@ class SweepReadRequest(Message):
 
 
 class SweepAckReply(Message):
-    """What a run has produced and still holds (section 10.4)."""
+    """Records that a run has produced and still holds (section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     produced: int = wire(4, "u32", "records", "", "records produced so far")
@@ -236,7 +236,7 @@ class SweepAckReply(Message):
 
 
 class SweepAckRequest(Message):
-    """Release records and move the push limit (section 10.4); neither ever moves back."""
+    """Release records and move the push limit (section 10.4); neither can move back."""
 
     command: ClassVar[Command] = Command.SWEEP_ACK
     reply: ClassVar[type[SweepAckReply]] = SweepAckReply
@@ -246,7 +246,7 @@ class SweepAckRequest(Message):
 
 
 class SweepAbortReply(Message):
-    """Why and when a run ended (section 10.4)."""
+    """Reason and time of the end of a run (section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     records: int = wire(4, "u32", "", "", "records produced")

@@ -1,7 +1,7 @@
-"""Canonical COBS (section 2.2): the shorter of the two legal forms is sent, both are accepted.
+"""Canonical COBS (section 2.2): sends the shorter of the two valid forms and accepts both.
 
-Plain Python with a fast path for runs of zeros (the "all heaters off" table); the C extension of the ``cobs`` package
-is used when it is installed and gives the same bytes.
+Plain Python with a fast path for runs of zeros (the table with all heaters off). If the C extension of the ``cobs``
+package is installed, it is used and gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _CODES = [bytes([length + 1]) for length in range(_GROUP + 1)]
 
 
 class StuffingError(ValueError):
-    """The bytes are no COBS block: a code byte points beyond the end, or is zero."""
+    """The bytes are not a COBS block: a code byte is zero or points beyond the end."""
 
 
 def _long_run(run: bytes, *, last: bool) -> bytes:
     """Return the groups of a run of 254 bytes or more."""
     full, rest = divmod(len(run), _GROUP)
     groups = [b"\xff" + run[i * _GROUP : (i + 1) * _GROUP] for i in range(full)]
-    # A run of a multiple of 254 bytes needs a closing group only for a zero behind it. At the end of the
-    # content it goes without: the shorter form, which keeps 508 bytes within an MTU of 512 (section 2.2).
+    # A run of a multiple of 254 bytes needs a closing group only if a zero follows. At the end of the content
+    # it is left out: this shorter form keeps 508 bytes within an MTU of 512 (section 2.2).
     if rest or not last:
         groups.append(_CODES[rest] + run[full * _GROUP :])
     return b"".join(groups)
@@ -35,8 +35,8 @@ def _long_run(run: bytes, *, last: bool) -> bytes:
 def encode_plain(content: bytes) -> bytes:
     """Return the canonical COBS form of ``content``, in plain Python."""
     out: list[bytes] = []
-    # Splitting at every single zero would make the table of a mesh that is off the slowest of all to encode.
-    parts = _ZEROS.split(content) if b"\0\0\0\0" in content else [content]  # zeros stand at the odd places
+    # Without this, a table of zeros (mesh off) would be the slowest to encode.
+    parts = _ZEROS.split(content) if b"\0\0\0\0" in content else [content]  # zeros are at the odd places
     end = len(parts) - 1
     for place, part in enumerate(parts):
         if place % 2:
@@ -63,7 +63,7 @@ def decode_plain(block: bytes) -> bytes:
     while pos < end:
         code = block[pos]
         if code == 1:
-            # A code 1 is an empty group, one zero and nothing else; a run of them is taken at once.
+            # A code 1 is an empty group: a single zero. A run of them is handled at once.
             ones = _ONES.match(block, pos)
             count = len(ones.group()) if ones else 1
             pos += count
@@ -73,7 +73,7 @@ def decode_plain(block: bytes) -> bytes:
             raise StuffingError(f"code byte {code} at {pos} points beyond a block of {end} bytes")
         out.append(block[pos + 1 : pos + code])
         pos += code
-        # A full group stands for no zero, and what would stand behind the last group is the end of the content.
+        # No zero follows a full group or the last group.
         if code != 0xFF and pos < end:
             out.append(b"\0")
     return b"".join(out)
@@ -83,7 +83,7 @@ _Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes], type[Exceptio
 
 
 def _native() -> _Codec | None:
-    """Return the functions of the C extension; without it the plain ones here are the faster Python."""
+    """Return the functions of the C extension; ``None`` without it, because the functions here are faster then."""
     try:
         package = importlib.import_module("cobs.cobs")
     except ImportError:

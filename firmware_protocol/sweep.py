@@ -1,7 +1,7 @@
-"""The sweep image: what a controller runs through on its own, one point after the other (section 10.1).
+"""The sweep image: a series of points that a controller runs by itself, one after the other (section 10.1).
 
-A host builds a :class:`SweepImage` and sends its bytes in pieces; a board decodes them with the sizes it has, which is
-the check of structure section 10.2 demands.
+A host builds a :class:`SweepImage` and sends its bytes in pieces. A board decodes them with its own sizes, which is the
+check of the structure that section 10.2 requires.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PointTiming:
 
     Attributes:
         settle_us: Wait between the latch of the point and its first scan, in µs.
-        dwell_us: Least time from this latch to the next one, in µs.
+        dwell_us: Minimum time from this latch to the next one, in µs.
     """
 
     settle_us: int
@@ -49,12 +49,12 @@ class PointTiming:
 
 @dataclass(frozen=True, eq=False)
 class SweepPoint:
-    """One point: what changes against the point before it, or a whole table.
+    """One point: the changes from the previous point, or a whole table.
 
     Attributes:
-        changes: Pairs of ``PAIR_DTYPE`` or rows of (channel, code); unused with ``table``. Of a channel named twice
-            the last pair wins.
-        table: Whole table of n_dac codes in place of changes; ``None`` for changes.
+        changes: Pairs of ``PAIR_DTYPE`` or rows of (channel, code); unused with ``table``. If a channel is named twice,
+            the last pair counts.
+        table: Whole table of n_dac codes instead of changes; ``None`` for changes.
         timing: Times of this point; ``None`` for those of the image.
     """
 
@@ -63,17 +63,17 @@ class SweepPoint:
     timing: PointTiming | None = None
 
     def __post_init__(self) -> None:
-        """Bring the arrays into the form of the wire, read-only. Raises ``FieldError`` for what does not fit it."""
+        """Convert the arrays to the read-only form of the wire. Raises ``FieldError`` for values that do not fit."""
         object.__setattr__(self, "changes", changes_array(self.changes))
         if self.table is not None:
             object.__setattr__(self, "table", codes_array(self.table))
 
     def apply(self, table: NDArray[Any]) -> NDArray[np.uint16]:
-        """Return a fresh table: ``table`` with this point on top of it."""
+        """Return a new table: ``table`` with the changes of this point."""
         if self.table is not None:
             return np.array(self.table, dtype=CODE_DTYPE)
         result = np.array(table, dtype=CODE_DTYPE)
-        # Numpy lets the last of several assignments to one place win, which is the rule of section 10.1.
+        # If numpy assigns several values to one place, the last one counts. This is also the rule of section 10.1.
         result[self.changes["channel"]] = self.changes["code"]
         return result
 
@@ -88,17 +88,17 @@ class SweepPoint:
 class SweepImage:
     """A sweep as the board stores it.
 
-    Two images are equal when they have the same bytes.
+    Two images are equal if they have the same bytes.
 
     Attributes:
-        points: The points, at least one; each builds on the one before it, the first on the start table.
+        points: The points, at least one. Each is based on the previous one, the first on the start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
-        dwell_us: Default least time from the latch of a point to the next one, in µs.
-        end_action: What is driven when the last pass has ended.
-        trigger: What starts each point; ``EXTERNAL`` needs the feature SWEEP_TRIGGER.
+        dwell_us: Default minimum time from the latch of a point to the next one, in µs.
+        end_action: Which table is driven after the last pass.
+        trigger: Start condition of each point; ``EXTERNAL`` needs the feature SWEEP_TRIGGER.
         mask: Monitors to record; empty for all of them. Sent with an even length.
-        start_table: Table the first point builds on; ``None`` for the one driven at SWEEP_START.
+        start_table: Table before the first point; ``None`` for the table driven at SWEEP_START.
     """
 
     points: tuple[SweepPoint, ...]
@@ -111,7 +111,7 @@ class SweepImage:
     start_table: Codes | None = None
 
     def __post_init__(self) -> None:
-        """Keep the mask at an even length and the start table read-only."""
+        """Pad the mask to an even length and make the start table read-only."""
         object.__setattr__(self, "points", tuple(self.points))
         object.__setattr__(self, "mask", bytes(self.mask) + bytes(len(self.mask) % 2))
         if self.start_table is not None:
@@ -121,7 +121,7 @@ class SweepImage:
         """Return the image.
 
         Raises:
-            ImageError: A value its field does not allow, or tables of different lengths.
+            ImageError: A field does not allow its value, or tables have different lengths.
         """
         header = ImageHeader(
             img_flags=0 if self.start_table is None else ImageFlag.START_TABLE,
@@ -158,13 +158,13 @@ class SweepImage:
             n_adc: Monitor channels of the board.
 
         Raises:
-            ImageError: BAD_VALUE; the offset is that of the first field that is wrong or does not fit.
-            ChannelError: BAD_CHANNEL; a bit of the mask or a change names a channel the board does not have.
+            ImageError: BAD_VALUE; with the offset of the first field that is wrong or does not fit.
+            ChannelError: BAD_CHANNEL; a bit of the mask or a change names a channel that the board does not have.
         """
         reader = ImageReader(data, n_dac)
         header = reader.header()
-        mask = reader.take(header.mask_len, "the mask")
-        # Not what the layout can tell: bits may all be 0, and a run would record nothing.
+        mask = reader.read(header.mask_len, "the mask")
+        # The layout does not exclude a mask of zeros, with which a run would record nothing.
         if not channels_from_mask(mask, n_adc).size:
             raise ImageError(18, "the mask selects no monitor")
         start = reader.table() if header.img_flags & ImageFlag.START_TABLE else None
@@ -189,7 +189,7 @@ class SweepImage:
         return zlib.crc32(self.encode())
 
     def monitors(self, n_adc: int) -> NDArray[np.intp]:
-        """Return the recorded monitors, ascending: one value of a record each. Raises ``ChannelError``."""
+        """Return the recorded monitors, ascending; a record has one value of each. Raises ``ChannelError``."""
         return channels_from_mask(self.mask, n_adc)
 
     def timing(self, point: int) -> PointTiming:
@@ -197,10 +197,10 @@ class SweepImage:
         return self.points[point].timing or PointTiming(self.settle_us, self.dwell_us)
 
     def tables(self, base: NDArray[Any]) -> Iterator[NDArray[np.uint16]]:
-        """Yield the whole table of every point of a pass, a fresh array each.
+        """Yield the whole table of every point of a pass, each as a new array.
 
         Args:
-            base: Table driven at SWEEP_START, shape ``(n_dac,)``; the start table takes its place if there is one.
+            base: Table driven at SWEEP_START, shape ``(n_dac,)``; the start table replaces it if there is one.
         """
         table = np.asarray(base if self.start_table is None else self.start_table, dtype=CODE_DTYPE)
         for point in self.points:
@@ -215,7 +215,7 @@ class SweepImage:
 
 
 def image_refusal(error: ImageError | ChannelError) -> Refusal:
-    """Return what a board answers to a piece that completes a wrong image (section 10.2)."""
+    """Return the board's reply to a piece that completes a wrong image (section 10.2)."""
     if isinstance(error, ChannelError):
         return Refusal(Status.BAD_CHANNEL, error.channel, error.point, limit=error.channels)
     return Refusal(Status.BAD_VALUE, index=error.point, value=error.offset)
@@ -224,11 +224,11 @@ def image_refusal(error: ImageError | ChannelError) -> Refusal:
 def delta_points(
     tables: Iterable[NDArray[Any]], base: NDArray[Any], timings: Sequence[PointTiming | None] | None = None
 ) -> tuple[SweepPoint, ...]:
-    """Return points that drive ``tables`` one after the other, each in the form with fewer bytes.
+    """Return points that drive ``tables`` one after the other, each in the form that needs fewer bytes.
 
     Args:
         tables: Whole tables of codes, each of the shape of ``base``.
-        base: Table the first point builds on.
+        base: Table before the first point.
         timings: Times per point; ``None`` for those of the image.
     """
     points: list[SweepPoint] = []
@@ -239,7 +239,7 @@ def delta_points(
             raise ValueError(f"table {number} has {table.size} codes, the base has {before.size}")
         changed = np.flatnonzero(table != before)
         timing = timings[number] if timings is not None else None
-        # A pair takes four bytes and a code two: with half of the channels changed the whole table is shorter.
+        # A pair needs four bytes, a code two. If more than half of the channels change, the whole table is shorter.
         if changed.size > MAX_CHANGES or changed.size * PAIR_DTYPE.itemsize > table.nbytes:
             points.append(SweepPoint(table=table, timing=timing))
         else:
@@ -256,7 +256,7 @@ def load_requests(sweep_id: int, image: bytes, mtu: int) -> Iterator[SweepLoadRe
     Args:
         sweep_id: Number of the image, not 0.
         image: The encoded image.
-        mtu: Largest frame the board accepts, ``fw_rx_max``.
+        mtu: Largest frame that the board accepts, ``fw_rx_max``.
     """
     size, crc32 = max_elements(SweepLoadRequest, mtu), zlib.crc32(image)
     for offset in range(0, len(image), size):

@@ -1,4 +1,4 @@
-"""How long a host waits for a reply before it sends again (section 4.5). Pure numbers; the clock is the caller's."""
+"""How long a host waits for a reply before it sends again (section 4.5). Only numbers; the caller has the clock."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from firmware_protocol.messages import GetStatsReply, HelloReply, ReadAdcRequest
 from firmware_protocol.stream_messages import SweepReadRequest
 
 SENDS = 3
-"""Times a request is sent, the first included."""
+"""How often a request is sent, including the first time."""
 
 MOST_SENDS = 12
-"""Most times a request is sent on a link that has shown losses."""
+"""How often a request is sent at most on a link with losses."""
 
 LONGEST_STEP_RTOS = 4
-"""The RTO doubles from send to send up to this many."""
+"""The RTO doubles after each send, up to this many times the first RTO."""
 
 DEADLINE_RTOS = 7
-"""Deadline in units of the first RTO on a link that has shown no losses: 1 + 2 + 4."""
+"""Deadline in units of the first RTO on a link without losses: 1 + 2 + 4."""
 
 LONGEST_DEADLINE_S = 1.5
-"""What a link shows never makes a deadline longer than this, in seconds: the watchdog is usually set to 2."""
+"""Longest deadline in seconds on a link with losses or delays: the watchdog is usually set to 2 s."""
 
 QUESTION_PATIENCE_S = 3.0
-"""Seconds for which a request that changes nothing is repeated: asking again is safe, and a board or host may pause."""
+"""Time in seconds during which a request that changes nothing is repeated, because boards and hosts can pause."""
 
 HELLO_RTO_S = 0.25
 """RTO in seconds until HELLO is answered."""
 
 HELLO_PATIENCE_S = 3.0
-"""Seconds for which HELLO is repeated: opening a port may reset the board."""
+"""Time in seconds during which HELLO is repeated, because opening a port can reset the board."""
 
 MARGIN_S = 0.025
 """Latency timer of common USB-UART chips plus scheduling, in seconds."""
 
 BITS_PER_BYTE = 10
-"""8N1 on a UART."""
+"""Bits per byte on a UART with 8N1."""
 
-# These are answered after an edge of the board's tick, so the time of one comes on top.
+# The board replies to these after the next edge of its tick, so the time of one tick is added.
 _TICKED = (Command.COMMIT, Command.SET, Command.SWEEP_START, Command.SWEEP_ABORT)
 
 
 def largest_reply(request: Request[Message], hello: HelloReply) -> int:
-    """Return the largest payload in bytes that the reply to ``request`` can have, status OK."""
+    """Return the size in bytes of the largest possible payload of a reply to ``request`` with status OK."""
     layout = request.reply.layout
     if layout.array is None:
         return layout.fixed_size
@@ -57,14 +57,14 @@ def largest_reply(request: Request[Message], hello: HelloReply) -> int:
     if isinstance(request, ReadbackRequest) and not request.rb_flags & ReadbackFlag.CODES:
         count = 0
     if isinstance(request, SweepReadRequest) and count:
-        count = None  # the size of a record is known to the board alone
+        count = None  # only the board knows the size of a record
     if count is None:
         return max_payload(hello.fw_tx_max)
     return layout.fixed_size + int(count) * ELEMENT_SIZES[layout.array.element]
 
 
 def exchange_bytes(request: Request[Message], hello: HelloReply) -> int:
-    """Return the bytes on the wire that have to arrive for an answer: the request and its largest reply."""
+    """Return the number of bytes on the wire for an exchange: the request and its largest reply."""
     return wire_bound(len(request.encode())) + wire_bound(largest_reply(request, hello))
 
 
@@ -72,13 +72,13 @@ def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | No
     """Return the RTO in seconds: wire times of request and largest reply, execution, and a margin (section 4.5).
 
     Args:
-        request: The request, sent alone.
-        hello: The board's times.
-        baud: Speed of a UART in bit/s; ``None`` where bytes take no time (USB, pty, TCP).
+        request: The request, sent without others in flight.
+        hello: Times of the board.
+        baud: Speed of a UART in bit/s; ``None`` where bytes need no time (USB, pty, TCP).
     """
-    # On a UART the bytes are most of the time: a SET of 144 channels takes 30 of its 57 ms there at 115 200 baud.
+    # On a UART the bytes need most of the time: 30 of 57 ms for a SET of 144 channels at 115 200 baud.
     wire_s = BITS_PER_BYTE * exchange_bytes(request, hello) / baud if baud else 0.0
-    # Only writing to flash takes t_slow_ms; everything else obeys t_cmd_ms.
+    # Only writing to flash needs t_slow_ms; all other commands end within t_cmd_ms.
     slow = isinstance(request, ConfigApplyRequest) and bool(request.apply_flags & ApplyFlag.SAVE)
     execution_s = 1e-3 * (hello.t_slow_ms if slow else hello.t_cmd_ms)
     if request.command in _TICKED:

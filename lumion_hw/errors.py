@@ -159,7 +159,8 @@ class LimitError(LumionError, ValueError):
     exit_code = 2
 
     def __init__(self, message: str, *, requested: float, limit: float, unit: str, **where: str | None) -> None:
-        super().__init__(f"{message}: requested {requested:g} {unit}, limit {limit:g} {unit}", **where)
+        suffix = f" {unit}" if unit else ""
+        super().__init__(f"{message}: requested {requested:g}{suffix}, limit {limit:g}{suffix}", **where)
         self.requested = requested
         self.limit = limit
         self.unit = unit

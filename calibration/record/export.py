@@ -15,7 +15,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
 from lumion_hw.files import AnyPath
-from lumion_hw.files.shown import csv_cell
+from lumion_hw.files.escaping import csv_cell
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR

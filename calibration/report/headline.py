@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calibration.report.numbers import Metric, metrics
-from lumion_hw.files.shown import one_line
+from lumion_hw.files.escaping import one_line
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, CalibrationRecord
 
 _CERTIFICATE = "fit certified"

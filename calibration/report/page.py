@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import markdown, xml_text
+from lumion_hw.files.escaping import markdown, xml_text
+from lumion_hw.files.own_files import MADE_BY
 
 
 @dataclass(frozen=True)

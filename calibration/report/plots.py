@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.report.numbers import Extinction
 from calibration.report.readings import Fringe, Readings
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.mesh.record.calibration_record import CrosstalkKernel
 
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ def dry_run(
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))
-    return _Planner(nominal, goal or Goal(), rng, progress).run()
+    return _RunPlanner(nominal, goal or Goal(), rng, progress).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +257,7 @@ def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
     return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
 
-class _Planner:
+class _RunPlanner:
     """Planner for the calibration of one bench."""
 
     def __init__(

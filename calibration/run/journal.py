@@ -287,14 +287,14 @@ def read_journal(path: Path) -> JournalContents:
     lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Start a new run without --resume.").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-        torn = False
+        incomplete = False
     else:
-        torn = True
+        incomplete = True
     documents: list[dict[str, Any]] = []
     size = 0
     for number, line in enumerate(lines):
         last = number == len(lines) - 1
-        document = None if torn and last else _document(line, number, path)
+        document = None if incomplete and last else _document(line, number, path)
         if document is None:
             if last:
                 break

@@ -3,10 +3,10 @@
  *
  * Generated from the protocol's schema by `python -m firmware_protocol.generate`. Do not edit.
  *
- * Each payload has a size (its fixed part, the least a receiver accepts), the offset of every field (a BAD_VALUE reply
- * names it), a struct in the byte order of the processor, and a pair of functions between the struct and the packed
- * little-endian bytes. Arrays follow the fixed part at their own offset. Neither alignment nor byte order of the
- * processor matters. Text is NUL padded, not terminated.
+ * Each payload has a size (its fixed part, the minimum that a receiver accepts), the offset of every field (for
+ * BAD_VALUE replies), a struct in the byte order of the processor, and two functions that convert between the struct
+ * and the packed little-endian bytes. Arrays follow the fixed part at their own offset. Alignment and byte order of
+ * the processor do not matter. Text is NUL padded, not terminated.
  */
 #ifndef LUMION_PROTOCOL_H
 #define LUMION_PROTOCOL_H
@@ -20,8 +20,8 @@ extern "C" {
 
 #define LUM_SCHEMA_CRC32 0xA9C2E947u /* schema_crc32 of HELLO */
 #define LUM_PROTOCOL_MAJOR 1u /* high nibble of kind_version */
-#define LUM_MIN_MTU 256u /* bytes on the wire every implementation accepts from reset on */
-#define LUM_NO_CHANNEL 65535u /* channel or index of an error reply: none */
+#define LUM_MIN_MTU 256u /* frame size in bytes that every implementation accepts after reset */
+#define LUM_NO_CHANNEL 65535u /* value of channel or index in an error reply for none */
 #define LUM_SATURATED 65535u /* monitor code above full scale */
 #define LUM_DRIVEN_TABLE 255u /* bank of READBACK: the table driven now */
 #define LUM_FULL_SCALE_CODE 65535u /* drive or monitor code at full scale */
@@ -30,14 +30,14 @@ extern "C" {
 #define LUM_STATS_COUNTERS 24u /* counters of GET_STATS in version 1 */
 #define LUM_FIRST_TELEMETRY_STREAM 2u /* lowest id of a telemetry stream */
 #define LUM_IMAGE_VERSION 1u /* version of the sweep image */
-#define LUM_MAX_CHANGES 32766u /* changes one point of a sweep can hold */
+#define LUM_MAX_CHANGES 32766u /* largest number of changes of one point of a sweep */
 #define LUM_FULL_TABLE 32767u /* bits 0 to 14 of a point's head: a table follows */
 #define LUM_POINT_TIMING 32768u /* bit 15 of a point's head: times follow */
-#define LUM_MAX_RECORDS 2147483647u /* records of one run */
+#define LUM_MAX_RECORDS 2147483647u /* largest number of records of one run */
 #define LUM_SWEEP_PUSH_MS 20u /* longest wait of a started SWEEP_DATA event, ms */
-#define LUM_SENDS 3u /* times a host sends a request, the first included */
+#define LUM_SENDS 3u /* how often a host sends a request, including the first time */
 #define LUM_DEADLINE_RTOS 7u /* deadline of a request in units of its first RTO, on a link without losses */
-#define LUM_MOST_SENDS 12u /* most times a host sends a request, on a link with losses */
+#define LUM_MOST_SENDS 12u /* how often a host sends a request at most on a link with losses */
 #define LUM_LONGEST_STEP_RTOS 4u /* longest wait between two sends in units of the RTO */
 
 /* Low nibble of kind_version. */
@@ -166,7 +166,7 @@ enum lum_fault_state {
     LUM_FAULT_STATE_PRESENT = 0x02,
 };
 
-/* State of the outputs (section 11.1): BOOT and SAFE drive zeros, GRACE is a tripped watchdog that still drives. */
+/* State of the outputs (section 11.1). BOOT and SAFE drive zeros; in GRACE the watchdog tripped but drives on. */
 enum lum_outputs_state {
     LUM_OUTPUTS_STATE_BOOT = 0x00,
     LUM_OUTPUTS_STATE_READY = 0x01,
@@ -175,13 +175,13 @@ enum lum_outputs_state {
     LUM_OUTPUTS_STATE_SAFE = 0x04,
 };
 
-/* What dac_full_scale is measured in: uV or uA. */
+/* Unit of dac_full_scale: uV (voltage drive) or uA (current drive). */
 enum lum_drive {
     LUM_DRIVE_VOLTAGE = 0x00,
     LUM_DRIVE_CURRENT = 0x01,
 };
 
-/* What the outputs do when the watchdog trips (section 11.2). */
+/* Reaction of the outputs when the watchdog trips (section 11.2). */
 enum lum_watchdog_policy {
     LUM_WATCHDOG_POLICY_OFF = 0x00,
     LUM_WATCHDOG_POLICY_RAMP = 0x01,
@@ -225,7 +225,7 @@ enum lum_readback_flag {
     LUM_READBACK_FLAG_CODES = 0x01,
 };
 
-/* Order of the counters of GET_STATS (section 6.3); new counters are appended. */
+/* Counters of GET_STATS in their order (section 6.3); new counters are appended. */
 enum lum_stats_counter {
     LUM_STATS_COUNTER_RX_FRAMES = 0x00,
     LUM_STATS_COUNTER_RX_BYTES = 0x01,
@@ -268,19 +268,19 @@ enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
 };
 
-/* Bits of run_flags: what a full ring does, and whether the base table is compared. */
+/* Bits of run_flags: handling of a full ring, and whether the base table is compared. */
 enum lum_run_flag {
     LUM_RUN_FLAG_OVERWRITE = 0x01,
     LUM_RUN_FLAG_NO_BASE_CHECK = 0x02,
 };
 
-/* What is driven when a sweep has run to its end. */
+/* Table that is driven after the end of a sweep. */
 enum lum_end_action {
     LUM_END_ACTION_BASE = 0x00,
     LUM_END_ACTION_KEEP = 0x01,
 };
 
-/* What starts each point. */
+/* Start condition of each point. */
 enum lum_sweep_trigger {
     LUM_SWEEP_TRIGGER_FREE = 0x00,
     LUM_SWEEP_TRIGGER_EXTERNAL = 0x01,
@@ -294,7 +294,7 @@ enum lum_run_state {
     LUM_RUN_STATE_ENDED = 0x03,
 };
 
-/* Why a run ended. */
+/* Reason why a run ended. */
 enum lum_end_reason {
     LUM_END_REASON_COMPLETE = 0x00,
     LUM_END_REASON_ABORTED = 0x01,

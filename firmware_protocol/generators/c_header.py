@@ -22,10 +22,10 @@ _TOP = """\
  *
  * Generated from the protocol's schema by `python -m firmware_protocol.generate`. Do not edit.
  *
- * Each payload has a size (its fixed part, the least a receiver accepts), the offset of every field (a BAD_VALUE reply
- * names it), a struct in the byte order of the processor, and a pair of functions between the struct and the packed
- * little-endian bytes. Arrays follow the fixed part at their own offset. Neither alignment nor byte order of the
- * processor matters. Text is NUL padded, not terminated.
+ * Each payload has a size (its fixed part, the minimum that a receiver accepts), the offset of every field (for
+ * BAD_VALUE replies), a struct in the byte order of the processor, and two functions that convert between the struct
+ * and the packed little-endian bytes. Arrays follow the fixed part at their own offset. Alignment and byte order of
+ * the processor do not matter. Text is NUL padded, not terminated.
  */
 #ifndef LUMION_PROTOCOL_H
 #define LUMION_PROTOCOL_H

@@ -1,4 +1,4 @@
-"""``vectors.json`` as C: what the test program of the reference codec walks through."""
+"""The content of ``vectors.json`` in C, for the test program of the reference codec."""
 
 from __future__ import annotations
 

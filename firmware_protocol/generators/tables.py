@@ -1,6 +1,6 @@
-"""The page ``docs/protocol-tables.md``, printed from the schema and the locked vectors.
+"""The page ``docs/protocol-tables.md``, generated from the schema and the locked vectors.
 
-:data:`SECTIONS` says which table stands where: a layout or a table of codes by its name, or one of the tables below.
+:data:`SECTIONS` defines the place of each table: a layout or a table of codes by its name, or one of the tables below.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _BAUDS = (115_200, 921_600, 3_000_000)
 _TOP = f"""\
 # Tables of the mesh controller protocol
 
-Made from the schema in `firmware_protocol/` by `python -m firmware_protocol.generate`; do not edit. The rules are in
-[the protocol](protocol.md), under the same section numbers. Each layout has the name of its Python class; its C struct
-in `lumion_protocol.h` has the same name in snake case (`HelloRequest`: `lum_hello_request`). *off* is the offset in the
-payload in bytes; *request*, *reply* and *payload* are payload sizes in bytes. `schema_crc32` of this version:
+Generated from the schema in `firmware_protocol/` by `python -m firmware_protocol.generate`; do not edit. The rules are
+in [the protocol](protocol.md), under the same section numbers. Each layout has the name of its Python class; its C
+struct in `lumion_protocol.h` has the same name in snake case (`HelloRequest`: `lum_hello_request`). *off* is the offset
+in the payload in bytes; *request*, *reply* and *payload* are payload sizes in bytes. `schema_crc32` of this version:
 0x{schema_crc32():08X}.
 """
 
@@ -183,7 +183,7 @@ OWN_TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "FaultSource": _faults,
     "Status": _status,
 }
-"""Tables with columns of their own, by their headings; each is made from the locked vectors."""
+"""Tables with special columns, by their headings; each is made from the locked vectors."""
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("2. Frames", ("Frame sizes",)),
@@ -239,11 +239,11 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("12. Status codes", ("Status",)),
     ("14. Bytes and rates", ("Rates",)),
 )
-"""Headings of the page, with the tables under each."""
+"""Headings of the page with their tables."""
 
 
 def table(name: str, vectors: dict[str, Any]) -> str:
-    """Return a table by its heading. Raises ``KeyError`` for a name that no table has."""
+    """Return a table by its heading. Raises ``KeyError`` for an unknown name."""
     if name in OWN_TABLES:
         return OWN_TABLES[name](vectors)
     return _codes(_ENUMS[name]) if name in _ENUMS else _layout(LAYOUTS[name])

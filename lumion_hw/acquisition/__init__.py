@@ -1,8 +1,7 @@
-"""Acquisition: what can be logged on a bench, reading it at a steady rate, and keeping every acknowledged row.
+"""Acquisition of data on a bench: logs at a fixed rate, scans of settings, snapshots of all settings, and their files.
 
-:class:`Reader` reads the chosen columns, :func:`record` keeps them in a journal, :func:`read_journal`, :func:`plot` and
-:func:`write_hdf5` take them from there, :class:`Latest` shows them live. The modules inside are private: users import
-from here.
+:class:`Reader` reads selected columns and :func:`record` writes them to a journal. :func:`read_journal`, :func:`plot`
+and :func:`write_hdf5` use the journal, and :class:`Latest` shows live values. The modules inside are private.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""What can be read on a bench again and again: one column per quantity, named ``device.quantity`` or with a channel.
+"""Readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``.
 
-Which quantities a kind of device has is one row of a table; reading is done once per device and row.
+A function per role lists the quantities of a device. Each device is read once per row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lumion_hw.interfaces import (
 
 
 class State(enum.IntEnum):
-    """Whether a value is a number, and if not, why."""
+    """State of a value: a number, or the reason why there is none."""
 
     OK = 0
     OVER_RANGE = 1
@@ -51,8 +51,8 @@ class Value:
     """One value of one row.
 
     Attributes:
-        state: ``OK``, or why there is no number.
-        number: The value in the unit of its column; NaN unless ``OK``.
+        state: ``OK``, or the reason why there is no number.
+        number: The value in the unit of its column; NaN unless the state is ``OK``.
     """
 
     state: State
@@ -67,8 +67,8 @@ class Column:
     """One quantity of one device.
 
     Attributes:
-        name: ``device.quantity``, with ``.channel`` where a device has several.
-        device: Device name of the bench file.
+        name: ``device.quantity``, or ``device.quantity.channel`` for devices with several channels.
+        device: Name of the device in the bench file.
         unit: Unit of the values.
     """
 
@@ -82,7 +82,7 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
-    """A device with its columns, how all of them are read at once, and how what they average begins anew."""
+    """Columns of a device that are read together, with an optional function that restarts their averages."""
 
     device: str
     columns: tuple[Column, ...]
@@ -91,37 +91,38 @@ class _ColumnSource:
 
 
 class Reader:
-    """Reads chosen columns of a bench, each device once per row.
+    """Reads selected columns of a bench, each device once per row.
 
     Args:
         bench: The open bench.
-        patterns: Names of columns, shell wildcards allowed; a device name alone means all of its columns.
+        patterns: Column names with shell wildcards; a device name selects all of its columns.
 
     Raises:
-        ConfigError: A pattern fits nothing (the message names what is near it).
-        LumionError: A device that a pattern concerns does not answer when it is asked what it has.
+        ConfigError: A pattern matches no column; the message suggests similar names.
+        LumionError: A device that a pattern may match does not answer.
 
     Attributes:
-        columns: The chosen columns, in the order of the bench.
+        columns: The selected columns, in the order of the bench.
+        failures: Errors of the last :meth:`read`, by device name.
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
         sources = _sources(bench, patterns)
-        known = [column for source in sources for column in source.columns]
-        chosen = set(choose(patterns, {column.name: column.device for column in known}))
-        self.columns = tuple(column for column in known if column.name in chosen)
-        self._sources = [source for source in sources if not chosen.isdisjoint(item.name for item in source.columns)]
+        columns = [column for source in sources for column in source.columns]
+        selected = set(choose(patterns, {column.name: column.device for column in columns}))
+        self.columns = tuple(column for column in columns if column.name in selected)
+        self._sources = [source for source in sources if not selected.isdisjoint(item.name for item in source.columns)]
         self._averaging = [source for source in self._sources if source.begin is not None]
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Let averages over time, as of link performance, begin now, and give them their time; failures show later."""
+        """Restart time averages such as link performance and wait one interval; the next read reports errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
-                source.begin()  # type: ignore[misc] # only those that have one
+                source.begin()  # type: ignore[misc] # not None for these sources
 
     def read(self) -> list[Value]:
-        """Return one value per column. A device that fails gives ``FAILED`` and is found in :attr:`failures`."""
+        """Read all columns. Values of a device that fails are ``FAILED``; its error is in :attr:`failures`."""
         values: Values = {}
         self.failures = {}
         for source in self._sources:
@@ -133,33 +134,33 @@ class Reader:
 
 
 def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "channel") -> list[str]:
-    """Return the names of columns that fit, in the order of ``devices``.
+    """Return the column names that match the patterns, in the order of ``devices``.
 
     Args:
-        patterns: Names of columns, shell wildcards allowed; a device name alone means all of its columns.
-        devices: Every column's device, by column name.
-        what: What a column is called in the message.
+        patterns: Column names with shell wildcards; a device name selects all of its columns.
+        devices: Device of every column, by column name.
+        what: Word for a column in the message.
 
     Raises:
-        ConfigError: A pattern fits nothing (the message names what is near it).
+        ConfigError: A pattern matches no column; the message suggests similar names.
     """
-    chosen: set[str] = set()
+    selected: set[str] = set()
     for pattern in patterns:
-        found = _fitting(pattern, devices)
-        if not found:
+        matches = _matching(pattern, devices)
+        if not matches:
             names = [*devices, *sorted(set(devices.values()))]
             raise ConfigError(f"no {what} {pattern!r}", hint=name_hint(pattern, names))
-        chosen |= found
-    return [name for name in devices if name in chosen]
+        selected |= matches
+    return [name for name in devices if name in selected]
 
 
-def _fitting(pattern: str, devices: Mapping[str, str]) -> set[str]:
-    """Return the names that a pattern fits."""
+def _matching(pattern: str, devices: Mapping[str, str]) -> set[str]:
+    """Return the names that match a pattern."""
     return {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
 
 
 def concerns(pattern: str, device: str) -> bool:
-    """Return whether a pattern of names may fit one of a device: a wildcard reaches beyond the dot."""
+    """Return whether a pattern may match names of a device; a wildcard can also match the dot."""
     before, dot, _ = pattern.partition(".")
     return (
         pattern == device
@@ -170,28 +171,28 @@ def concerns(pattern: str, device: str) -> bool:
 
 
 def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
-    """Raise the errors of devices that do not answer if a pattern fits nothing else.
+    """Raise the errors of devices that do not answer, if a pattern can match only their names.
 
     Args:
-        patterns: Names as of :func:`choose`.
-        devices: Every known name's device, by name; without those of devices that do not answer.
-        failures: Why devices do not answer, by device name.
+        patterns: Patterns as for :func:`choose`.
+        devices: Device of every name, without the names of devices that do not answer.
+        failures: Errors of the devices that do not answer, by device name.
 
     Raises:
-        LumionError: The error of the device; of several an ``ExceptionGroup``.
+        LumionError: The error of the device; for several devices an ``ExceptionGroup``.
     """
-    alone: dict[str, LumionError] = {}
+    errors: dict[str, LumionError] = {}
     for pattern in patterns:
-        if not _fitting(pattern, devices):
-            alone |= {name: error for name, error in failures.items() if concerns(pattern, name)}
-    if len(alone) > 1:
-        raise ExceptionGroup(f"{', '.join(alone)} do not answer", list(alone.values()))
-    for error in alone.values():
+        if not _matching(pattern, devices):
+            errors |= {name: error for name, error in failures.items() if concerns(pattern, name)}
+    if len(errors) > 1:
+        raise ExceptionGroup(f"{', '.join(errors)} do not answer", list(errors.values()))
+    for error in errors.values():
         raise error
 
 
 def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
-    """Return the sources of the devices that a pattern concerns, or of all devices if no pattern concerns any."""
+    """Return the sources of the devices that the patterns may match; of all devices if they match none."""
     rows: list[tuple[str, Callable[[], Iterable[_ColumnSource]]]] = [
         *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
         *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
@@ -204,19 +205,19 @@ def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
         *((name, partial(_temperature, name, each)) for name, each in bench.temperature_controllers.items()),
         *((name, partial(_controller, name, controller)) for name, controller in _mesh_controllers(bench).items()),
     ]
-    # Devices that no pattern concerns are not asked what they have: one of them may be gone.
+    # Devices that no pattern can match are not queried, because one of them may not answer.
     concerned = [row for row in rows if any(concerns(pattern, row[0]) for pattern in patterns)] or rows
     return [source for _, sources in concerned for source in sources()]
 
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
-    """The mesh controller if it is open and has monitors."""
+    """Return the mesh controller if it is open and has monitors."""
     section = bench.model.mesh
     if section is None:
         return {}
     try:
         controller = bench.mesh.controller
-    except ConfigError:  # not open, or a mesh that takes states: nothing to read
+    except ConfigError:  # not open, or a mesh that is controlled by cell states
         return {}
     return {section.controller: controller} if controller.info.n_monitors else {}
 
@@ -230,7 +231,7 @@ _RANGE_STATES = {
 
 
 def power_value(state: RangeState, power_w: float) -> Value:
-    """Return a reading of a power meter as a value."""
+    """Convert a reading of a power meter to a value."""
     return Value(State.OK, power_w) if state is RangeState.OK else Value(_RANGE_STATES[state])
 
 
@@ -256,11 +257,11 @@ _MODULE_QUANTITIES = {
 
 
 def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
-    """Return a source of numbers that are attributes of one answer; ``None`` is what is missing."""
+    """Return a source whose columns are attributes of one object; ``None`` means that a value is missing."""
 
     def read() -> Values:
-        answer = ask()
-        numbers = {quantity: getattr(answer, quantity) for quantity in units}
+        result = ask()
+        numbers = {quantity: getattr(result, quantity) for quantity in units}
         return {
             f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, float(number))
             for quantity, number in numbers.items()
@@ -296,44 +297,44 @@ _UNIT_IN_NAME = {
 
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
-    """A module's monitors, and its link performance if it measures any; they are read apart."""
+    """Return the sources of a module: its monitors and, if available, its link performance."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
         return [monitors]
-    known = {column.name for column in monitors.columns}
+    monitor_names = {column.name for column in monitors.columns}
     columns = {}
     for quantity, unit in module.capabilities().performance.items():
         stem, dot, lane = quantity.partition(".")
         column = Column(
             f"{name}.{stem}{_UNIT_IN_NAME.get(unit, '')}{dot}{lane}", name, unit.replace("degC", "°C") or "1"
         )
-        if column.name not in known:
+        if column.name not in monitor_names:
             columns[quantity] = column
     return [monitors, _performance(bench, name, module, columns)] if columns else [monitors]
 
 
 _LOCK_S, _INTERVAL_S = 10.0, 2.0
-"""Longest wait of a scan for a link that light has just been changed of, and the interval of its statistics then:
-modules refresh them once a second."""
+"""Longest wait of a scan until a link has locked after a change, and the interval of its statistics afterwards; modules
+update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Link performance: every row ends an interval of the module's statistics, and shows its averages."""
+    """Return the source of link performance: each row contains the averages since the previous row."""
 
     def read() -> Values:
-        found = module.performance().quantities
-        return {column.name: _of_link(found.get(quantity)) for quantity, column in columns.items()}
+        quantities = module.performance().quantities
+        return {column.name: _link_value(quantities.get(quantity)) for quantity, column in columns.items()}
 
     def begin() -> None:
-        module.wait_for_lock(_LOCK_S)  # one that does not lock has no performance, and says so
-        module.performance()  # ends the interval that saw the change
+        module.wait_for_lock(_LOCK_S)  # without a lock the next reading has the state NO_SIGNAL
+        module.performance()  # ends the interval in which the change happened
         bench.clock.sleep(_INTERVAL_S)
 
     return _ColumnSource(name, tuple(columns.values()), read, begin)
 
 
-def _of_link(quantity: LinkQuantity | None) -> Value:
-    """The average since the last row, or else the value now; a link that is down has none, and that is no failure."""
+def _link_value(quantity: LinkQuantity | None) -> Value:
+    """Return the average since the last row, or the current value; ``NO_SIGNAL`` if the link is down."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)
@@ -357,7 +358,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
             quantity: Value(State.DARK) if number is None else Value(State.OK, number)
             for quantity, number in values.items()
         }
-        if not state.emitting:  # the setting of a laser that is off is no light
+        if not state.emitting:  # the power setting of a laser that is off is not a power
             numbers |= {quantity: Value(State.DARK) for quantity in quantities if quantity != "frequency_thz"}
         return {f"{name}.{quantity}": value for quantity, value in numbers.items()}
 
@@ -365,7 +366,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
 
 
 def _missing(quantity: str) -> Value:
-    """A power that is missing is darkness; anything else the module does not measure."""
+    """Return the value of a missing number: dark for a power, otherwise not measured."""
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
@@ -392,15 +393,15 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[_ColumnSource]
 
 
 def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSource]:
-    """The attenuations in force; a closed shutter lets no light pass."""
+    """Return the source of the current attenuations; the state is ``DARK`` while the shutter is closed."""
 
     def read() -> Values:
-        found = {channel: attenuator.settings(channel) for channel in attenuator.channels}
+        current = {channel: attenuator.settings(channel) for channel in attenuator.channels}
         return {
             f"{name}.attenuation_db.{channel}": Value(State.OK, settings.attenuation_db)
             if settings.passing
             else Value(State.DARK)
-            for channel, settings in found.items()
+            for channel, settings in current.items()
         }
 
     columns = tuple(Column(f"{name}.attenuation_db.{channel}", name, "dB") for channel in attenuator.channels)
@@ -408,13 +409,13 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSo
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[_ColumnSource]:
-    """The port at which the light of each input leaves; none where it is joined with nothing."""
+    """Return the source of the output port of each input; ``NO_SIGNAL`` for an input without a connection."""
     inputs = switch.ports.inputs
 
     def read() -> Values:
-        made = switch.connections()
+        outputs = switch.connections()
         return {
-            f"{name}.output.{port}": Value(State.OK, made[port]) if port in made else Value(State.NO_SIGNAL)
+            f"{name}.output.{port}": Value(State.OK, outputs[port]) if port in outputs else Value(State.NO_SIGNAL)
             for port in inputs
         }
 
@@ -437,7 +438,7 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
-    """Temperature, set point, current, and 1 while the temperature is held, else 0."""
+    """Return the source of temperature, set point and current; ``locked`` is 1 while the temperature is stable."""
     yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 

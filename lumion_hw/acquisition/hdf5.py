@@ -21,7 +21,7 @@ from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
 from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
 from lumion_hw.files.json_text import json_text
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import write_file
 
 DATA = "entry/data"

@@ -37,7 +37,7 @@ FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without what the bench was
 JOURNAL = ".journal"
 """What is added to the name of a file for its journal."""
-MOST_ROWS = 2**32 - 1
+MAX_ROWS = 2**32 - 1
 """Rows are numbered in 32 bits."""
 _MAX_BYTES = 1 << 34
 _IN_USE = "Wait until that program has ended, or choose another file."
@@ -123,7 +123,7 @@ class LogHeader:
             where = ".".join(map(str, first["loc"]))
             raise ConfigError(f"{path} is no log of this program: {where}: {first['msg']}", hint=hint) from error
         paced = header.period_s > 0.0 if header.scan is None else header.scan.n_points == header.n_rows
-        if not (header.columns and paced and 0 < header.n_rows <= MOST_ROWS):
+        if not (header.columns and paced and 0 < header.n_rows <= MAX_ROWS):
             raise ConfigError(f"{path} is no log of this program: it plans no rows", hint=hint)
         return header
 

@@ -1,4 +1,4 @@
-"""The latest value of every column, and how old it is where its device has fallen silent."""
+"""The latest value of every column, with its age if the device no longer answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LatestValue:
 
     Attributes:
         column: The column.
-        value: Its latest value that was read; ``FAILED`` if there never was one.
-        stale_s: Age of the value if the last reading failed, else ``None``.
+        value: The last value that was read successfully; ``FAILED`` if there is none.
+        stale_s: Age of the value if the last reading failed, otherwise ``None``.
     """
 
     column: Column
@@ -26,28 +26,28 @@ class LatestValue:
 
 
 class Latest:
-    """Keeps what was read last.
+    """Keeps the latest value of every column.
 
     Args:
-        reader: Reads the columns.
-        clock: The bench's clock.
+        reader: Reader of the columns.
+        clock: Clock of the bench.
     """
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
-        self._begun_s = clock.now()
+        self._start_s = clock.now()
         self._read_s: dict[str, float] = {}
         self._values: dict[str, Value] = {}
         self._stale: set[str] = set()
 
     @property
     def failures(self) -> Mapping[str, LumionError]:
-        """Why devices could not be read in the last update, by name."""
+        """Errors of the last update, by device name."""
         return self._reader.failures
 
     def update(self) -> None:
-        """Read everything once."""
+        """Read all columns once."""
         for column, value in zip(self._reader.columns, self._reader.read(), strict=True):
             if value.state is State.FAILED:
                 self._stale.add(column.name)
@@ -63,7 +63,7 @@ class Latest:
             LatestValue(
                 column,
                 self._values.get(column.name, FAILED),
-                now - self._read_s.get(column.name, self._begun_s) if column.name in self._stale else None,
+                now - self._read_s.get(column.name, self._start_s) if column.name in self._stale else None,
             )
             for column in self._reader.columns
         ]

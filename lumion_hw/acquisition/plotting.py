@@ -13,8 +13,8 @@ from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.recording import RecordedColumn, read_recording
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import one_line
+from lumion_hw.files.escaping import one_line
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import Over, check_target, write_file
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Reading at a steady rate into a journal: rows that cannot be kept up with are left out and counted."""
+"""Recording at a fixed rate into a journal; rows that would be late are skipped and counted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
 _SYNC_S = 0.2
-"""Longest time a row waits to be acknowledged."""
+"""Longest time until a row is on disk and acknowledged."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What became of a recording.
+    """Result of a recording.
 
     Attributes:
-        rows: Rows acknowledged, of this and earlier sittings.
-        missed: Rows of this sitting that were due while the one before was still being read.
-        failed: Values of this sitting that could not be read.
+        rows: Acknowledged rows, of this and earlier runs.
+        missed: Rows of this run that were skipped because reading took too long.
+        failed: Values of this run that could not be read.
     """
 
     rows: int
@@ -37,26 +37,26 @@ def record(
     progress: Callable[[int], None] = lambda acknowledged: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Recording:
-    """Record the rows that are left of a journal's plan.
+    """Record the rows that are still missing in a journal.
 
-    Rows are due at whole periods after the first one. An interruption (``stop``, or an exception such as
-    ``KeyboardInterrupt``) leaves everything read so far acknowledged.
+    Rows are due at multiples of the period. After an interruption (``stop``, or an exception such as
+    ``KeyboardInterrupt``) all rows read so far are acknowledged.
 
     Args:
-        reader: Reads the columns.
-        journal: Where they go; its last row says where to go on.
-        clock: The bench's clock.
-        progress: Told the number of acknowledged rows whenever it grows.
-        stop: Asked before every row.
+        reader: Reader of the columns.
+        journal: The journal; recording continues after its last row.
+        clock: Clock of the bench.
+        progress: Called with the number of acknowledged rows whenever it increases.
+        stop: Called before every row; recording ends when it returns true.
 
     Raises:
         ConfigError: The journal has other columns.
-        LumionError: The disk is full or failed; what was acknowledged is safe.
+        LumionError: The disk is full or failed; acknowledged rows are safe.
     """
     if reader.columns != journal.header.columns:
         raise ConfigError(
             f"the log has the channels {columns_of(journal.header.columns)}, not {columns_of(reader.columns)}",
-            hint="Go on with the same bench and channels, or begin another log.",
+            hint="Continue with the same bench and channels, or start a new log.",
         )
     first, period_s = journal.last_index + 1, journal.header.period_s
     origin_s = clock.now() - first * period_s

@@ -1,4 +1,4 @@
-"""What a scan found: readings and their states on the grid of what was swept, and all that belongs to them."""
+"""The data of a scan: readings and their states on the grid of the swept settings, with all metadata."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 READ = ".read"
-"""What the name of a reading ends with in tables where a setting has the same name."""
-_MOST_SHOWN = 12
+"""Suffix of a reading in tables if a swept setting has the same name."""
+_MAX_SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False)
 class ScanData:
-    """Data of a scan, complete or not; its dimensions are what was swept.
+    """Data of a complete or interrupted scan, in arrays with one dimension per swept axis.
 
     Attributes:
-        header: What it is about: bench, devices, settings before, calibration record, bench file, software, start.
-        plan: What was swept.
-        value: Readings by name, in the shape of the plan; NaN where there is no number.
-        state: What each is, in the shape of the plan: numbers of :class:`State`, ``NOT_READ`` where no point is.
+        header: Metadata: bench, devices, settings before the scan, calibration record, bench file, software, start.
+        plan: The swept settings and their values.
+        value: Readings by name, in the shape of the plan; NaN if there is no number.
+        state: State of each reading by name, in the shape of the plan, as numbers of :class:`State`; ``NOT_READ`` for
+            missing points.
         unit: Units of the readings, by name.
-        time_s: When each point was read, in s since the start; NaN where no point is.
-        by_instrument: Which points a device has swept by itself; of these the time is that of the end of its sweep.
-        setting_was: What settings were at every point, by name, where that says more than what was asked: the
-            wavelengths that a laser logged while it swept; NaN where no point is.
+        time_s: Time of each point in s since the start; NaN for missing points.
+        by_instrument: Whether an instrument ran the sweep at this point; its time is then the end of this sweep.
+        setting_was: Actual values of settings that differ from the plan, by name, such as the wavelengths logged by a
+            sweeping laser; NaN for missing points.
     """
 
     header: LogHeader
@@ -55,17 +56,19 @@ class ScanData:
 
     @classmethod
     def of(cls, header: LogHeader, table: LogTable) -> ScanData:
-        """Put rows on their grid. Raises ``ConfigError`` for rows of something else than a scan."""
+        """Arrange the rows of a table on the grid of the scan. Raises ``ConfigError`` if they are not from a scan."""
         plan = header.scan
-        hint = "Name a file of `lumion scan`; `lumion plot` and read_recording() read those of `lumion log`."
+        hint = "Give a file of `lumion scan`; `lumion plot` and read_recording() read files of `lumion log`."
         if plan is None:
-            raise ConfigError("these are readings at a steady rate, and no scan", hint=hint)
+            raise ConfigError("this is a recording at a fixed rate, not a scan", hint=hint)
         try:
-            fits = all(len(setting.numbers) == axis.n_points for axis in plan.axes for setting in axis.settings)
+            is_consistent = all(
+                len(setting.numbers) == axis.n_points for axis in plan.axes for setting in axis.settings
+            )
         except ValueError:
-            fits = False
-        if not fits or (len(table.index) and int(table.index.max()) >= plan.n_points):
-            raise ConfigError("the rows of this scan are not those of its plan", hint=hint)
+            is_consistent = False
+        if not is_consistent or (len(table.index) and int(table.index.max()) >= plan.n_points):
+            raise ConfigError("the rows of this scan do not match its plan", hint=hint)
 
         def on_grid(rows: NDArray[Any], empty: Any) -> NDArray[Any]:
             grid = np.full(plan.n_points, empty, dtype=rows.dtype)
@@ -82,11 +85,11 @@ class ScanData:
             {column.name: column.unit for _, column in readings},
             on_grid(table.time_s, np.nan),
             on_grid(table.value[:, first - 1] == 1.0, False),
-            _not_as_asked(plan, [on_grid(table.value[:, at], np.nan) for at in range(len(plan.settings))]),
+            _deviating_settings(plan, [on_grid(table.value[:, at], np.nan) for at in range(len(plan.settings))]),
         )
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the bench, the readings and the axes as one line."""
         axes = " x ".join(f"{axis.name} ({axis.n_points})" for axis in self.plan.axes)
         short = "" if self.complete else f", {self.n_read} of {self.plan.n_points} points"
         return f"<ScanData of {self.header.bench}: {len(self.value)} readings over {axes}{short}>"
@@ -101,55 +104,55 @@ class ScanData:
             for setting in axis.settings
         ]
         axes = html_table(repr(self)[1:-1], ("swept", "points", "from", "to", "unit"), rows)
-        found = []
-        for name in list(self.value)[:_MOST_SHOWN]:
+        readings = []
+        for name in list(self.value)[:_MAX_SHOWN]:
             good = self.value[name][self.state[name] == State.OK]
-            least, most = (f"{good.min():.6g}", f"{good.max():.6g}") if good.size else ("", "")
-            found.append((name, good.size, least, most, self.unit[name]))
-        return axes + html_table("Readings", ("channel", "numbers", "least", "most", "unit"), found)
+            lowest, highest = (f"{good.min():.6g}", f"{good.max():.6g}") if good.size else ("", "")
+            readings.append((name, good.size, lowest, highest, self.unit[name]))
+        return axes + html_table("Readings", ("channel", "numbers", "min", "max", "unit"), readings)
 
     @property
     def n_read(self) -> int:
-        """Points that are there."""
+        """Number of points that were taken."""
         return int(np.count_nonzero(~np.isnan(self.time_s)))
 
     @property
     def complete(self) -> bool:
-        """Whether all points are there."""
+        """Whether all points were taken."""
         return self.n_read == self.plan.n_points
 
     @property
     def n_failed(self) -> int:
-        """Readings that failed."""
+        """Number of readings that failed."""
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
-        """Return what a setting was at, shape ``(n,)`` of its axis.
+        """Return the values of a swept setting, shape ``(n,)`` of its axis.
 
         Args:
-            name: Its name; may be left out if one alone had several values.
+            name: Name of the setting; may be left out if only one setting had several values.
 
         Raises:
-            ConfigError: It was not swept, or several were and none is named.
+            ConfigError: The setting was not swept, or no name is given although several settings were swept.
         """
         return self.swept(name)[1].labels()
 
     def swept(self, name: str = "") -> tuple[int, SweptSetting]:
-        """Return the number of the axis of a setting, and the setting; arguments and errors as of :meth:`setting`."""
-        known = {each.name: (at, each) for at, axis in enumerate(self.plan.axes) for each in axis.settings}
-        moving = [each.name for axis in self.plan.axes if axis.n_points > 1 for each in axis.settings]
+        """Return a swept setting with the number of its axis; arguments and errors as for :meth:`setting`."""
+        swept = {item.name: (number, item) for number, axis in enumerate(self.plan.axes) for item in axis.settings}
+        moving = [item.name for axis in self.plan.axes if axis.n_points > 1 for item in axis.settings]
         if not name and len(moving) == 1:
             (name,) = moving
-        if name not in known:
-            said = f"{name!r} was not swept" if name else "several settings were swept, and none is named"
-            raise UnknownNameError(said, hint=f"Name one of {', '.join(known)}.")
-        return known[name]
+        if name not in swept:
+            problem = f"{name!r} was not swept" if name else "several settings were swept, so a name is needed"
+            raise UnknownNameError(problem, hint=f"Give one of {', '.join(swept)}.")
+        return swept[name]
 
     def to_xarray(self) -> xr.Dataset:
-        """Return a labelled data set: dimensions are what was swept, states stand beside their readings.
+        """Return the data as an xarray data set with one dimension per axis; states are separate variables.
 
-        A reading of the same name as a swept setting ends with ``.read``; a coordinate that ends with ``.set`` is the
-        wavelength that a laser logged while it swept.
+        A reading with the same name as a swept setting has the suffix ``.read``. A coordinate with the suffix ``.set``
+        contains the wavelengths logged by a sweeping laser.
 
         Raises:
             ConfigError: xarray is not installed.
@@ -179,9 +182,10 @@ class ScanData:
         return data
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table: one row per point, one column per setting and reading, NaN where there is no number.
+        """Return the data as a table with one row per point and one column per setting and reading; NaN if missing.
 
-        Units are in ``attrs["units"]``, by column. A reading of the same name as a swept setting ends with ``.read``.
+        Units are in ``attrs["units"]``, by column. A reading with the same name as a swept setting has the suffix
+        ``.read``.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -205,17 +209,17 @@ class ScanData:
         return table
 
     def plot(self, readings: Sequence[str] = ("*",), target: AnyPath | None = None) -> Figure:
-        """Draw readings: lines over one setting, maps over two; of more, every combination of the slower is a line.
+        """Draw readings: as lines for one axis, as maps for two, and as one line per point of the slower axes for more.
 
         Args:
-            readings: Names of channels, wildcards allowed.
-            target: The picture to write: .png, .svg or .pdf.
+            readings: Channel names with wildcards.
+            target: File of the figure to write: .png, .svg or .pdf.
 
         Returns:
-            The figure of matplotlib.
+            The matplotlib figure.
 
         Raises:
-            ConfigError: matplotlib is not installed, a name fits nothing, or the picture cannot be written.
+            ConfigError: matplotlib is not installed, a name matches nothing, or the figure cannot be written.
         """
         from lumion_hw.acquisition.scan_plot import draw_scan
 
@@ -223,9 +227,9 @@ class ScanData:
         return draw_scan(self.header, self.plan, self.value, self.unit, names, target)
 
     def _names(self) -> dict[str, str]:
-        """Return what the readings are called beside the settings."""
-        taken = {setting.name for setting in self.plan.settings}
-        return {name: name + READ if name in taken else name for name in self.value}
+        """Return the name of each reading in tables, where settings may have the same name."""
+        setting_names = {setting.name for setting in self.plan.settings}
+        return {name: name + READ if name in setting_names else name for name in self.value}
 
     def _about(self) -> dict[str, Any]:
         header = self.header
@@ -241,13 +245,13 @@ class ScanData:
         return {key: text for key, text in about.items() if text}
 
 
-def _not_as_asked(plan: ScanPlan, found: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return what settings were, by name and in the shape of the plan, of those that were not what was asked."""
-    asked = [(at, each) for at, axis in enumerate(plan.axes) for each in axis.settings]
+def _deviating_settings(plan: ScanPlan, actual: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return the actual values, in the shape of the plan, of the settings that deviate from the plan."""
+    planned = [(number, item) for number, axis in enumerate(plan.axes) for item in axis.settings]
     was = {}
-    for (at, setting), numbers in zip(asked, found, strict=True):
-        wanted = np.expand_dims(setting.numbers, [axis for axis in range(len(plan.shape)) if axis != at])
-        if np.any((numbers != wanted) & ~np.isnan(numbers)):
+    for (number, setting), numbers in zip(planned, actual, strict=True):
+        expected = np.expand_dims(setting.numbers, [axis for axis in range(len(plan.shape)) if axis != number])
+        if np.any((numbers != expected) & ~np.isnan(numbers)):
             was[setting.name] = numbers
     return was
 

@@ -1,4 +1,4 @@
-"""Scans: settings of a bench swept against readings, every point safe on disk, the bench as it was afterwards."""
+"""Scans: sweep settings of a bench, record readings at every point, and restore the settings afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import (
     JOURNAL,
-    MOST_ROWS,
+    MAX_ROWS,
     LogHeader,
     LogJournal,
     LogRow,
@@ -43,19 +43,19 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 _log = logging.getLogger(__name__)
 
 _SYNC_S = 0.2
-"""Longest time a point waits to be acknowledged. Of the wall clock: what a crash takes does not care about another."""
+"""Longest time until a point is on disk and acknowledged; in wall-clock time, because a crash is real too."""
 _BY_HOST, _BY_ITSELF = Value(State.OK, 0.0), Value(State.OK, 1.0)
 
 
 @dataclass(frozen=True)
 class ScanProgress:
-    """How far a scan is.
+    """Progress of a scan.
 
     Attributes:
-        done: Points that are safe on disk, of this and earlier sittings.
-        total: All points.
-        left_s: Time still needed at the pace so far; ``None`` before the first point.
-        stepped: Why points that a device might sweep by itself are set and read from here; empty if none are.
+        done: Points that are on disk, of this and earlier runs.
+        total: Number of all points.
+        left_s: Estimated remaining time; ``None`` before the first point.
+        stepped: Reason why the host sets the points instead of an instrument that can sweep; empty if not the case.
     """
 
     done: int
@@ -66,14 +66,14 @@ class ScanProgress:
 
 @dataclass(frozen=True, eq=False)
 class PreparedScan:
-    """A scan that is checked, and has not moved anything yet.
+    """A scan that was checked but has not changed anything yet.
 
     Attributes:
         bench: The open bench.
         moves: The settings.
         reader: The readings.
-        own: The sweep that a device runs by itself, if one can.
-        stepped: Why a device that might sweep does not; empty if there is none.
+        own: The sweep that an instrument runs, if one can.
+        stepped: Reason why an instrument that can sweep is not used; empty if there is none.
     """
 
     bench: Bench
@@ -84,19 +84,19 @@ class PreparedScan:
 
     @property
     def devices(self) -> list[str]:
-        """Devices that are set or read."""
-        names = [setting.device for setting in self.moves.settings] + [each.device for each in self.reader.columns]
+        """Names of the devices that are set or read."""
+        names = [setting.device for setting in self.moves.settings] + [column.device for column in self.reader.columns]
         return list(dict.fromkeys(names))
 
     @property
     def swept(self) -> list[str]:
-        """Names of the settings that are to be put back: arrays whole, wavelengths as frequencies."""
-        moved = dict.fromkeys(each.part_of or each.name for each in self.moves.settings)
+        """Names of the settings to restore afterwards: arrays as a whole, wavelengths as frequencies."""
+        moved = dict.fromkeys(setting.part_of or setting.name for setting in self.moves.settings)
         return list(moved | dict.fromkeys(self.moves.plan.followers))
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the file: settings, which way they went, readings."""
-        settings = (Column(each.name + SET, each.device, each.unit) for each in self.moves.settings)
+        """Return the columns of the file: settings, whether an instrument set them, and readings."""
+        settings = (Column(item.name + SET, item.device, item.unit) for item in self.moves.settings)
         return (*settings, Column(BY_INSTRUMENT, "scan", "1"), *self.reader.columns)
 
 
@@ -109,10 +109,10 @@ def prepare_scan(
     by_hand: bool = False,
     keep_meters: bool = False,
 ) -> PreparedScan:
-    """Check a scan: names, values, limits. Arguments and errors as of :func:`scan`; nothing is moved."""
+    """Check the names, values and limits of a scan without changing anything; arguments and errors as :func:`scan`."""
     moves = Moves(bench, sweep, snake)
-    if moves.plan.n_points > MOST_ROWS:
-        raise ConfigError(f"{moves.plan.n_points} points are more than the {MOST_ROWS} of a scan")
+    if moves.plan.n_points > MAX_ROWS:
+        raise ConfigError(f"the scan has {moves.plan.n_points} points, more than {MAX_ROWS}", hint="Give fewer values.")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
     if not keep_meters:
         moves.let_follow(reader.columns)
@@ -139,46 +139,46 @@ def scan(
     record: CalibrationRecord | None = None,
     progress: Callable[[ScanProgress], None] = lambda progress: None,
 ) -> ScanData:
-    """Sweep settings of a bench against readings.
+    """Sweep settings of a bench and record readings at every point.
 
-    Every point is set, waited for as long as its devices say, and read with the averaging that is set on them. Points
-    go to a journal (``OUT.journal``) and are safe as soon as they are counted; at the end it becomes the HDF5 file.
-    Whatever ends a scan early, the file keeps what is there, :func:`~lumion_hw.acquisition.load_scan` reads it, and
-    ``resume`` goes on with it. A reading that fails is kept as such; a device that does not answer twice ends the scan.
-    Where the wavelength of a source is swept, the meters that are read are set to it at each point. Afterwards all
-    settings that were moved are put back, with light last.
+    At each point the settings are changed, the devices settle, and the readings are taken with the averaging set on the
+    devices. Points are first written to a journal (``OUT.journal``), which is converted to the HDF5 file at the end. If
+    a scan ends early, the journal contains all points so far: :func:`~lumion_hw.acquisition.load_scan` reads it, and
+    ``resume`` continues the scan. A failed reading is recorded as failed; a device that does not answer twice ends the
+    scan. If the wavelength of a source is swept, the power meters are set to it at each point. At the end all changed
+    settings are restored, the light last.
 
     Args:
         bench: The open bench.
-        sweep: Values by the name of a setting; shell wildcards allowed, which move all settings they fit together. A
-            tuple of names with as many sequences moves these together. Several entries are a grid, the first slowest.
-        readings: Names of channels as of :class:`Reader`; a device name alone means all of its channels.
-        out: The HDF5 file; without one the data are returned only.
-        resume: Go on with what is in the file.
-        snake: Let every other pass of an axis go back, so that no setting jumps.
-        by_hand: Set and read every point from here, also where a device can run the sweep by itself.
-        keep_meters: Leave the wavelength of the meters as it is.
-        leave: Leave the settings at the last point.
-        bench_file: The bench file, to be kept with the data; by default what was opened.
-        record: The calibration record in force, to be named.
-        progress: Told whenever more points are safe.
+        sweep: Values by setting name. A name with shell wildcards sets all matching settings together; so does a tuple
+            of names with a tuple of sequences. Several entries form a grid, the first entry is the slowest.
+        readings: Channel names as for :class:`Reader`; a device name selects all of its channels.
+        out: The HDF5 file; without it the data are only returned.
+        resume: Whether to continue an interrupted scan.
+        snake: Whether to sweep faster axes back and forth, so that no setting jumps.
+        by_hand: Whether the host sets every point, even if an instrument can run the sweep.
+        keep_meters: Whether to keep the wavelength settings of the meters.
+        leave: Whether to leave the settings at the last point.
+        bench_file: The bench file to store with the data; by default the file of the bench.
+        record: The calibration record to note in the data.
+        progress: Called when further points are on disk.
 
     Returns:
         The data.
 
     Raises:
-        ConfigError: A name fits nothing, a value is not of its setting's kind, two sources whose wavelengths move apart
-            are read by one meter, the file exists, or it is not of this scan; nothing was moved.
-        LimitError: A value, or a wavelength that a meter is to follow, is outside its limits; nothing was moved.
-        BusyError: Another scan of this program has one of these devices.
-        LumionError: A device or the disk failed; the message says how many points are safe, and where.
+        ConfigError: A name matches nothing, a value has the wrong type, one meter would have to follow two different
+            wavelengths, or the file exists or belongs to another scan; nothing was changed.
+        LimitError: A value, or a wavelength of a meter, is outside its limits; nothing was changed.
+        BusyError: Another scan of this program uses one of the devices.
+        LumionError: A device or the disk failed; the message says how many points are saved and where.
     """
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
     target = _target(out, resume)
     with _claimed(prepared), _folder(target) as journal_path:
         snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
-        if target is not None and target.exists():  # and it is to be gone on with
+        if target is not None and target.exists():  # only with resume: the scan is already complete
             data = load_scan(target)
             _check_same(target, data.header, header)
             return data
@@ -188,7 +188,7 @@ def scan(
 
 
 def _finished(journal_path: Path, target: Path | None) -> ScanData:
-    """Return the data of a whole scan; its journal becomes the file."""
+    """Return the data of a complete scan, and convert its journal to the HDF5 file."""
     data = ScanData.of(*read_table(journal_path))
     if target is not None:
         write_hdf5(journal_path, target)
@@ -197,12 +197,12 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 
 
 class _Scanning:
-    """A scan under way.
+    """A running scan.
 
     Args:
-        prepared: What to do.
-        journal: Where the points go; those in it are done.
-        progress: Told whenever more points are safe.
+        prepared: The checked scan.
+        journal: Journal of the points; the points in it are skipped.
+        progress: Called when further points are on disk.
     """
 
     def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
@@ -221,7 +221,7 @@ class _Scanning:
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
-        """Visit the points that are left."""
+        """Take all missing points."""
         try:
             if self._own is None:
                 for step in range(self._plan.n_points):
@@ -232,7 +232,7 @@ class _Scanning:
             self._tell()
 
     def _run_own(self, own: InstrumentSweep) -> None:
-        """Let a device run as many points as it takes; what it does not take is done by hand."""
+        """Let an instrument run the points in groups; the host sets the points of a group that it cannot run."""
         for first in range(0, self._plan.n_points, own.points_in_pass):
             end = min(first + own.points_in_pass, self._plan.n_points)
             for begin in range(first, end, own.most_at_once):
@@ -242,15 +242,15 @@ class _Scanning:
                     self._run_group(own, places)
 
     def _run_group(self, own: InstrumentSweep, places: Sequence[tuple[int, ...]]) -> None:
-        found = own.run(places)
-        if isinstance(found, str):
-            if found != self._stepped:
-                _log.info("set and read point by point: %s", found)
-            self._stepped = found
+        result = own.run(places)
+        if isinstance(result, str):
+            if result != self._stepped:
+                _log.info("the host sets the points one by one: %s", result)
+            self._stepped = result
             for place in places:
                 self._visit(place)
             return
-        for place, point in zip(places, found, strict=True):
+        for place, point in zip(places, result, strict=True):
             self._keep(place, _BY_ITSELF, point.values, point.numbers)
 
     def _is_done(self, place: tuple[int, ...]) -> bool:
@@ -263,7 +263,7 @@ class _Scanning:
             self._keep(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
-        """Read; a device that does not answer is asked once more, and then it is gone."""
+        """Read all columns; if a device does not answer, try once more, then raise its error."""
         values = self._reader.read()
         if any(isinstance(failure, LinkError) for failure in self._reader.failures.values()):
             values = self._reader.read()
@@ -274,7 +274,7 @@ class _Scanning:
 
     def _keep(self, place: tuple[int, ...], way: Value, values: Sequence[Value], numbers: Sequence[float]) -> None:
         settings = [
-            Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN: none was set, as automatic
+            Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN means None, such as automatic
             for number in numbers
         ]
         index = self._plan.index(place)
@@ -292,17 +292,17 @@ class _Scanning:
         self._progress(ScanProgress(done, total, left_s, self._stepped))
 
 
-# -- around it
+# -- preparation and clean-up
 
 _in_use: WeakKeyDictionary[Bench, set[str]] = WeakKeyDictionary()
 _claiming = fork_safe(threading.Lock())
 
 
 def _target(out: AnyPath | None, resume: bool) -> Path | None:
-    """Return where the file is to be written. Raises ``ConfigError`` if it cannot be."""
+    """Return the path of the file. Raises ``ConfigError`` if it cannot be written."""
     if out is None:
         if resume:
-            raise ConfigError("a scan without a file cannot be gone on with", hint="Name it with out=.")
+            raise ConfigError("a scan without a file cannot be resumed", hint="Give the file with out=.")
         return None
     target = Path(out)
     require_hdf5()
@@ -313,15 +313,15 @@ def _target(out: AnyPath | None, resume: bool) -> Path | None:
 
 @contextlib.contextmanager
 def _claimed(prepared: PreparedScan) -> Iterator[None]:
-    """Have the devices of a scan for it alone, among the scans of this program."""
+    """Reserve the devices of a scan, so that no other scan of this program uses them."""
     with _claiming:
         used = _in_use.setdefault(prepared.bench, set())
         for name in prepared.devices:
             if name in used:
                 raise BusyError(
-                    "another scan of this program has this device",
+                    "another scan of this program is using this device",
                     device=name,
-                    hint="Wait for its end. Nothing was moved.",
+                    hint="Wait until it ends. Nothing was changed.",
                 )
         used.update(prepared.devices)
     try:
@@ -333,7 +333,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder(target: Path | None) -> Iterator[Path]:
-    """Give the path of the journal; without a target it is kept only if the scan does not come to its end."""
+    """Yield the path of the journal; without a target the journal is deleted after a complete scan."""
     if target is not None:
         yield target.with_name(target.name + JOURNAL)
         return
@@ -346,13 +346,13 @@ def _header(
     prepared: PreparedScan, snapshot: Snapshot, bench_file: AnyPath | None, record: CalibrationRecord | None
 ) -> LogHeader:
     bench, plan = prepared.bench, prepared.moves.plan
-    told = log_header(bench, prepared.reader, period_s=0.0, n_rows=plan.n_points, bench_file=bench_file, record=record)
-    devices = dict(snapshot.identities) | dict(told.devices)
-    return replace(told, columns=prepared.columns(), devices=devices, scan=plan, settings=snapshot.document())
+    base = log_header(bench, prepared.reader, period_s=0.0, n_rows=plan.n_points, bench_file=bench_file, record=record)
+    devices = dict(snapshot.identities) | dict(base.devices)
+    return replace(base, columns=prepared.columns(), devices=devices, scan=plan, settings=snapshot.document())
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Begin a journal, or go on with one of the same scan."""
+    """Create the journal, or open that of the interrupted scan."""
     if not resume:
         return LogJournal.create(path, header)
     journal = LogJournal.resume(path)
@@ -364,45 +364,47 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
     return journal
 
 
-def _check_same(path: Path, begun: LogHeader, now: LogHeader) -> None:
-    """Refuse to go on with another scan than the one begun."""
-    hint = "Go on with the same scan of the same bench, or choose another file. Nothing was moved."
-    for what, one, other in (
-        ("bench", (begun.bench, begun.emulated), (now.bench, now.emulated)),
-        ("settings or values", begun.scan, now.scan),
-        ("readings", begun.columns, now.columns),
-        ("bench file", begun.bench_file and begun.bench_file.sha256, now.bench_file and now.bench_file.sha256),
-        ("calibration record", begun.record, now.record),
+def _check_same(path: Path, stored: LogHeader, now: LogHeader) -> None:
+    """Check that an interrupted scan is resumed with the same bench, settings, readings and devices."""
+    hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
+    for what, before, after in (
+        ("bench", (stored.bench, stored.emulated), (now.bench, now.emulated)),
+        ("scan", stored.scan, now.scan),
+        ("readings", stored.columns, now.columns),
+        ("bench file", stored.bench_file and stored.bench_file.sha256, now.bench_file and now.bench_file.sha256),
+        ("calibration record", stored.record, now.record),
     ):
-        if one != other:
-            raise ConfigError(f"{path} was begun with another {what}", hint=hint)
-    for name, who in begun.devices.items():
-        if name in now.devices and who.contradicts(now.devices[name]):
+        if before != after:
+            raise ConfigError(f"{path} was started with another {what}", hint=hint)
+    for name, identity in stored.devices.items():
+        if name in now.devices and identity.contradicts(now.devices[name]):
             raise IdentityError(
-                f"{path} was begun with another device: {who}; here is {now.devices[name]}", device=name, hint=hint
+                f"{path} was started with another device: {identity}; this bench has {now.devices[name]}",
+                device=name,
+                hint=hint,
             )
 
 
 @contextlib.contextmanager
 def _kept(journal: LogJournal) -> Iterator[None]:
-    """Say of whatever ends a scan early what is there."""
+    """Add the number of saved points to the error that ends a scan early."""
     try:
         yield
     except BaseException as error:
-        said = (
-            f"{journal.acknowledged} of {journal.header.n_rows} points are safe in {journal.path}; "
-            "go on with resume=True (--resume), or read them with load_scan."
+        text = (
+            f"{journal.acknowledged} of {journal.header.n_rows} points are saved in {journal.path}; "
+            "continue with resume=True (--resume), or read them with load_scan."
         )
         if isinstance(error, LumionError):
-            error.hint = f"{error.hint} {said}" if error.hint else said
+            error.hint = f"{error.hint} {text}" if error.hint else text
         else:
-            error.add_note(said)
+            error.add_note(text)
         raise
 
 
 @contextlib.contextmanager
 def _put_back(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterator[None]:
-    """Put the swept settings back after a block, whatever ends it."""
+    """Restore the swept settings at the end of the ``with`` block, even after an error."""
     if leave:
         yield
         return
@@ -419,16 +421,16 @@ def _put_back(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterat
                 error.hint = f"{error.hint or ''} {problem}.".lstrip()
         raise
     if problem := _not_put_back(prepared, snapshot):
-        raise LumionError(f"all points were taken, but {problem}", hint="Look at the device, and set it by hand.")
+        raise LumionError(f"all points are saved, but {problem}", hint="Check the device and restore it manually.")
 
 
 def _not_put_back(prepared: PreparedScan, snapshot: Snapshot) -> str:
-    """Put the swept settings back, and return what could not be, in words."""
-    done = restore(prepared.bench, snapshot, prepared.swept)
-    failed = [f"{change.name} was not put back: {error}" for change, error in done.failed]
-    failed += [f"{change.name} was not put back" for change in done.left_out]
-    failed += [f"{device} was left dark" for device in done.left_dark]
+    """Restore the swept settings and return the failures as text."""
+    result = restore(prepared.bench, snapshot, prepared.swept)
+    failed = [f"{change.name} was not restored: {error}" for change, error in result.failed]
+    failed += [f"{change.name} was not restored" for change in result.left_out]
+    failed += [f"{device} is still switched off" for device in result.left_dark]
     if not failed:
-        for setting in prepared.moves.settings:  # whoever reads next finds the light as it was, not on its way there
+        for setting in prepared.moves.settings:  # so that the next reading does not see the light still settling
             setting.wait_settled()
     return "; ".join(failed)

@@ -1,8 +1,8 @@
-"""What can be set on a bench and read back: one row per setting, named ``device.setting`` or with a channel.
+"""The settings of a bench that can be set and read back, named ``device.setting`` or ``device.setting.channel``.
 
-Which settings a kind of device has is one function here, as for readings. A value goes to the device's driver, which
-knows the limits, refuses what is beyond them and reads back what it has set; nothing is clipped here. What cannot be
-read back is no setting: states of a mesh that keeps its currents to itself, and what a polarization optimizer does.
+A function per role lists the settings of a device. Values are passed to the driver, which rejects values outside its
+limits and verifies what it has set; nothing is clipped here. Quantities that cannot be read back are not settings:
+states of a mesh whose currents are not accessible, and the operation of a polarization optimizer.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from lumion_hw.interfaces import (
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
-_SLACK = 1e-9  # a limit in THz converted to nm and back
+_SLACK = 1e-9  # relative rounding error of a limit in THz converted to nm and back
 _READY_S = 120.0
-"""Longest time for the light of a laser to follow a setting: the slowest here, an ITLA, may take most of a minute."""
+"""Longest time until the light of a laser follows a setting; the slowest, an ITLA, may take almost a minute."""
 
 
 class SettingKind(enum.Enum):
-    """What the value of a setting is."""
+    """Type of the value of a setting."""
 
     NUMBER = "number"
     FLAG = "flag"
@@ -64,20 +64,20 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` where the setting gives it a meaning."""
+"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` if ``text_for_none`` gives a meaning."""
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _no_limits() -> None:
-    """Limits of a setting that has none but its choices."""
+    """Return the limits of a setting without limits."""
 
 
 def _settled() -> None:
-    """Nothing follows later."""
+    """Do not wait, because the setting takes effect at once."""
 
 
 def _exact() -> float:
-    """Step of a setting that keeps what it is told."""
+    """Return the step of a setting that is stored exactly."""
     return 0.0
 
 
@@ -86,17 +86,17 @@ class Setting:
     """One setting of one device.
 
     Attributes:
-        name: ``device.setting``, with ``.channel`` where a device has several.
-        device: Device name of the bench file.
+        name: ``device.setting``, or ``device.setting.channel`` for devices with several channels.
+        device: Name of the device in the bench file.
         unit: Unit of the value; empty for flags and choices.
-        kind: What the value is.
+        kind: Type of the value.
         shape: Shape of an array; empty otherwise.
-        choices: Values of a choice.
-        none_means: What the value ``None`` means, such as ``automatic``; empty where ``None`` is no value.
-        part_of: Name of the setting that this one is a part or another form of; empty if it stands for itself.
-        place: Where in the array of ``part_of`` it is, from 0; ``None`` if it is not one of an array's values.
-        switches: ``light`` if it switches a source on and off, ``supply`` if the device takes other settings only
-            while this one is on.
+        choices: Valid values of a choice.
+        none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not a valid value.
+        part_of: Name of the setting of which this one is an element or another unit; empty for independent settings.
+        place: Index in the array of ``part_of``, from 0; ``None`` if this is not an element of an array.
+        switches: ``light`` if this setting switches a source on and off; ``supply`` if the device accepts other
+            settings only while this one is on.
     """
 
     name: str
@@ -117,72 +117,74 @@ class Setting:
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
-        """Ask the device for the value in force, ``None`` also where it has not been told any yet.
-
-        Raises what the device raises.
-        """
+        """Read the current value of the device; ``None`` also if it was never set. Raises its errors."""
         return self._pick(self._ask())
 
     def limits(self) -> _Limits | None:
-        """Ask the device for the lowest and highest value, both included; ``None`` if it states none.
+        """Read the lowest and highest valid value from the device; ``None`` if it has no limits.
 
-        Those of an array have its shape, where not all of its values have the same.
+        The limits of an array are arrays if they differ between elements.
         """
         return self._limits()
 
     def write(self, value: SettingValue) -> None:
-        """Set a value; the device verifies it.
+        """Set a value, which the driver verifies.
 
         Raises:
-            ConfigError: The value is not of this setting's kind, shape or choices; nothing was sent.
-            LimitError: It is outside the limits; nothing was changed.
-            LumionError: What else the device raises.
+            ConfigError: The value has the wrong type or shape, or is not one of the choices; nothing was sent.
+            LimitError: The value is outside the limits; nothing was changed.
+            LumionError: Another error of the device.
         """
         self._write(self._checked(value))
 
     def check(self, value: SettingValue) -> None:
-        """Refuse what :meth:`write` would refuse, as far as that can be told without setting it.
+        """Check a value like :meth:`write`, but without setting it.
 
         Raises:
-            ConfigError: The value is not of this setting's kind, shape or choices.
-            LimitError: It is outside the limits, or no number.
+            ConfigError: The value has the wrong type or shape, or is not one of the choices.
+            LimitError: The value is outside the limits or not finite.
         """
-        wanted: Any = self._checked(value)
-        if wanted is None or self.kind in (SettingKind.FLAG, SettingKind.CHOICE):
+        checked: Any = self._checked(value)
+        if checked is None or self.kind in (SettingKind.FLAG, SettingKind.CHOICE):
             return
         low, high = self.limits() or (-np.inf, np.inf)
-        slack = _SLACK * np.abs(wanted)
-        fits = np.isfinite(wanted) & (wanted >= low - slack) & (wanted <= high + slack)
-        if not np.all(fits):
-            first = np.unravel_index(np.argmin(fits), np.shape(wanted))
-            asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
-            where = f"{self.name}, value {first[0]} from 0" if first else self.name
+        slack = _SLACK * np.abs(checked)
+        is_valid = np.isfinite(checked) & (checked >= low - slack) & (checked <= high + slack)
+        if not np.all(is_valid):
+            first = np.unravel_index(np.argmin(is_valid), np.shape(checked))
+            number, lowest, highest = (
+                float(np.broadcast_to(each, np.shape(checked))[first]) for each in (checked, low, high)
+            )
             raise LimitError(
-                where, requested=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+                f"{self.name}, value {first[0]} from 0" if first else self.name,
+                requested=number,
+                limit=lowest if number < lowest else highest,
+                unit=self.unit,
+                device=self.device,
             )
 
-    def same(self, one: SettingValue, other: SettingValue) -> bool:
-        """Tell whether two values are the same to the device: within half of its step, and of rounding."""
-        if one is None or other is None or isinstance(one, str | bool) or isinstance(other, str | bool):
-            return type(one) is type(other) and one == other
-        if np.shape(one) != np.shape(other):
+    def same(self, first: SettingValue, second: SettingValue) -> bool:
+        """Return whether two values are equal for the device: within half its step and rounding errors."""
+        if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
+            return type(first) is type(second) and first == second
+        if np.shape(first) != np.shape(second):
             return False
-        nearest = np.maximum(0.51 * np.asarray(self._step()), _SLACK * np.maximum(np.abs(one), np.abs(other)))
-        return bool(np.all(np.abs(np.subtract(one, other)) <= nearest))
+        tolerance = np.maximum(0.51 * np.asarray(self._step()), _SLACK * np.maximum(np.abs(first), np.abs(second)))
+        return bool(np.all(np.abs(np.subtract(first, second)) <= tolerance))
 
     def wait_settled(self) -> None:
-        """Wait until the light follows what was written last, as long as the device says it takes."""
+        """Wait until the light follows the last value written, for the time given by the device."""
         self._settle()
 
     def _checked(self, value: SettingValue) -> SettingValue:
-        """Return a value of the kind expected, not converted from another; limits are the device's affair."""
+        """Return the value if it has the right type; limits are checked by the device."""
         if value is None:
             return None if self.none_means else self._refuse(value, f"a {self.kind.value}")
         if self.kind is SettingKind.FLAG:
             return bool(value) if isinstance(value, bool | np.bool_) else self._refuse(value, "true or false")
         if self.kind is SettingKind.CHOICE:
-            known = isinstance(value, str) and value in self.choices
-            return value if known else self._refuse(value, f"one of {', '.join(self.choices)}")
+            is_valid = isinstance(value, str) and value in self.choices
+            return value if is_valid else self._refuse(value, f"one of {', '.join(self.choices)}")
         if self.kind is SettingKind.ARRAY:
             return self._checked_array(value)
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
@@ -213,45 +215,45 @@ class Settings(Mapping[str, Setting]):
 
     Args:
         bench: The open bench.
-        patterns: Names of settings, shell wildcards allowed; a device name alone means all of its settings.
-        skip_silent: Leave out devices that do not answer, unless a pattern fits nothing else; they are in
-            :attr:`failures`.
+        patterns: Setting names with shell wildcards; a device name selects all of its settings.
+        skip_silent: Whether to leave out devices that do not answer, unless a pattern can match only them; their
+            errors are in :attr:`failures`.
 
     Raises:
-        ConfigError: A pattern fits nothing (the message names what is near it).
-        LumionError: A device does not answer when it is asked what it has.
+        ConfigError: A pattern matches no setting; the message suggests similar names.
+        LumionError: A device does not answer.
 
     Attributes:
-        failures: Why devices could not be asked what they have, or be read by the last :meth:`read`, by name.
+        failures: Errors of devices that do not answer or failed in the last :meth:`read`, by device name.
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",), *, skip_silent: bool = False) -> None:
         devices = _devices(bench)
-        # Devices that no pattern means are not asked what they have: one of them may be gone.
-        asked = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
-        known: dict[str, Setting] = {}
+        # Devices that no pattern can match are not queried, because one of them may not answer.
+        queried = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
+        settings: dict[str, Setting] = {}
         self._silent: dict[str, LumionError] = {}
-        for name in asked:
+        for name in queried:
             try:
-                known |= {setting.name: setting for setting in devices[name]()}
+                settings |= {setting.name: setting for setting in devices[name]()}
             except LumionError as error:
                 if not skip_silent:
                     raise
                 self._silent[name] = error
-        nothing = not known and tuple(patterns) == ("*",)
-        names = {name: each.device for name, each in known.items()}
+        is_empty = not settings and tuple(patterns) == ("*",)
+        names = {name: setting.device for name, setting in settings.items()}
         raise_silent(patterns, names, self._silent)
-        self._settings = {} if nothing else {name: known[name] for name in choose(patterns, names, "setting")}
+        self._settings = {} if is_empty else {name: settings[name] for name in choose(patterns, names, "setting")}
         self.failures = dict(self._silent)
 
     def __getitem__(self, name: str) -> Setting:
-        """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that says what is near."""
+        """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that suggests similar names."""
         if name not in self._settings:
             raise UnknownNameError(f"there is no setting {name!r}", hint=name_hint(name, self._settings))
         return self._settings[name]
 
     def __contains__(self, name: object) -> bool:
-        # Asked for every reading of a served bench: a Mapping would look for what is near each time.
+        # Called often by a served bench; Mapping's own version would search for similar names each time.
         return name in self._settings
 
     def __iter__(self) -> Iterator[str]:
@@ -261,17 +263,17 @@ class Settings(Mapping[str, Setting]):
         return len(self._settings)
 
     def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
-        """Return the values in force of all settings that stand for themselves, each question asked once.
+        """Read all independent settings, with each query sent only once.
 
-        A device that fails has none here and is found in :attr:`failures`.
+        Settings of a device that fails are missing; its error is in :attr:`failures`.
 
         Args:
-            parts: Whether to return as well those that are a part or another form of another one.
+            parts: Whether to include settings that are an element or another unit of another setting.
         """
-        own = [setting for setting in self._settings.values() if parts or not setting.part_of]
+        selected = [setting for setting in self._settings.values() if parts or not setting.part_of]
         answers: dict[Callable[[], Any], Any] = {}
         self.failures = dict(self._silent)
-        for setting in own:
+        for setting in selected:
             if setting._ask in answers or setting.device in self.failures:
                 continue
             try:
@@ -279,38 +281,40 @@ class Settings(Mapping[str, Setting]):
             except LumionError as error:
                 self.failures[setting.device] = error
         return {
-            setting.name: setting._pick(answers[setting._ask]) for setting in own if setting.device not in self.failures
+            setting.name: setting._pick(answers[setting._ask])
+            for setting in selected
+            if setting.device not in self.failures
         }
 
 
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
-    """Return what yields the settings of each device, in the order in which a bench is set anew."""
-    found: dict[str, Callable[[], Iterator[Setting]]] = {}
-    found |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
-    found |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
-    found |= {name: partial(_switch, name, switch) for name, switch in bench.switches.items()}
-    found |= {name: partial(_analyzer, name, analyzer) for name, analyzer in bench.spectrum_analyzers.items()}
-    found |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
-    found |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
-    found |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
+    """Return a function per device that yields its settings, in the order in which a bench is restored."""
+    devices: dict[str, Callable[[], Iterator[Setting]]] = {}
+    devices |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
+    devices |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
+    devices |= {name: partial(_switch, name, switch) for name, switch in bench.switches.items()}
+    devices |= {name: partial(_analyzer, name, analyzer) for name, analyzer in bench.spectrum_analyzers.items()}
+    devices |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
+    devices |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
+    devices |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
     section = bench.model.mesh
     if section is not None:
-        with contextlib.suppress(ConfigError):  # not open, or a mesh that takes states
-            found[section.controller] = partial(_mesh, section.controller, bench.mesh)
-    found |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
-    found |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
-    # After the sources: an amplifier may not hold a power or a gain without light.
-    found |= {name: partial(_amplifier, name, amplifier) for name, amplifier in bench.amplifiers.items()}
-    return found
+        with contextlib.suppress(ConfigError):  # not open, or a mesh that is controlled by cell states
+            devices[section.controller] = partial(_mesh, section.controller, bench.mesh)
+    devices |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
+    devices |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
+    # After the sources, because some amplifiers cannot control power or gain without light.
+    devices |= {name: partial(_amplifier, name, amplifier) for name, amplifier in bench.amplifiers.items()}
+    return devices
 
 
 def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
     try:
         ranges_dbm = meter.limits(meter.channels[0]).range_dbm
-    except NotSupportedError:  # a meter with nothing to set
+    except NotSupportedError:  # a meter without settings
         return
     rows = [("wavelength_nm", "nm", meter.set_wavelength_nm, ""), ("averaging_s", "s", meter.set_averaging_s, "")]
-    if ranges_dbm is not None:  # else it always ranges by itself
+    if ranges_dbm is not None:  # otherwise the range is always automatic
         rows.append(("range_dbm", "dBm", meter.set_range_dbm, "automatic"))
     for channel in meter.channels:
         ask, ask_limits = partial(meter.settings, channel), partial(meter.limits, channel)
@@ -329,7 +333,7 @@ def _number(
     *,
     none_means: str = "",
 ) -> Setting:
-    """Return the setting of a number that is an attribute of both answers: the settings, and their limits."""
+    """Return a numeric setting that has the same attribute name in the device's settings and in its limits."""
     return Setting(
         name=f"{device}.{quantity}",
         device=device,
@@ -343,9 +347,9 @@ def _number(
     )
 
 
-def _asked(question: Callable[[], object], attribute: str) -> Any:
-    """Return one attribute of an answer."""
-    return getattr(question(), attribute)
+def _asked(query: Callable[[], object], attribute: str) -> Any:
+    """Return an attribute of the result of a query."""
+    return getattr(query(), attribute)
 
 
 def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[Setting]:
@@ -373,7 +377,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
         shape=(len(actuators),),
     )
     yield whole
-    # From 1, and named as the readings of the same actuators are.
+    # Numbered from 1, with the same names as the readings of these actuators.
     yield from _each_of(whole, 1, f"{name}.setting")
 
 
@@ -401,7 +405,7 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
         limits = attenuator.limits(channel)
         part = partial(Setting, device=name, _ask=partial(attenuator.settings, channel))
         ask_limits = partial(attenuator.limits, channel)
-        # First: what an attenuation comes to depends on it.
+        # The wavelength comes first, because the attenuation depends on it.
         if limits.wavelength_nm is not None:
             yield part(
                 name=f"{name}.wavelength_nm.{channel}",
@@ -438,12 +442,12 @@ def _open_or_shut(attenuator: VariableAttenuator, channel: int, passing: bool) -
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
-    """One setting for all: of connections made one by one, each would be in the way of another."""
+    """Yield one setting for all connections, because single connections would conflict while they are changed."""
     inputs = switch.ports.inputs
 
     def write(outputs: NDArray[np.float64]) -> None:
         if not np.all(outputs == np.round(outputs)):
-            raise ConfigError(f"{name}.outputs: expected whole numbers", device=name, hint="Nothing was changed.")
+            raise ConfigError(f"{name}.outputs: expected integers", device=name, hint="Nothing was changed.")
         switch.set_connections({port: int(out) for port, out in zip(inputs, outputs, strict=True) if out != 0.0})
 
     yield Setting(
@@ -465,7 +469,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
     resolutions_nm = {f"{each_nm:g}": each_nm for each_nm in limits.resolutions_nm}
 
     def resolution(settings: SpectrumSettings) -> str:
-        # What is in force may be the bandwidth measured, near the nominal one.
+        # The analyser may report the measured bandwidth, which is close to the nominal one.
         return min(resolutions_nm, key=lambda each: abs(np.log(resolutions_nm[each] / settings.resolution_nm)))
 
     yield part(
@@ -506,7 +510,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
 
 
 def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
-    """What it can hold, each ``None`` while another is held, and whether it is switched on."""
+    """Yield the settings of the control modes (each ``None`` unless active), and whether the amplifier is on."""
     limits = amplifier.limits()
     rows = (
         ("current_ma", "mA", amplifier.hold_current_ma),
@@ -528,13 +532,13 @@ def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
 
 
 def _hold(hold: Callable[[float], None], value: float | None) -> None:
-    """Hold a quantity; where another one is to be held, that one's setting says so."""
+    """Activate a control mode with a value; ``None`` does nothing, because another setting activates its own mode."""
     if value is not None:
         hold(value)
 
 
 def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
-    """Heater currents by 2·PUC + arm, as everywhere on a mesh; channels without a heater stay off."""
+    """Yield the heater currents by 2·PUC + arm; channels without a heater stay off."""
     if not mesh.controller.info.readback:
         return
     whole = Setting(
@@ -555,25 +559,25 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
 
 
 def _itself(answer: SettingValue) -> SettingValue:
-    """The answer is the value."""
+    """Return the value unchanged."""
     return answer
 
 
 def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
-    """Yield every value of an array as a setting of its own."""
-    turn = fork_safe(threading.Lock())  # two writers of one value each do not undo each other
+    """Yield every element of an array as a separate setting."""
+    lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
     def write(index: int, value: float) -> None:
-        with turn:
+        with lock:
             values: Any = np.array(whole.read())
             values[index] = value
             whole.write(values)
 
     def limits(index: int) -> _Limits | None:
-        found = whole.limits()
-        if found is None:
+        bounds = whole.limits()
+        if bounds is None:
             return None
-        low, high = (np.broadcast_to(each, whole.shape)[index] for each in found)
+        low, high = (np.broadcast_to(bound, whole.shape)[index] for bound in bounds)
         return float(low), float(high)
 
     def step(index: int) -> float:
@@ -597,7 +601,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
 
 
 def _value_of(index: int, values: NDArray[np.float64]) -> float:
-    """Return one value of an array."""
+    """Return one element of an array."""
     return float(values[index])
 
 
@@ -605,7 +609,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     def settle() -> None:
         try:
             laser.wait_ready(_READY_S)
-        except DeviceError:  # of a laser that is off nothing is to be waited for
+        except DeviceError:  # a laser that is off never becomes ready, and needs no wait
             if laser.state().emitting:
                 raise
 
@@ -617,7 +621,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         low, high = wavelengths_nm()
         if not low * (1.0 - _SLACK) <= wavelength_nm <= high * (1.0 + _SLACK):
             limit = low if wavelength_nm < low else high
-            hint = f"It goes from {low:.9g} to {high:.9g} nm. Nothing was changed."
+            hint = f"The range is {low:.9g} to {high:.9g} nm. Nothing was changed."
             raise LimitError(
                 f"{name}.wavelength_nm", requested=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
             )
@@ -656,7 +660,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
 
 
 def _other(value: float) -> float:
-    """Return the frequency in THz of a wavelength in nm in vacuum, or the other way round."""
+    """Convert a vacuum wavelength in nm to a frequency in THz, or vice versa."""
     return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * value)
 
 
@@ -691,7 +695,7 @@ def _module(name: str, module: Transponder) -> Iterator[Setting]:
 
 
 def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
-    """What a coherent module is told besides light on and off, in the order in which it takes it."""
+    """Yield the settings of a coherent module, except light on and off, in the order in which they must be set."""
     capabilities = module.capabilities()
     number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=module.settings)
     yield Setting(
@@ -740,7 +744,7 @@ def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
 
 
 def _application_on(lane: int, settings: TransponderSettings) -> str | None:
-    """Return the application that begins on a host lane; ``None`` if none does."""
+    """Return the application that begins on a host lane, or ``None``."""
     number = settings.applications.get(lane)
     return None if number is None else str(number)
 

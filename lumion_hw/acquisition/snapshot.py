@@ -1,8 +1,7 @@
-"""The settings of a whole bench as a file, and back: the difference first, then in an order that is safe.
+"""Snapshots: save the settings of a bench to a file, compare them, and restore them in a safe order.
 
-Light goes out first on every source that is to be changed, and comes back last, when all else is as it was stored.
-Modules are brought out of low power before they are told anything. Whatever cannot be put back is said, with what was
-left undone because of it.
+Sources whose settings change are switched off first and on last. Modules leave the low-power mode before other settings
+are written. Every setting that cannot be restored is reported, together with those that were skipped because of it.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class Snapshot:
     Attributes:
         bench: Name of the bench.
         emulated: Whether the bench was emulated.
-        taken_utc: When it was taken, ISO 8601.
+        taken_utc: Time of the snapshot, ISO 8601.
         software: Name and version of this software.
         identities: Who the devices said they are, by name.
-        devices: Values by device name, and there by the name of the setting without that of the device.
-        silent: Why devices did not answer, by name; nothing is known of their settings.
+        devices: Values by device name and by setting name without the device name.
+        silent: Errors of the devices that did not answer, by device name; their settings are unknown.
     """
 
     bench: str
@@ -57,10 +56,10 @@ class Snapshot:
         return {f"{name}.{setting}": value for name, each in self.devices.items() for setting, value in each.items()}
 
     def document(self) -> dict[str, Any]:
-        """Return it as plain data: text, numbers, flags, lists and dictionaries."""
+        """Return the snapshot as a JSON document."""
         devices = {
             name: {
-                "identity": {key: said for key, said in asdict(self.identities[name]).items() if said},
+                "identity": {key: text for key, text in asdict(self.identities[name]).items() if text},
                 "settings": {
                     setting: value.tolist() if isinstance(value, np.ndarray) else value
                     for setting, value in settings.items()
@@ -79,15 +78,15 @@ class Snapshot:
 
 
 def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
-    """Read the settings of every device. A device that does not answer is noted as silent.
+    """Read the settings of all devices. Devices that do not answer are noted in ``silent``.
 
     Args:
         bench: The open bench.
-        patterns: Names of settings, shell wildcards allowed; a device name alone means all of its settings.
+        patterns: Setting names with shell wildcards; a device name selects all of its settings.
 
     Raises:
-        ConfigError: A pattern fits nothing.
-        LumionError: A pattern fits only devices that do not answer. Of several, an ``ExceptionGroup`` of these.
+        ConfigError: A pattern matches no setting.
+        LumionError: A pattern matches only a device that does not answer; for several devices an ``ExceptionGroup``.
     """
     from lumion_hw import __version__
 
@@ -114,7 +113,7 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Keeps each array together."""
+        """YAML writer that puts each array on one line."""
 
     def array(dumper: yaml.SafeDumper, values: Iterable[Any]) -> yaml.Node:
         return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True)
@@ -125,7 +124,7 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
 
 
 def save_snapshot(snapshot: Snapshot, path: AnyPath, over: Over = "own") -> None:
-    """Write a snapshot as YAML, all or nothing. Raises as :func:`~lumion_hw.files.writing.write_file`."""
+    """Write a snapshot as a YAML file, atomically. Raises as :func:`~lumion_hw.files.writing.write_file`."""
     write_file(Path(path), _WHAT, snapshot_yaml(snapshot), over)
 
 
@@ -133,7 +132,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     """Read a snapshot.
 
     Raises:
-        ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
+        ConfigError: The file cannot be read, or contains mistakes; the message lists all with line and column.
     """
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
@@ -151,16 +150,16 @@ def load_snapshot(path: AnyPath) -> Snapshot:
 
 
 def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
-    """Return the snapshot in plain data, or ``None`` and all that is wrong with it."""
+    """Return the snapshot, or ``None`` with all mistakes in the data."""
     from pydantic import ValidationError
 
     from lumion_hw.acquisition.snapshot_file import SnapshotFileModel
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a snapshot, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a snapshot, found {describe(data)}")]
     try:
         model = SnapshotFileModel.model_validate(data)
     except ValidationError as error:
@@ -178,7 +177,7 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
     return stored, []
 
 
-# -- back on the bench
+# -- restoring
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,13 +207,13 @@ class SettingChange:
 
 @dataclass(frozen=True, eq=False)
 class Restoration:
-    """What became of putting a snapshot back, from a last look at everything that was to be changed.
+    """Result of restoring a snapshot, verified by reading all changed settings at the end.
 
     Attributes:
-        put_back: Changes that are in force.
-        failed: Changes that are not, and why.
-        left_out: Changes that were not tried, because something before them failed.
-        left_dark: Sources that gave light before and were to do so again, and do not, because something failed.
+        put_back: Settings that were restored.
+        failed: Settings that were not restored, with their errors.
+        left_out: Settings that were not tried, because an earlier one failed.
+        left_dark: Sources that were on before and should be on, but are off because of a failure.
     """
 
     put_back: tuple[SettingChange, ...]
@@ -224,33 +223,33 @@ class Restoration:
 
     @property
     def complete(self) -> bool:
-        """Whether all is as in the snapshot."""
+        """Whether all settings are as in the snapshot."""
         return not (self.failed or self.left_out or self.left_dark)
 
 
 def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*",)) -> tuple[SettingChange, ...]:
-    """Compare a bench with a snapshot, in the order of the bench.
+    """Return the settings of a bench that differ from a snapshot, in the order of the bench.
 
     Args:
         bench: The open bench.
         snapshot: The snapshot.
-        patterns: Which of its settings, by name; shell wildcards allowed, a device name alone means all of its.
+        patterns: Names of the settings to compare, with shell wildcards; a device name selects all of its settings.
 
     Raises:
-        ConfigError: The snapshot is of another bench, or holds a setting or a value that this one does not have; or a
-            pattern fits nothing.
-        IdentityError: A device is another one than the snapshot's.
-        LimitError: A value to be put back is outside the limits of the device.
+        ConfigError: The snapshot belongs to another bench or contains settings or values that this bench does not have,
+            or a pattern matches no setting.
+        IdentityError: A device was replaced by another one.
+        LimitError: A saved value is outside the limits of the device.
         LumionError: A device does not answer.
     """
     if snapshot.bench != bench.model.name:
         raise ConfigError(
-            f"the snapshot is of bench {snapshot.bench!r}, this is {bench.model.name!r}",
+            f"the snapshot belongs to bench {snapshot.bench!r}, not to {bench.model.name!r}",
             hint="Take a snapshot of this bench.",
         )
     if snapshot.emulated and not bench.is_emulated:
         raise ConfigError(
-            f"the snapshot is of bench {snapshot.bench!r} emulated, this one is real",
+            f"the snapshot is from an emulation of bench {snapshot.bench!r}, but this bench is real",
             hint="Take a snapshot of the real bench.",
         )
     device_of = {f"{name}.{setting}": name for name, each in snapshot.devices.items() for setting in each}
@@ -259,7 +258,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
     settings = Settings(bench, sorted({device_of[name] for name in chosen}) or patterns)
     if unknown := [name for name in chosen if name not in settings]:
         raise ConfigError(
-            f"the snapshot has settings that this bench has not: {', '.join(unknown)}",
+            f"the snapshot contains settings that this bench does not have: {', '.join(unknown)}",
             hint="Take a snapshot of this bench.",
         )
     now, values = settings.read(), snapshot.values
@@ -277,25 +276,25 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 
 
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
-    """Refuse devices that are not those of the snapshot."""
+    """Check that the devices are the same as in the snapshot."""
     here = device_identities(bench, set(concerned))
     if missing := sorted(set(concerned) - set(here)):
         raise ConfigError(
-            f"the snapshot has devices that are not open here: {', '.join(missing)}",
-            hint="Open them, or choose the settings of the others.",
+            f"the snapshot contains devices that are not open: {', '.join(missing)}",
+            hint="Open them, or select the settings of the other devices.",
         )
     for name in concerned:
         stored = snapshot.identities[name]
         if stored.contradicts(here[name]):
             raise IdentityError(
-                f"the snapshot is of another device: {stored}; here is {here[name]}",
+                f"the snapshot was taken with another device: {stored}; this bench has {here[name]}",
                 device=name,
-                hint="Nothing was changed. Take a snapshot with this device, or choose the settings of the others.",
+                hint="Nothing was changed. Take a new snapshot, or select the settings of the other devices.",
             )
 
 
 Progress = Callable[[str, SettingValue, LumionError | None], None]
-"""Told the name of a setting, the value written, and what went wrong, if anything did."""
+"""Called with the name of a setting, the value written, and the error or ``None``."""
 
 
 def restore(
@@ -305,17 +304,18 @@ def restore(
     *,
     progress: Progress = lambda name, value, error: None,
 ) -> Restoration:
-    """Put the settings of a snapshot back on a bench.
+    """Restore the settings of a snapshot.
 
-    What differs is found and checked against the limits before anything is changed. Then sources whose settings change
-    go dark, modules leave low power, everything else is set, and light comes last. A setting that fails ends the work
-    on its device, and no light is switched on any more; the other devices go on. In the end all is read again.
+    First all differences are determined and checked against the limits. Then sources whose settings change are switched
+    off, modules leave the low-power mode, all other settings are written, and the light is switched on. After a failure
+    the remaining settings of this device are skipped and no light is switched on; other devices are still restored.
+    At the end all settings are read again.
 
     Args:
         bench: The open bench.
         snapshot: The snapshot.
-        patterns: Which of its settings, as for :func:`differences`.
-        progress: Told every write as it is done. An interruption leaves the bench as the writes told so far made it.
+        patterns: Names of the settings to restore, as for :func:`differences`.
+        progress: Called after every write, so that the state after an interruption is known.
 
     Raises:
         LumionError: As :func:`differences`, before anything was changed.
@@ -326,12 +326,12 @@ def restore(
 
 
 class _Restoring:
-    """A snapshot being put back.
+    """A running restoration.
 
     Args:
         settings: All settings of the devices concerned.
-        changes: What differs.
-        progress: Told every write.
+        changes: The differences.
+        progress: Called after every write.
     """
 
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
@@ -349,7 +349,7 @@ class _Restoring:
         self._target = {each: wanted.get(each.name, before) for each, before in self._before.items()}
 
     def run(self) -> Restoration:
-        """Do it, and look again."""
+        """Restore the settings and verify them."""
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)
@@ -373,12 +373,12 @@ class _Restoring:
         return [setting for setting in self._before if setting.switches == switches]
 
     def _write(self, setting: Setting, value: SettingValue) -> None:
-        """Write a value unless it is in force, which it may be because of another one, or something failed before."""
+        """Write a value, unless it is already set (possibly by another setting) or the device failed before."""
         if setting.device in self._broken:
             return
 
         def write() -> None:
-            # A setting that has never been told cannot be made so again; the last look finds it.
+            # A setting without a value cannot be restored to this state; the final check reports it.
             if (value is None and not setting.none_means) or setting.same(setting.read(), value):
                 return
             setting.write(value)
@@ -388,7 +388,7 @@ class _Restoring:
         self._progress(setting.name, value, self._errors.get(setting.name))
 
     def _guarded(self, setting: Setting, work: Callable[[], object]) -> None:
-        """Do something with a device; if it fails, it is left alone from then on."""
+        """Run a function on a device; after a failure the device is skipped from then on."""
         if setting.device in self._broken:
             return
         try:
@@ -416,16 +416,16 @@ class _Restoring:
 
 
 def _not_in_force(change: SettingChange) -> LumionError | None:
-    """Ask for a setting once more; return what is wrong with it, if anything is."""
+    """Read a setting again; return an error if it does not have the restored value."""
     try:
-        found = change.setting.read()
+        value = change.setting.read()
     except LumionError as error:
         return error
-    if change.setting.same(found, change.wanted):
+    if change.setting.same(value, change.wanted):
         return None
-    return VerifyError(change.name, wrote=_short(change.wanted), read=_short(found), device=change.device)
+    return VerifyError(change.name, wrote=_short(change.wanted), read=_short(value), device=change.device)
 
 
 def _short(value: SettingValue) -> object:
-    """Return a value as a message shows it."""
+    """Return a value for a message; of an array only its size."""
     return f"{value.size} values" if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""What the file of a snapshot may hold."""
+"""The model of a snapshot file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Value = StrictBool | _Number | StrictStr | tuple[_Number, ...] | None
 
 
 class IdentityModel(StrictModel):
-    """Who a device said it is."""
+    """Identity of a device, as it reported it."""
 
     kind: str
     model: str = ""
@@ -22,7 +22,7 @@ class IdentityModel(StrictModel):
 
 
 class DeviceSettingsModel(StrictModel):
-    """One device and its settings, by name without that of the device."""
+    """One device and its settings, by their name without the device name."""
 
     identity: IdentityModel
     settings: dict[Annotated[str, Field(max_length=200)], _Value]
@@ -37,4 +37,6 @@ class SnapshotFileModel(StrictModel):
     taken_utc: str
     software: str
     devices: dict[Name, DeviceSettingsModel]
-    silent: dict[Name, str] = Field(default_factory=dict, description="Why devices did not answer, by name.")
+    silent: dict[Name, str] = Field(
+        default_factory=dict, description="Errors of the devices that did not answer, by device name."
+    )

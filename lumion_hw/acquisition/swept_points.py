@@ -1,4 +1,4 @@
-"""What a device that runs a sweep by itself gives back of every point."""
+"""The result of one point of a sweep that an instrument runs autonomously."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lumion_hw.acquisition.columns import Value
 
 @dataclass(frozen=True)
 class SweptPoint:
-    """One point of a sweep that a device has run by itself.
+    """One point of a sweep that an instrument has run.
 
     Attributes:
-        numbers: Value of every setting there: what was asked, but of a laser that swept the wavelength of its log.
+        numbers: Value of every setting: the requested value, or the logged wavelength of a sweeping laser.
         values: The readings.
     """
 

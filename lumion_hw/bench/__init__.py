@@ -1,7 +1,7 @@
-"""The bench file and what it opens: YAML to a checked model, to connected devices and their wiring.
+"""Bench files and open benches: a YAML file becomes a checked model, then open devices and their wiring.
 
-Scripts open benches with :class:`lumion_hw.Bench`. From here they import what reads, checks and drafts bench files, and
-packages of others what a kind of device is declared with (CONTRIBUTING.md). The modules inside are private.
+Scripts open benches with :class:`lumion_hw.Bench`. This package provides functions that read, check and draft bench
+files, and the classes with which other packages declare kinds of devices (CONTRIBUTING.md). Its modules are private.
 """
 
 import lazy_loader

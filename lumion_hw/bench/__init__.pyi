@@ -1,4 +1,4 @@
-from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft as draft
+from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft_bench_file as draft_bench_file
 from .events import EventLog as EventLog
 from .file.checks import BenchData as BenchData, Check as Check
 from .file.devices import (

@@ -1,4 +1,4 @@
-"""A bench of open devices: from a bench file to drivers, on hardware or emulated. From here on a script can't tell."""
+"""An open bench: the drivers of the devices in a bench file, on hardware or emulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lumion_hw.bench.file.module_connection import ModuleConnection
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
-from lumion_hw.bench.named import Named
+from lumion_hw.bench.named import NamedDevices
 from lumion_hw.bench.opening import link_to, open_device
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, results_of, run_to_future
 from lumion_hw.errors import ConfigError, LumionError, name_hint
@@ -48,44 +48,45 @@ if TYPE_CHECKING:
 
 BUILTIN = "lumion-prototype"
 MAX_LEAVE_ON_S = 3600.0
-"""The longest hold of a LUMION mesh controller after its watchdog has tripped (docs/protocol.md, 7.1)."""
+"""Longest time that a LUMION mesh controller keeps its outputs on after a watchdog trip (docs/protocol.md, 7.1)."""
+_ADD_TO_ONLY = "Add it to 'only', or leave out 'only'."
 T = TypeVar("T")
 
 
 class Bench:
-    """Devices of one bench file, open and identified. Use it as a context manager: leaving switches the heaters off.
+    """The open devices of a bench file. Use it as a context manager: closing switches the heaters off.
 
-    Where the bench file or :meth:`open` says ``leave_on_s``, leaving leaves them on for at most so long.
+    With ``leave_on_s`` in the bench file or in :meth:`open`, the heaters stay on for at most this time after closing.
 
     Args:
         model: The checked bench file.
-        link: Makes the link, or another connection, to a device by its name; or what stands for one elsewhere.
+        link: Returns the link or other connection to a device by its name, or the proxy of a remote device.
         clock: Clock of all devices.
-        emulated: The emulated bench behind the links, if there is one.
-        only: Names of the devices to open; all if not given. The others are left alone, for other programs.
-        where: Where its devices are, for whoever prints it.
-        at_end: Called when it is closed, after its devices.
-        emulated_there: Whether the devices are emulated where they are served.
-        file: The file that ``model`` comes from, if it comes from one.
+        emulated: The emulated bench behind the links, if the bench is emulated in this process.
+        only: Names of the devices to open; all if not given. Other programs may use the others.
+        where: Location of the devices, for display.
+        on_close: Called after the devices are closed.
+        is_emulated_remotely: Whether the devices are emulated in another process.
+        file: The file that ``model`` comes from, if any.
 
     Attributes:
         model: The checked bench file.
-        file: The file it comes from, as it was when the bench was opened; ``None`` for a served bench.
+        file: The file as it was when the bench was opened; ``None`` for a served bench.
         clock: Clock of all devices.
-        wiring: Which module's light goes where.
-        mesh_states: Meshes that take states of their cells and no currents, by device name.
+        wiring: The optical paths between modules, lasers and mesh.
+        mesh_states: Meshes that are controlled by cell states instead of heater currents, by device name.
         meters: Power meters by device name.
-        lasers: Tunable lasers by device name; opening and closing leave their outputs as they are.
+        lasers: Tunable lasers by device name; opening and closing do not change their outputs.
         transponders: Modules by device name.
         polarization: Polarization controllers by device name.
-        polarization_optimizers: Boxes that improve the polarization by themselves, by device name.
+        polarization_optimizers: Instruments that optimize the polarization autonomously, by device name.
         polarimeters: Polarimeters by device name.
-        attenuators: Variable attenuators by device name; opening and closing leave them as they are.
-        switches: Optical switches by device name; opening and closing leave their connections as they are.
-        amplifiers: Optical amplifiers by device name; opening and closing leave their outputs as they are.
+        attenuators: Variable attenuators by device name; opening and closing do not change them.
+        switches: Optical switches by device name; opening and closing do not change their connections.
+        amplifiers: Optical amplifiers by device name; opening and closing do not change their outputs.
         spectrum_analyzers: Optical spectrum analysers by device name.
-        temperature_controllers: Temperature controllers by device name; opening and closing leave them as they are.
-        events: Log of what happens.
+        temperature_controllers: Temperature controllers by device name; opening and closing do not change them.
+        events: Event log of the bench.
     """
 
     def __init__(
@@ -96,41 +97,41 @@ class Bench:
         emulated: EmulatedBench | None = None,
         only: Collection[str] | None = None,
         where: str = "real",
-        at_end: Callable[[], None] = lambda: None,
-        emulated_there: bool = False,
+        on_close: Callable[[], None] = lambda: None,
+        is_emulated_remotely: bool = False,
         file: BenchFile | None = None,
     ) -> None:
         self.model, self.file = model, file
-        self._where, self._at_end = where, at_end
-        self._chosen = model.devices.keys() if only is None else set(only)
-        _check_names(self._chosen, model, "devices")
+        self._where, self._on_close = where, on_close
+        self._names_to_open = model.devices.keys() if only is None else set(only)
+        _check_names(self._names_to_open, model, "devices")
         self.clock = clock
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
-        self._emulated, self._emulated_there = emulated, emulated_there
+        self._emulated, self._is_emulated_remotely = emulated, is_emulated_remotely
         self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
-        self.meters: Named[PowerMeter] = self._with_role(Role.METER)
-        self.lasers: Named[TunableLaser] = self._with_role(Role.LASER)
-        self.transponders: Named[Transponder] = self._with_role(Role.TRANSPONDER)
-        self.polarization: Named[PolarizationController] = self._with_role(Role.POLARIZATION)
-        self.polarization_optimizers: Named[PolarizationOptimizer] = self._with_role(Role.POLARIZATION_OPTIMIZER)
-        self.polarimeters: Named[Polarimeter] = self._with_role(Role.POLARIMETER)
-        self.attenuators: Named[VariableAttenuator] = self._with_role(Role.ATTENUATOR)
-        self.switches: Named[OpticalSwitch] = self._with_role(Role.SWITCH)
-        self.amplifiers: Named[OpticalAmplifier] = self._with_role(Role.AMPLIFIER)
-        self.spectrum_analyzers: Named[SpectrumAnalyzer] = self._with_role(Role.SPECTRUM_ANALYZER)
-        self.temperature_controllers: Named[TemperatureController] = self._with_role(Role.TEMPERATURE)
-        self.mesh_states: Named[MeshStates] = self._with_role(Role.MESH_STATES)
+        self.meters: NamedDevices[PowerMeter] = self._with_role(Role.METER)
+        self.lasers: NamedDevices[TunableLaser] = self._with_role(Role.LASER)
+        self.transponders: NamedDevices[Transponder] = self._with_role(Role.TRANSPONDER)
+        self.polarization: NamedDevices[PolarizationController] = self._with_role(Role.POLARIZATION)
+        self.polarization_optimizers: NamedDevices[PolarizationOptimizer] = self._with_role(Role.POLARIZATION_OPTIMIZER)
+        self.polarimeters: NamedDevices[Polarimeter] = self._with_role(Role.POLARIMETER)
+        self.attenuators: NamedDevices[VariableAttenuator] = self._with_role(Role.ATTENUATOR)
+        self.switches: NamedDevices[OpticalSwitch] = self._with_role(Role.SWITCH)
+        self.amplifiers: NamedDevices[OpticalAmplifier] = self._with_role(Role.AMPLIFIER)
+        self.spectrum_analyzers: NamedDevices[SpectrumAnalyzer] = self._with_role(Role.SPECTRUM_ANALYZER)
+        self.temperature_controllers: NamedDevices[TemperatureController] = self._with_role(Role.TEMPERATURE)
+        self.mesh_states: NamedDevices[MeshStates] = self._with_role(Role.MESH_STATES)
         try:
             self._mesh = self._mesh_access()
         except BaseException:
             self.close()
             raise
         self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=self.is_emulated)
-        lacking = [] if self._mesh is None else _lacking(self._mesh.controller)
-        if lacking:
-            self.events.add("controller lacks", controller=model.mesh_section.controller, what=", ".join(lacking))
+        missing = [] if self._mesh is None else _missing_features(self._mesh.controller)
+        if missing:
+            self.events.add("controller lacks", controller=model.mesh_section.controller, what=", ".join(missing))
 
     @classmethod
     def open(
@@ -145,28 +146,30 @@ class Bench:
         """Open the devices of a bench file.
 
         Args:
-            path: The bench file, or the name of a built-in one.
-            addresses: Addresses that replace those of the file, by device name (as ``lumion emulate`` writes them).
-            clock: The wall clock if not given.
-            only: Names of the devices to open; all if not given. The others are left alone, for other programs.
-            leave_on_s: Longest time that heaters stay on after this bench is closed, at most 3600 s; as the file says
-                if not given. A controller without a watchdog leaves them on until somebody switches them off.
+            path: Path of a bench file, or the name of a built-in bench.
+            addresses: Addresses that replace those in the file, by device name (as written by ``lumion emulate``).
+            clock: Clock of all devices; the wall clock if not given.
+            only: Names of the devices to open; all if not given. Other programs may use the others.
+            leave_on_s: Longest time that heaters stay on after this bench is closed, at most 3600 s; as in the bench
+                file if not given. A controller without a watchdog keeps them on until they are switched off.
 
         Raises:
-            ConfigError: The file is wrong, a device has no address or does not exist, or another device answered.
-            ExceptionGroup: Several devices failed to open.
+            ConfigError: The file is invalid, a device has no address or does not exist, or another device answered.
+            ExceptionGroup: Several devices could not be opened.
         """
         file = _read(path)
         model, wall = with_leave_on(load_bench(file.path, text=file.text), leave_on_s), clock or SystemClock()
-        known = dict(addresses or {})
-        _check_names(known, model, "addresses for devices")
+        overrides = dict(addresses or {})
+        _check_names(overrides, model, "addresses for devices")
 
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
             holder = device.inside
-            held_at = known.get(holder, model.devices[holder].address) if holder else None
-            address = known.get(name, device.address or held_at)
+            mainframe_address = overrides.get(holder, model.devices[holder].address) if holder else None
+            address = overrides.get(name, device.address or mainframe_address)
             if address is None:
-                raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
+                raise ConfigError(
+                    "the bench file has no address for this device", device=name, hint="Add 'address: ...'."
+                )
             return link_to(device, address, wall)
 
         return cls(model, link, wall, only=only, file=file)
@@ -181,15 +184,14 @@ class Bench:
         only: Collection[str] | None = None,
         aged_s: float = 0.0,
     ) -> Bench:
-        """Open an emulated bench: the same file, the same drivers, the same bytes, no hardware.
+        """Open an emulated bench: the same file, drivers and bytes on the wire, but no hardware.
 
         Args:
-            path: The bench file, or the name of a built-in one.
-            seed: Seed of everything random; the same seed gives the same bench and the same readings.
-            clock: A virtual clock if not given.
+            path: Path of a bench file, or the name of a built-in bench.
+            seed: Random seed; the same seed gives the same bench and the same readings.
+            clock: Clock of all devices; a virtual clock if not given.
             only: As for :meth:`open`.
-            aged_s: Time that has passed on it since its chip was as the seed draws it; tells only where the file's
-                'emulation' lets the chip drift.
+            aged_s: Simulated age of the chip in seconds; has an effect only if 'emulation' in the file enables drift.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
@@ -203,26 +205,26 @@ class Bench:
     def attach(cls, address: str, *, only: Collection[str] | None = None, take_over: str | None = None) -> Bench:
         """Use the devices of a bench that another process serves, on this host or another one.
 
-        The same interfaces, and errors of the same classes. The first call that changes something takes the lease of
-        the served bench, which is given back when this one is closed; readings are dated by the server's clock.
+        The devices have the same interfaces and raise the same errors. The first call that changes something acquires
+        the lease of the served bench; closing returns it. Readings have timestamps of the server's clock.
 
         Args:
-            address: ``pva://host:port``, as ``lumion serve --pva`` says it.
+            address: ``pva://host:port``, as printed by ``lumion serve --pva``.
             only: As for :meth:`open`.
-            take_over: Name of the holder of the lease to be replaced, as the error says it.
+            take_over: Name of the current holder of the lease, to take the lease from; the error names it.
 
         Raises:
-            ConfigError: The address is none, p4p is not installed, or the server is of another version.
-            ConnectError: No bench is served there.
+            ConfigError: The address is invalid, p4p is not installed, or the server has another version.
+            ConnectError: No bench is served at this address.
         """
         from lumion_hw.remote.client import PvaConnection
         from lumion_hw.remote.proxies import device_proxy
 
         connection = PvaConnection(address, take_over=take_over)
         try:
-            told = connection.describe()
-            model = BenchModel.model_validate_json(told["model"])
-            devices, clock = told["devices"], connection.clock()
+            description = connection.describe()
+            model = BenchModel.model_validate_json(description["model"])
+            devices, clock = description["devices"], connection.clock()
         except BaseException:
             connection.close()
             raise
@@ -231,15 +233,15 @@ class Bench:
             interface, properties = devices[name]
             return device_proxy(interface, name, connection, properties)
 
-        chosen = devices if only is None else only
+        names = devices if only is None else only
         return cls(
             model,
             device,
             clock,
-            only=chosen,
+            only=names,
             where=f"served at {address}",
-            at_end=connection.close,
-            emulated_there=bool(told["emulated"]),
+            on_close=connection.close,
+            is_emulated_remotely=bool(description["emulated"]),
         )
 
     @property
@@ -247,53 +249,51 @@ class Bench:
         """The mesh and its controller.
 
         Raises:
-            ConfigError: There is no mesh, or its controller takes states of unit cells and no heater currents, which
-                calibration, circuits and all that builds on them need.
+            ConfigError: The bench has no mesh, its controller was not opened, or the mesh is controlled by cell states
+                instead of heater currents, which calibration and circuits need.
         """
         name = self.model.mesh_section.controller
         if name not in self._devices:
-            raise ConfigError("the mesh controller was not opened", device=name, hint="Leave out 'only', or name it.")
+            raise ConfigError("the mesh controller was not opened", device=name, hint=_ADD_TO_ONLY)
         if self._mesh is None:
             raise ConfigError(
-                f"the mesh of bench {self.model.name} takes states of its unit cells and no heater currents: it can "
-                "neither be calibrated nor given circuits.",
+                f"the mesh of bench {self.model.name} is controlled by cell states, not by heater currents, so it "
+                "supports neither calibration nor circuits.",
                 device=name,
-                hint=f"Set states with bench.mesh_states[{name!r}].program_states(), or drive the heaters.",
+                hint=f"Set states with bench.mesh_states[{name!r}].program_states().",
             )
         return self._mesh
 
     def opened(self, name: str) -> OpenDevice | None:
-        """Return the driver of a device of any role; ``None`` if it is not open here."""
+        """Return the driver of a device of any role, or ``None`` if the device is not open."""
         return self._devices.get(name)
 
     def polarizer(self, name: str) -> PolarizationController | PolarizationOptimizer:
-        """Return what turns the polarization on the way of an input, whichever of the two kinds it is.
+        """Return the polarization controller or optimizer of this name.
 
         Raises:
-            ConfigError: There is none of this name, or it was not opened.
+            ConfigError: It does not exist or was not opened.
         """
-        found = self.polarization.get(name) or self.polarization_optimizers.get(name)
-        if found is None:
-            raise ConfigError(
-                "no such polarization controller is open", device=name, hint="Leave out 'only', or name it."
-            )
-        return found
+        device = self.polarization.get(name) or self.polarization_optimizers.get(name)
+        if device is None:
+            raise ConfigError("this polarization controller is not open", device=name, hint=_ADD_TO_ONLY)
+        return device
 
     @property
     def emulated(self) -> EmulatedBench:
         """The emulated bench behind the links, to script its faults.
 
         Raises:
-            ConfigError: This bench is real, or emulated by another process.
+            ConfigError: This bench is real, or is emulated in another process.
         """
         if self._emulated is None:
-            elsewhere = " in this process" if self._emulated_there else ""
-            raise ConfigError(f"bench {self.model.name} is not emulated{elsewhere}")
+            here = " in this process" if self._is_emulated_remotely else ""
+            raise ConfigError(f"bench {self.model.name} is not emulated{here}")
         return self._emulated
 
     @property
     def emulated_age_s(self) -> float | None:
-        """Time since the emulated chip was as its seed draws it; ``None`` where nobody here knows."""
+        """Simulated age of the emulated chip; ``None`` if the bench is not emulated in this process."""
         return None if self._emulated is None else self._emulated.slow_drift.age_s
 
     @property
@@ -303,41 +303,41 @@ class Bench:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether no hardware is behind the devices, be it in this process or where they are served."""
-        return self._emulated is not None or self._emulated_there
+        """Whether the devices are emulated, in this process or in the process that serves them."""
+        return self._emulated is not None or self._is_emulated_remotely
 
     def __repr__(self) -> str:
-        """Return one line."""
-        how = "emulated" if self._emulated is not None else self._where
-        return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
+        """Return the name, location and devices as one line."""
+        location = "emulated" if self._emulated is not None else self._where
+        return f"<Bench {self.model.name}, {location}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:
         """Return the open devices as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
-        how = "emulated" if self.is_emulated else "real"
+        reality = "emulated" if self.is_emulated else "real"
         rows = []
         for name in self._devices:
             device = self.model.devices[name]
             kind = kind_named(device.kind)
-            rows.append((name, device.kind, kind.role.words if kind else "", device.address or device.inside or ""))
-        return html_table(f"Bench {self.model.name}, {how}", ("device", "kind", "role", "address"), rows)
+            rows.append((name, device.kind, kind.role.label if kind else "", device.address or device.inside or ""))
+        return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
-    def _with_role(self, role: Role) -> Named[Any]:
-        """Return the open devices of a role; the names of all others say what they are."""
+    def _with_role(self, role: Role) -> NamedDevices[Any]:
+        """Return the open devices of a role, with an explanation for each other device name of the bench file."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
         of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
-        found = {name: device for name, device in self._devices.items() if name in of_role}
-        elsewhere = {
-            name: "it was left out by 'only'" if name in of_role else f"that is a {device.kind}"
+        devices = {name: device for name, device in self._devices.items() if name in of_role}
+        reasons = {
+            name: "it was left out by 'only'" if name in of_role else f"it is a {device.kind}"
             for name, device in self.model.devices.items()
-            if name not in found
+            if name not in devices
         }
-        return Named(role.words, found, elsewhere)
+        return NamedDevices(role.label, devices, reasons)
 
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
-        """Open every device, on wires of their own side by side; if any fails, close the others and report all."""
-        names = [name for name in self.model.devices if name in self._chosen]
+        """Open all devices, in parallel on separate wires; if any fails, close the others and raise all errors."""
+        names = [name for name in self.model.devices if name in self._names_to_open]
         failures: dict[str, LumionError] = {}
 
         def open_one(name: str) -> None:
@@ -360,13 +360,13 @@ class Bench:
         self._devices = {name: self._devices[name] for name in names if name in self._devices}
         if failures:
             self.close()
-            told = [failures[name] for name in names if name in failures]
-            if len(told) == 1:
-                raise told[0]
-            raise ExceptionGroup(f"{len(told)} of {len(self.model.devices)} devices could not be opened", told)
+            errors = [failures[name] for name in names if name in failures]
+            if len(errors) == 1:
+                raise errors[0]
+            raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Put the mesh together from file and controller; ``None`` without one, or one open that takes currents."""
+        """Return the mesh with its controller; ``None`` without a mesh or an open controller of heater currents."""
         section = self.model.mesh
         if section is None or section.controller not in self._devices:
             return None
@@ -375,13 +375,13 @@ class Bench:
         if section.controller in self.mesh_states:
             return None
         if not isinstance(device, HeaterDriverModel):
-            raise ConfigError(f"device {section.controller} is no mesh controller", device=section.controller)
+            raise ConfigError("mesh.controller is not a mesh controller", device=section.controller)
         meters = None
         if device.photodiodes_a_per_w is not None:
             ports, responsivity_a_per_w = self.model.monitors(), device.photodiodes_a_per_w
         else:
-            as_set = functools.partial(outputs_with_device_losses, self)
-            meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db, as_set)
+            add_losses = functools.partial(outputs_with_device_losses, self)
+            meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db, add_losses)
             ports, responsivity_a_per_w = meters.ports, meters.responsivity_a_per_w
         return MeshAccess(
             topology=self.model.topology(),
@@ -399,18 +399,18 @@ class Bench:
         )
 
     def run_parallel(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
-        """Do something with several devices at once: the whole takes as long as the slowest wire.
+        """Run functions on several devices in parallel; this takes as long as the slowest wire.
 
-        Devices on one wire (slots of one mainframe, modules behind one adapter) are asked one after another.
+        Devices on one wire (slots of one mainframe, modules behind one adapter) are used one after another.
 
         Args:
-            work: Device name, and what to do with that device alone.
+            work: Pairs of a device name and a function that uses only this device.
 
         Returns:
-            What each returned, in the order given.
+            The results, in the order of ``work``.
 
         Raises:
-            LumionError: What failed first in the order given, others in its notes; all was tried.
+            LumionError: The first error in the order of ``work``, with the others in its notes. All functions were run.
         """
         wires: dict[str, list[int]] = {}
         for number, (name, _) in enumerate(work):
@@ -424,21 +424,21 @@ class Bench:
         return results_of([outcomes[number] for number in range(len(work))])
 
     def _wire_of(self, name: str) -> str:
-        """Return what a device shares with those that cannot be asked at the same time."""
+        """Return an identifier that is the same for all devices on one wire."""
         device = self.model.devices[name]
         return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
-        """Switch the heaters off, unless they are to stay on, and release every device; idempotent, never raises.
+        """Switch the heaters off (unless ``leave_on_s`` is set) and close every device; idempotent, never raises.
 
-        The mesh controller comes first: another device that does not answer keeps no heater on.
+        The mesh controller is closed first, so that a device that does not answer cannot delay it.
         """
         controller = "" if self.model.mesh is None else self.model.mesh.controller
         names = list(reversed(self._devices))
         names.sort(key=lambda name: name != controller)
         for name in names:
             self._devices[name].close()
-        self._at_end()
+        self._on_close()
         self.events.close()
 
     def __enter__(self) -> Bench:
@@ -451,7 +451,7 @@ class Bench:
 
     @contextlib.contextmanager
     def dark(self) -> Iterator[None]:
-        """Leave every transmitter and laser off at the end of a block, whatever happens in it."""
+        """Switch all transmitters and lasers off at the end of the ``with`` block, even after an error."""
         try:
             yield
         finally:
@@ -461,49 +461,49 @@ class Bench:
                     source.disable()
 
 
-def _lacking(controller: MeshController) -> list[str]:
-    """Return what a controller cannot do that others can, for the log."""
+def _missing_features(controller: MeshController) -> list[str]:
+    """Return the optional features that a controller does not have, for the log."""
     info = controller.info
-    has = {
+    features = {
         "atomic latch": info.atomic,
         "watchdog": info.watchdog,
         "monitors": info.n_monitors > 0,
         "sweeps": info.on_board_sweep,
         "telemetry": info.telemetry,
     }
-    return [what for what, there in has.items() if not there]
+    return [feature for feature, is_present in features.items() if not is_present]
 
 
 def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
     unknown = sorted(set(names) - set(model.devices))
     if unknown:
         raise ConfigError(
-            f"{what} that the bench file does not have: {', '.join(unknown)}",
+            f"{what} that are not in the bench file: {', '.join(unknown)}",
             hint=name_hint(unknown[0], model.devices, "It has"),
         )
 
 
 def with_leave_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
-    """Return a bench file whose heaters stay on for a time after its bench is closed.
+    """Return the model of a bench file with another ``leave_on_s``.
 
     Args:
         model: The checked bench file.
-        leave_on_s: Longest time, 0 to 3600 s; ``None`` leaves it to the file.
+        leave_on_s: Longest time that heaters stay on after closing, 0 to 3600 s; ``None`` keeps the value of the file.
 
     Raises:
-        ConfigError: There is no mesh, its controller takes no currents, or the time is out of range.
+        ConfigError: The bench has no mesh, its controller drives no heater currents, or the time is out of range.
     """
     if leave_on_s is None:
         return model
     name = model.mesh_section.controller
     device = model.devices[name]
     if not isinstance(device, HeaterDriverModel):
-        raise ConfigError("this controller takes no heater currents that could stay on", device=name)
+        raise ConfigError("this controller drives no heater currents, so leave_on_s does not apply", device=name)
     if not 0.0 <= leave_on_s <= MAX_LEAVE_ON_S:
         raise ConfigError(
             f"leave_on_s is {leave_on_s:g} s, expected 0 to {MAX_LEAVE_ON_S:g} s",
             device=name,
-            hint="For longer let a program run that holds the circuits: `lumion hold`.",
+            hint="To keep circuits longer, run `lumion hold`.",
         )
     return model.model_copy(
         update={"devices": {**model.devices, name: device.model_copy(update={"leave_on_s": leave_on_s})}}
@@ -511,13 +511,13 @@ def with_leave_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
 
 
 def load(path: str | Path) -> BenchModel:
-    """Load a bench file, or a built-in bench by its name."""
+    """Load and check a bench file, or a built-in bench by its name."""
     file = _read(path)
     return load_bench(file.path, text=file.text)
 
 
 def _read(path: str | Path) -> BenchFile:
-    """Read a bench file, or a built-in bench by its name, which precedes a file of the same name."""
+    """Read a bench file, or a built-in bench by its name; a built-in bench precedes a file of the same name."""
     from lumion_hw.bench.file.loader import builtin_names
 
     return read_bench_file(builtin_path(path) if isinstance(path, str) and path in builtin_names() else path)

@@ -1,7 +1,7 @@
-"""Latched faults of a bench's mesh controller: listed, checked before a judgement about light, cleared by name.
+"""Latched faults of the mesh controller of a bench: list, check and clear them.
 
-A controller with a latched fault keeps its outputs off, so that every circuit is dark. Nothing that depends on light
-means anything until the fault is cleared and the circuits are set up again.
+A controller with a latched fault keeps its outputs off, so that every circuit is dark. Measurements of light are
+meaningless until the fault is cleared and the circuits are set up again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
 
 HOST_SILENCE = frozenset({"WATCHDOG", "HOST_IDLE"})
-"""Faults whose cause is a host that was silent; a host that is back has removed the cause."""
+"""Faults caused by a silent host; when the host returns, the cause is removed."""
 
 
 def latched_faults(bench: Bench) -> tuple[Fault, ...]:
-    """Return the faults that keep the heaters off, oldest first; none on a mesh that takes states of its cells.
+    """Return the latched faults, which keep the heaters off, oldest first; none for a mesh controlled by cell states.
 
     Raises:
         LumionError: The controller does not answer.
@@ -32,10 +32,10 @@ def latched_faults(bench: Bench) -> tuple[Fault, ...]:
 
 
 def check_faults(bench: Bench) -> None:
-    """Make sure that no fault keeps the heaters off.
+    """Raise an error if a fault is latched.
 
     Raises:
-        SafetyError: A fault is latched; the message names each, and the command that clears it.
+        SafetyError: A fault is latched; the message lists all latched faults and the command that clears them.
         LumionError: The controller does not answer.
     """
     faults = latched_faults(bench)
@@ -48,42 +48,42 @@ def check_faults(bench: Bench) -> None:
 
 
 def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
-    """Clear every latched fault of a name, each by its id. The heaters stay off until they are programmed.
+    """Clear all latched faults with a name or id. The heaters stay off until they are programmed.
 
     Args:
         bench: The bench.
-        name: Source of the faults, such as ``WATCHDOG``; or the id of one of them.
-        by: Who clears them, for the event log.
+        name: Source of the faults, such as ``WATCHDOG``, or the id of one fault.
+        by: Name of the program or user that clears them, for the event log.
 
     Returns:
         The faults that were cleared.
 
     Raises:
         ConfigError: No latched fault has this name or id; nothing was cleared.
-        SafetyError: The cause of one is still present; that one and later ones are still latched.
+        SafetyError: The cause of a fault is still present; this fault and later ones remain latched.
         LumionError: The controller does not answer.
     """
     latched = latched_faults(bench)
-    found = [fault for fault in latched if name.upper() in (fault.source.upper(), str(fault.fault_id))]
-    if not found:
+    matching = [fault for fault in latched if name.upper() in (fault.source.upper(), str(fault.fault_id))]
+    if not matching:
         raise ConfigError(
-            f"no latched fault is called {name!r}; latched: {listed(latched) or 'none'}",
+            f"no latched fault has the name or id {name!r}; latched faults: {listed(latched) or 'none'}",
             device=None if bench.model.mesh is None else bench.model.mesh.controller,
             hint=f"Nothing was cleared. {LIST_FAULTS}.",
         )
     controller = bench.mesh.controller
-    for fault in found:
+    for fault in matching:
         controller.clear_fault(fault.fault_id)
         bench.events.add("fault cleared", controller=bench.model.mesh_section.controller, fault=str(fault), by=by)
-    return tuple(found)
+    return tuple(matching)
 
 
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
-    """Clear the faults that say no more than that this host was silent, if no other fault is latched.
+    """Clear the faults that were caused by a silent host, if no other fault is latched.
 
     Args:
         bench: The bench.
-        by: The program that is back, for the event log.
+        by: Name of the program that clears them, for the event log.
 
     Returns:
         The faults that were cleared; none if none was latched.
@@ -95,9 +95,10 @@ def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
     latched = latched_faults(bench)
     if any(fault.source not in HOST_SILENCE for fault in latched):
         check_faults(bench)
-    return tuple(fault for name in {each.source for each in latched} for fault in clear_faults(bench, name, by))
+    names = {fault.source for fault in latched}
+    return tuple(fault for name in names for fault in clear_faults(bench, name, by))
 
 
 def listed(faults: Iterable[Fault]) -> str:
-    """Return faults for a message."""
+    """Return faults as text for a message."""
     return "; ".join(map(str, faults))

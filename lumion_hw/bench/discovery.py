@@ -1,7 +1,7 @@
-"""Finding instruments: ask what answers at places the user has named, and draft the entries of a bench file.
+"""Discovery of instruments: query the addresses given by the user, and draft the entries of a bench file.
 
-Nobody is written to unasked: some instruments move, or arm, on a stray line. Serial ports that nobody named are listed
-with what the USB descriptor says of them, and left alone.
+Only addresses given by the user receive data, because some instruments move or arm on an unexpected command. Other
+serial ports are only listed with the text of their USB descriptor.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
 
 SCPI_PORT = 5025
-"""Where SCPI instruments listen (IANA: scpi-raw)."""
+"""TCP port of SCPI instruments (IANA: scpi-raw)."""
 
-# Recorded Qontrol chains took up to 0.27 s for their first byte; every question at every place costs this much.
-_ANSWER_S = 0.6
+# Recorded Qontrol chains took up to 0.27 s for their first byte. Each query without a reply takes this time.
+_REPLY_TIMEOUT_S = 0.6
 _QUIET_S = 0.08
-_LONGEST = 4096
+_MAX_REPLY_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class FoundInstrument:
-    """Something that answered.
+    """An instrument that replied to a discovery query.
 
     Attributes:
-        address: Where, as a bench file writes it.
-        identity: What it said of itself.
-        kind: Kind of the bench file, ``None`` if this package has no driver for it.
-        entry: Keys of its entry in a bench file besides kind and address.
+        address: Its address, in the form used in bench files.
+        identity: Its reply, as text.
+        kind: Its kind in bench files; ``None`` if no driver is available.
+        entry: Further keys of its entry in a bench file.
     """
 
     address: str
@@ -45,159 +45,159 @@ class FoundInstrument:
 
 
 @dataclass(frozen=True)
-class Inquiry:
-    """A question to any device, and what its answer tells.
+class DiscoveryProbe:
+    """A discovery query together with the interpretation of its reply.
 
     Attributes:
-        question: What is asked; its own reading of an answer does not tell the kind.
-        recognise: Returns identity, kind and entry of what gave an answer; ``None`` if it is no answer to it.
+        query: The query.
+        identify: Returns identity, kind and entry for a reply; ``None`` if the bytes are not a reply to this query.
     """
 
-    question: DiscoveryQuery
-    recognise: Callable[[bytes], tuple[str, str | None, dict[str, Any]] | None]
+    query: DiscoveryQuery
+    identify: Callable[[bytes], tuple[str, str | None, dict[str, Any]] | None]
 
 
-def inquiries(kinds: Sequence[DeviceKind]) -> list[Inquiry]:
-    """Return what to ask, in this order.
+def discovery_probes(kinds: Sequence[DeviceKind]) -> list[DiscoveryProbe]:
+    """Return the discovery queries of the given kinds, in the order in which they must be sent.
 
-    What is no line of text comes after all lines, for it would stay in the input of whoever reads lines, and last what
-    begins with the byte that ends frames. Slow lines come first.
+    Text lines come before binary requests, which would stay in the input buffer of a device that reads lines. Requests
+    that begin with the byte that ends frames come last. Lower baud rates come first.
     """
-    # First of all, since most instruments know it, and most others pass over a line of text.
+    # *IDN? comes first: most instruments know it, and most others ignore a line of text.
     scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
-    own = [Inquiry(question, partial(_recognise, kind, question)) for kind in kinds for question in kind.questions()]
-    own.sort(key=lambda each: (*_rank(each.question.asked), min(each.question.bauds, default=0)))
-    return [Inquiry(scpi, partial(_recognise_scpi, kinds)), *own]
+    probes = [DiscoveryProbe(query, partial(_identify, kind, query)) for kind in kinds for query in kind.queries()]
+    probes.sort(key=lambda probe: (*_rank(probe.query.request), min(probe.query.bauds, default=0)))
+    return [DiscoveryProbe(scpi, partial(_identify_scpi, kinds)), *probes]
 
 
-def _rank(asked: bytes) -> tuple[bool, bool]:
-    return not (asked.isascii() and asked.endswith(b"\n")), asked.startswith(b"\0")
+def _rank(request: bytes) -> tuple[bool, bool]:
+    return not (request.isascii() and request.endswith(b"\n")), request.startswith(b"\0")
 
 
-def _recognise(kind: DeviceKind, question: DiscoveryQuery, answer: bytes) -> tuple[str, str, dict[str, Any]] | None:
-    told = question.recognise(answer)
-    return None if told is None else (told[0], kind.name, told[1])
+def _identify(kind: DeviceKind, query: DiscoveryQuery, reply: bytes) -> tuple[str, str, dict[str, Any]] | None:
+    result = query.identify(reply)
+    return None if result is None else (result[0], kind.name, result[1])
 
 
-def _scpi_identity(answer: bytes) -> tuple[str, dict[str, Any]] | None:
-    """Return the answer to ``*IDN?`` as text, and vendor, model and serial number in it."""
-    text = answer.decode("ascii", "replace").strip()
+def _scpi_identity(reply: bytes) -> tuple[str, dict[str, Any]] | None:
+    """Return the reply to ``*IDN?`` as text, with vendor, model and serial number; ``None`` if it is not a reply."""
+    text = reply.decode("ascii", "replace").strip()
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 4 or "\n" in text or not all(part.isprintable() for part in parts) or not parts[1]:
         return None
     return text, {"vendor": parts[0], "model": parts[1], "serial": parts[2]}
 
 
-def _recognise_scpi(kinds: Sequence[DeviceKind], answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
-    told = _scpi_identity(answer)
-    if told is None:
+def _identify_scpi(kinds: Sequence[DeviceKind], reply: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    result = _scpi_identity(reply)
+    if result is None:
         return None
-    text, said = told
+    text, identity = result
     for kind in kinds:
-        if kind.scpi is not None and kind.scpi.fits(said["vendor"], said["model"]):
-            entry = {"model": said["model"].upper()} if kind.scpi.names_model else {}
-            return text, kind.name, entry | ({"serial": said["serial"]} if said["serial"] not in ("", "0") else {})
+        if kind.scpi is not None and kind.scpi.fits(identity["vendor"], identity["model"]):
+            entry = {"model": identity["model"].upper()} if kind.scpi.names_model else {}
+            serial = {"serial": identity["serial"]} if identity["serial"] not in ("", "0") else {}
+            return text, kind.name, entry | serial
     return text, None, {}
 
 
 def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument], dict[str, LumionError]]:
-    """Ask at every place what is there.
+    """Query all places for instruments.
 
     Args:
-        places: ``tcp://host`` (SCPI port) or ``tcp://host:port``, ``serial://port`` (every rate a question knows) or
+        places: ``tcp://host`` (SCPI port) or ``tcp://host:port``, ``serial://port`` (all baud rates of a query) or
             ``serial://port?baud=...``, ``visa://RESOURCE``.
         clock: A wall clock.
 
     Returns:
-        What was found, in the order of the places, and by place why a place could not be reached. A place that was
-        reached and stayed silent is in neither.
+        The instruments found, in the order of the places, and the errors of the places that could not be reached. A
+        place that was reached but did not reply is in neither.
 
     Raises:
-        ConfigError: A place is no address.
+        ConfigError: A place is not a valid address.
     """
-    found: list[FoundInstrument] = []
+    instruments: list[FoundInstrument] = []
     failures: dict[str, LumionError] = {}
-    asked = inquiries(all_kinds()[0])
+    probes = discovery_probes(all_kinds()[0])
     for place in places:
         try:
-            answer = _ask_everything(place, clock, asked)
+            instrument = _query_place(place, clock, probes)
         except ConnectError as error:
             failures[place] = error
             continue
-        if answer is not None:
-            found.append(answer)
-    return found, failures
+        if instrument is not None:
+            instruments.append(instrument)
+    return instruments, failures
 
 
-def _ask_everything(place: str, clock: Clock, asked: Sequence[Inquiry]) -> FoundInstrument | None:
-    """Put the questions one by one. Raises ``ConnectError`` if the place cannot be reached."""
+def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> FoundInstrument | None:
+    """Send the queries one by one until one is answered. Raises ``ConnectError`` if the place cannot be reached."""
     scheme, _, rest = place.partition("://")
-    # The brackets of an IPv6 address hold colons of their own.
+    # An IPv6 address in brackets contains colons that do not precede a port.
     if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
         place = f"{place}:{SCPI_PORT}"
-    for each in asked[:1] if scheme == "visa" else asked:  # VISA resources are asked for their SCPI identity alone
-        question = each.question
-        rates = question.bauds if scheme == "serial" and "?" not in rest else (None,)
+    for probe in probes[:1] if scheme == "visa" else probes:  # only *IDN? for VISA resources
+        rates = probe.query.bauds if scheme == "serial" and "?" not in rest else (None,)
         for address in (place if rate is None else f"{place}?baud={rate}" for rate in rates):
-            told = each.recognise(_ask(address, question.asked, clock))
-            if told is not None:
-                return FoundInstrument(address, *told)
+            result = probe.identify(_exchange(address, probe.query.request, clock))
+            if result is not None:
+                return FoundInstrument(address, *result)
     return None
 
 
-def _ask(address: str, asked: bytes, clock: Clock) -> bytes:
-    """Send a question over a link of its own and return all that comes until the line is quiet, or closed."""
-    # Its own link for every question: what a wrong question has left in an instrument's input goes with the connection.
+def _exchange(address: str, request: bytes, clock: Clock) -> bytes:
+    """Send a request over a new link and return all bytes received until the line is quiet or closed."""
+    # A new link for every query, because closing it discards the remains of a wrong query in the instrument's input.
     link = open_link(address, clock)
     link.open(Deadline(clock.now() + 3.0))
-    answer, until = b"", Deadline(clock.now() + _ANSWER_S)
+    reply, until = b"", Deadline(clock.now() + _REPLY_TIMEOUT_S)
     try:
         with contextlib.suppress(LinkLost):
-            link.write(asked, Deadline(clock.now() + 1.0))
-            while clock.now() < until and len(answer) < _LONGEST:
+            link.write(request, Deadline(clock.now() + 1.0))
+            while clock.now() < until and len(reply) < _MAX_REPLY_BYTES:
                 data = link.read(until)
-                answer += data
+                reply += data
                 if data:
                     until = Deadline(min(until, clock.now() + _QUIET_S))
-        return answer
+        return reply
     finally:
         link.close()
 
 
 def serial_ports() -> list[tuple[str, str]]:
-    """Return the serial ports of this computer with what their USB descriptors say; nothing is opened."""
+    """Return the serial ports of this computer with the text of their USB descriptors; no port is opened."""
     from serial.tools import list_ports
 
     return [(port.device, port.description) for port in sorted(list_ports.comports())]
 
 
 def visa_resources() -> list[str]:
-    """Return the VISA resources that pyvisa lists; nothing is asked.
+    """Return the VISA resources that pyvisa lists; no instrument is queried.
 
     Raises:
-        ConfigError: There is no VISA backend.
+        ConfigError: No VISA backend is available.
     """
     import pyvisa
 
     try:
         return list(pyvisa.ResourceManager("@py").list_resources("?*::INSTR"))
     except (pyvisa.Error, ValueError, OSError) as error:
-        raise ConfigError(f"VISA cannot list its resources: {error}") from error
+        raise ConfigError(f"cannot list the VISA resources: {error}", hint="Check the VISA installation.") from error
 
 
-def draft(found: Iterable[FoundInstrument]) -> str:
-    """Return the start of a bench file with the devices found; mesh and wiring are left to be written."""
+def draft_bench_file(instruments: Iterable[FoundInstrument]) -> str:
+    """Return a bench file with the given instruments; its user must add mesh and wiring."""
     import yaml
 
-    known = [item for item in found if item.kind is not None]
+    supported = [item for item in instruments if item.kind is not None]
     counts: dict[str, int] = {}
     devices: dict[str, dict[str, Any]] = {}
-    for item in known:
+    for item in supported:
         number = counts.setdefault(str(item.kind), 0)
         counts[str(item.kind)] += 1
         devices[f"{item.kind}-{number}"] = {"kind": item.kind, "address": item.address, **item.entry}
     text = yaml.safe_dump({"version": 1, "name": "my-bench", "devices": devices}, sort_keys=False, allow_unicode=True)
     return (
-        text + "# Still to be written: mesh, wiring and servers (docs/bench-file.md).\n"
-        "# `lumion bench check` names what is missing.\n"
+        text + "# Add the sections mesh, wiring and servers (docs/bench-file.md).\n"
+        "# `lumion bench check` lists what is missing.\n"
     )

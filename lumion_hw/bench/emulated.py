@@ -1,4 +1,4 @@
-"""From a bench file to the emulated bench of the same devices: the one place where the two meet."""
+"""Construction of an emulated bench from a bench file."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 
 
 def emulated_bench(
     model: BenchModel, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0
 ) -> EmulatedBench:
-    """Return the emulated bench of a bench file.
+    """Build the emulated bench of a bench file.
 
     Args:
         model: The checked bench file.
         clock: Clock of all devices.
-        seed: Seed of everything random.
-        warm: Modules have been powered for long.
-        aged_s: Time that has passed since the chip was as the seed draws it.
+        seed: Random seed.
+        warm: Whether the modules are ready for use, instead of just powered on.
+        aged_s: Simulated age of the chip in seconds.
     """
-    # Instruments on a bench without a mesh stand in the dark, beside the smallest mesh that nothing is wired to.
+    # A bench without a mesh gets the smallest mesh, with nothing wired to it, because the optical model needs one.
     section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
     controller = model.devices.get(section.controller)
-    nominal_nm = (getattr(device, "nominal_nm", None) for device in model.devices.values())  # of modules that tell it
+    nominal_nm = (getattr(device, "nominal_nm", None) for device in model.devices.values())  # only modules have one
     heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
     spec = EmulationSpec(
         mesh=section.laid_out(),
@@ -47,13 +47,13 @@ def emulated_bench(
 
 @contextlib.contextmanager
 def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBench, dict[str, str]]]:
-    """Serve an emulated bench on TCP from a thread of this process, on the wall clock, for the time of a block.
+    """Serve an emulated bench on TCP, on the wall clock, from a thread of this process while the ``with`` block runs.
 
-    Several threads may then talk to its devices, as to real ones.
+    Several threads may use its devices at the same time, as with real devices.
 
     Args:
         model: The checked bench file.
-        seed: Seed of everything random.
+        seed: Random seed.
 
     Yields:
         The emulated bench, and the addresses of its devices by name.
@@ -70,14 +70,14 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return what to emulate for one device.
+    """Return the emulator's specification of one device.
 
     Args:
         name: Device name of the bench file.
         device: Its entry in the bench file.
 
     Raises:
-        KeyError: There is no such kind; a checked bench file names none of those.
+        KeyError: The kind does not exist, which cannot happen with a checked bench file.
     """
     kind = kind_named(device.kind)
     if kind is None:
@@ -88,31 +88,9 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:
-    """Return the spreads of the hidden truth: those of the file, the rest by default."""
-    section = model.emulation
-    return PhysicsParameters(
+    """Return the parameters of the emulated physics: values of the bench file and defaults."""
+    return model.emulation.physics_parameters(
         puc_loss_db=mesh.typical.puc_loss_db,
         access_loss_db=mesh.typical.access_loss_db,
-        heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else 1000.0,
-        puc_loss_sigma_db=section.puc_loss_sigma_db,
-        access_loss_sigma_db=section.access_loss_sigma_db,
-        coupler_common_sigma=section.coupler_common_sigma,
-        coupler_difference_rad=section.coupler_difference_rad,
-        random_passive_phases=section.passive_phases == "random",
-        p_pi_min_mw=section.p_pi_mw.min,
-        p_pi_typical_mw=section.p_pi_mw.typical,
-        p_pi_max_mw=section.p_pi_mw.max,
-        heater_ohm_sigma=section.heater_ohm_sigma,
-        thermal_nonlinearity_per_mw=section.thermal_nonlinearity_per_mw,
-        thermal_tau_s=section.thermal_tau_s,
-        slow_heat_tau_s=section.slow_heat_tau_s,
-        crosstalk=section.crosstalk,
-        monitor_noise_relative=section.monitor_noise_relative,
-        monitor_noise_floor_dbm=section.monitor_noise_floor_dbm,
-        fibre_drift_rad2_per_s=section.fibre_drift_rad2_per_s,
-        tm_rejection_db=section.tm_rejection_db,
-        temperature_sigma_k=section.temperature_sigma_k,
-        resistance_drift_per_root_day=section.resistance_drift_per_root_day,
-        phase_drift_rad_per_root_day=section.phase_drift_rad_per_root_day,
-        effects=section.effect_sizes(),
+        heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else PhysicsParameters.heater_ohm,
     )

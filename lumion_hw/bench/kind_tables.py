@@ -1,6 +1,6 @@
-"""The tables of the documentation that the kinds of devices make.
+"""Tables of the documentation that are generated from the kinds of devices.
 
-``python -m lumion_hw.bench.kind_tables`` in a checkout writes them into the pages anew.
+``python -m lumion_hw.bench.kind_tables`` in a checkout updates them in their pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def device_table() -> str:
 
 
 def _keys(kind: DeviceKind) -> str:
-    """Return the keys that not every device has, each with its default if it has one."""
+    """Return the keys of this kind beyond those of every device, with their defaults."""
     fields = {name: field for name, field in kind.model.model_fields.items() if name not in DeviceModel.model_fields}
     defaults = {name: field.default for name, field in fields.items()}
     return ", ".join(
@@ -92,18 +92,18 @@ def fault_table() -> str:
 
 
 def effect_table() -> str:
-    """Return the table of what the emulated chip does of docs/emulated-chip.md."""
+    """Return the table of chip effects for docs/emulated-chip.md."""
     from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
 
     rows = ["| `emulation.effects` | `realistic` | `harsh` | what it does | sizes from |", "|---|---|---|---|---|"]
-    for each in CHIP_EFFECTS:
-        sizes = f"{each.realistic:g} | {each.harsh:g}"
-        rows.append(f"| `{each.name}` | {sizes} | {each.description} | {each.source} |")
+    for effect in CHIP_EFFECTS:
+        sizes = f"{effect.realistic:g} | {effect.harsh:g}"
+        rows.append(f"| `{effect.name}` | {sizes} | {effect.description} | {effect.source} |")
     return "\n".join(rows)
 
 
 def cmis_page_table() -> str:
-    """Return the table of the register map of docs/cmis-pages.md."""
+    """Return the table of the register map for docs/cmis-pages.md."""
     from lumion_hw.standards.cmis import PAGES as MEMORY_PAGES, Certainty, Page, fields_of
     from lumion_hw.standards.cmis.index import PAGE_CONTENTS
 
@@ -118,16 +118,16 @@ def cmis_page_table() -> str:
 
 
 def module_table() -> str:
-    """Return the table of emulated modules of docs/transponders.md."""
+    """Return the table of emulated modules for docs/transponders.md."""
     from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
     from lumion_hw.standards.cmis.interface_ids import HOST_INTERFACES, MEDIA_SMF
 
     rows = ["| profile | applications | power-up, data path, tuning in s |", "|---|---|---|"]
     for name, profile in PROFILES.items():
         offered = "; ".join(
-            f"{each.host_options.bit_count()} × {HOST_INTERFACES[each.host_interface]} into "
-            f"{MEDIA_SMF[each.media_interface].partition(',')[0]}"
-            for each in profile.applications
+            f"{application.host_options.bit_count()} × {HOST_INTERFACES[application.host_interface]} into "
+            f"{MEDIA_SMF[application.media_interface].partition(',')[0]}"
+            for application in profile.applications
         )
         times = profile.timing
         tuning = f"{times.tuning_s:g}" if profile.laser is not None else "–"
@@ -147,20 +147,20 @@ PAGES: Mapping[str, Sequence[Callable[[], str]]] = {
 def updated(page: str, tables: Sequence[Callable[[], str]]) -> str:
     """Return a page with its generated tables up to date."""
     for table in tables:
-        page = replaced(page, table())
+        page = replace_table(page, table())
     return page
 
 
-def replaced(page: str, table: str) -> str:
-    """Return a page with this table in the place of the one with the same head.
+def replace_table(page: str, table: str) -> str:
+    """Replace the table of a page that has the same header line.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The page has no such table.
     """
     head = table.partition("\n")[0]
-    before, found, after = page.partition(f"{head}\n")
-    if not found:
-        raise ValueError(f"no table begins with {head}")
+    before, match, after = page.partition(f"{head}\n")
+    if not match:
+        raise ValueError(f"the page has no table with the header {head}")
     lines = after.splitlines(keepends=True)
     n_rows = next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))
     return before + table + "\n" + "".join(lines[n_rows:])

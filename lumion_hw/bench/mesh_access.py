@@ -1,4 +1,4 @@
-"""The mesh of a bench: its topology, its controller, and the map between heaters, monitors and channels."""
+"""The mesh of a bench: its topology, its controller, and the channels of its heaters and monitors."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationR
 
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
-"""Wait after programming while nothing else is known: ten thermal time constants of an undercut heater."""
+"""Default wait after programming: ten thermal time constants of an undercut heater."""
 MIN_WAIT_TAUS = 5.0
-"""Time constants below which a wait is refused: what is left of a change of heat is then 0.7 %."""
+"""Shortest accepted wait, in thermal time constants: 0.7 % of a temperature change then remains."""
 _DEFAULT_WAIT_TAUS = 10.0
-"""Time constants waited where the bench file leaves the choice: what is left moves no phase by half a milliradian."""
-_MEASURED_WITHIN = 0.1
-"""A time constant from light is off by a few percent; a wait is not judged by less than this."""
+"""Default wait in measured time constants: the remaining change moves no phase by more than 0.5 mrad."""
+_TAU_TOLERANCE = 0.1
+"""Relative tolerance of the check of a wait, because a measured time constant has an error of a few percent."""
 
 
 @dataclass
 class MeshAccess:
-    """A mesh and the way to it.
+    """A mesh with its controller and monitors.
 
     Attributes:
         topology: The mesh as a graph.
-        controller: Drives the heaters and reads the monitors.
-        heater_channels: Drive channel of every heater, by 2·PUC + arm.
+        controller: Controller that drives the heaters and reads the monitors.
+        heater_channels: Controller channel of every heater, by 2·PUC + arm.
         monitor_ports: Port of every monitor: photodiode of the controller, or power meter.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         heater_max_ma: Largest heater current.
         heater_ohm: Nominal heater resistance.
         settle_s: Wait after programming until the heaters have settled.
-        clock: The bench's clock.
-        meters: Power meters that stand in for the monitors of a controller without any.
-        settle_fixed: Whether the bench file says how long to wait; otherwise it follows from the heaters.
-        heater_tau_s: Thermal time constant of the heaters, measured or from a record; ``None`` if not known.
-        emulated_chip: Name of the chip that is emulated in this process; ``None`` if none is.
+        clock: Clock of the bench.
+        meters: Power meters used as monitors if the controller has none.
+        settle_fixed: Whether the bench file gives ``settle_s``; otherwise it is derived from ``heater_tau_s``.
+        heater_tau_s: Thermal time constant of the heaters, measured or from a record; ``None`` if unknown.
+        emulated_chip: Identifier of the chip if it is emulated in this process, otherwise ``None``.
     """
 
     topology: MeshTopology
@@ -63,62 +63,62 @@ class MeshAccess:
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the mesh and its controller as one line."""
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a picture of the mesh for a notebook."""
+        """Return a figure of the mesh for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
         return html_picture(f"Mesh of {self.controller.info.serial}", mesh_svg(self.topology))
 
     def __post_init__(self) -> None:
-        """Refuse a controller with fewer channels than the mesh needs."""
+        """Raise ``ConfigError`` if the controller has fewer channels than the mesh needs."""
         self._programmed_ma = np.zeros(len(self.heater_channels))
         info = self.controller.info
-        needed = max(self.heater_channels, default=-1) + 1
-        for what, has, needs in (
-            ("heaters", info.n_heaters, needed),
+        n_heaters = max(self.heater_channels, default=-1) + 1
+        for what, available, needed in (
+            ("heaters", info.n_heaters, n_heaters),
             ("monitors", info.n_monitors, 0 if self.meters else len(self.monitor_ports)),
         ):
-            if has < needs:
+            if available < needed:
                 raise ConfigError(
-                    f"controller {info.serial} has {has} {what}, the bench file needs {needs}",
-                    hint="Check 'mesh' in the bench file, or use the controller of this mesh.",
+                    f"controller {info.serial} has {available} {what}, but the bench file needs {needed}",
+                    hint="Check 'mesh' in the bench file, or connect the controller of this mesh.",
                 )
 
     def set_heater_time_constant(self, tau_s: float, source: str) -> None:
-        """From now on wait as long after every setting as heaters of this time constant take.
+        """Set the thermal time constant of the heaters, which determines the wait after every setting.
 
         Args:
-            tau_s: Their thermal time constant.
-            source: Where it is from, in words.
+            tau_s: The thermal time constant.
+            source: Where the value comes from, for the message.
 
         Raises:
-            ConfigError: The bench file asks for a wait of less than five time constants.
+            ConfigError: ``mesh.settle_s`` in the bench file is shorter than five time constants.
         """
-        least_s = MIN_WAIT_TAUS * tau_s
-        if self.settle_fixed and self.settle_s < least_s * (1.0 - _MEASURED_WITHIN):
+        min_s = MIN_WAIT_TAUS * tau_s
+        if self.settle_fixed and self.settle_s < min_s * (1.0 - _TAU_TOLERANCE):
             raise ConfigError(
-                f"mesh.settle_s is {self.settle_s:.2g} s, expected at least {MIN_WAIT_TAUS:g} time constants of the "
-                f"heaters: {source} says {tau_s:.2g} s each. Readings would show the setting before",
-                hint=f"Set mesh.settle_s to {least_s:.2g} s or more in the bench file, or leave it out.",
+                f"mesh.settle_s is {self.settle_s:.2g} s, which is too short: the thermal time constant of the heaters "
+                f"is {tau_s:.2g} s according to {source}, and at least {MIN_WAIT_TAUS:g} time constants are needed",
+                hint=f"Set mesh.settle_s to {min_s:.2g} s or more in the bench file, or leave it out.",
             )
         self.heater_tau_s = tau_s
         if not self.settle_fixed:
-            own_s = _DEFAULT_WAIT_TAUS * tau_s
-            self.settle_s = SETTLE_S if own_s * (1.0 - _MEASURED_WITHIN) <= SETTLE_S else float(f"{own_s:.2g}")
+            wait_s = _DEFAULT_WAIT_TAUS * tau_s
+            self.settle_s = SETTLE_S if wait_s * (1.0 - _TAU_TOLERANCE) <= SETTLE_S else float(f"{wait_s:.2g}")
 
     def program(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> Generation:
         """Drive all heaters and wait until they have settled.
 
         Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater are driven with 0.
-            settle_s: Another wait than usual: to see heaters settle.
+            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater get 0.
+            settle_s: Wait in place of :attr:`settle_s`, for example to observe the settling.
 
         Raises:
-            ConfigError: There is not one current per heater.
+            ConfigError: The shape is wrong.
             LumionError: As :meth:`~lumion_hw.interfaces.MeshController.program`.
         """
         table = self._table(heater_currents_ma)
@@ -128,23 +128,22 @@ class MeshAccess:
         return generation
 
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
-        """Drive settings one after the other, let each settle, and read all monitors once at each.
+        """Program several settings one after another and read all monitors at each setting.
 
-        On controllers that run sweeps by themselves the host does not stand between two settings; elsewhere each is
-        programmed and read. The last one stays driven.
+        Controllers with on-board sweeps run them without the host; with others each setting is programmed and read. The
+        last setting stays active.
 
         Args:
             heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
-            settle_s: Another wait than usual: to see heaters settle.
+            settle_s: Wait in place of :attr:`settle_s`.
 
         Returns:
-            Photocurrents in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN where one is saturated.
+            Photocurrents in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN for saturated monitors.
 
         Raises:
-            ConfigError: There is not one current per heater.
-            OutOfRangeError: A power meter that stands in for a monitor is overloaded.
-            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.sweep`; settings before the failure may have
-                been driven.
+            ConfigError: The shape is wrong.
+            OutOfRangeError: A power meter used as a monitor is overloaded.
+            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.sweep`; earlier settings may have been active.
         """
         tables = [self._table(currents_ma) for currents_ma in heater_currents_ma]
         read = [np.zeros((0, len(self.monitor_ports)))]
@@ -153,15 +152,15 @@ class MeshAccess:
                 self.program(currents_ma, settle_s)
                 read.append(self.monitors_ma()[None])
         else:
-            most = max(1, self.controller.info.sweep_points)
+            chunk = max(1, self.controller.info.sweep_points)
             wait_s = self.settle_s if settle_s is None else settle_s
             read += [
-                self._sweep_on_board(tables[first : first + most], wait_s) for first in range(0, len(tables), most)
+                self._sweep_on_board(tables[first : first + chunk], wait_s) for first in range(0, len(tables), chunk)
             ]
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run tables as one sweep of the controller: the first whole, of the others what changes."""
+        """Run several settings as one on-board sweep: the first completely, then only the changes."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -172,86 +171,85 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all channels; those without a heater are off."""
+        """Return the currents of all controller channels; channels without a heater are 0."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
-                f"currents of shape {np.shape(heater_currents_ma)} for {len(self.heater_channels)} heaters",
-                hint="Give one current per heater, by 2 PUC + arm.",
+                f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
+                hint="Give one current per heater, in the order 2·PUC + arm.",
             )
         table = np.zeros(self.controller.info.n_heaters)
         table[list(self.heater_channels)] = heater_currents_ma
         return table
 
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
-        """Return the currents driven now, shape ``(2 n_pucs,)``, good to be programmed again.
+        """Return the active currents, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
 
-        What the controller reads back, if it reads back what it was told. A controller that measures its outputs
-        confirms what was programmed last, or zeros: its readings are no currents to be programmed.
+        A controller that returns its set values is read back. A controller that measures its outputs returns noisy
+        values, so these only confirm the currents programmed last, or zeros.
 
         Raises:
-            VerifyError: A measuring controller drives neither.
+            VerifyError: The measured currents match neither.
         """
         driven = self.read_back_ma()
         tolerance_ma = self.controller.info.readback_tolerance_ma
         if not tolerance_ma:
             return driven
-        for known_ma in (self._programmed_ma, np.zeros(len(driven))):
-            if np.all(np.abs(driven - known_ma) <= tolerance_ma):
-                return known_ma.copy()
+        for expected_ma in (self._programmed_ma, np.zeros(len(driven))):
+            if np.all(np.abs(driven - expected_ma) <= tolerance_ma):
+                return expected_ma.copy()
         heater = int(np.argmax(np.abs(driven - self._programmed_ma)))
         raise VerifyError(
-            f"current of heater {heater}",
+            f"heater {heater}: measured current does not match the programmed current",
             wrote=f"{self._programmed_ma[heater]:.4f} mA",
             read=f"{driven[heater]:.4f} mA",
-            hint=f"Somebody else drives this mesh, or a heater is broken. {LIST_FAULTS}.",
+            hint=f"Another program is driving this mesh, or the heater is broken. {LIST_FAULTS}.",
         )
 
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Compare what is driven with currents that somebody has set; if all fit, they count as programmed from here.
+        """Return for each heater whether the controller is driving the given current.
+
+        If all match, the currents count as programmed by this object. Two currents match within the tolerance of a
+        controller that measures its outputs, or within half a step of one that returns its set values.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
-
-        Returns:
-            Heater by heater, whether it is driven so: within the tolerance of a controller that measures, or half a
-            step of one that reads back what it was told.
         """
-        wanted = self._table(heater_currents_ma)[list(self.heater_channels)]
+        expected_ma = self._table(heater_currents_ma)[list(self.heater_channels)]
         info = self.controller.info
-        # Half a step is what rounding costs, and a little of it what a floating-point number does.
+        # 0.51 instead of 0.5 steps, to allow for floating-point errors.
         tolerance_ma = max(info.readback_tolerance_ma, 0.51 * info.current_step_ma)
-        fits: NDArray[np.bool_] = np.abs(self.read_back_ma() - wanted) <= tolerance_ma
-        if fits.all():
-            self._programmed_ma = wanted
-        return fits
+        matches: NDArray[np.bool_] = np.abs(self.read_back_ma() - expected_ma) <= tolerance_ma
+        if matches.all():
+            self._programmed_ma = expected_ma
+        return matches
 
     def read_back_ma(self) -> NDArray[np.float64]:
-        """Return the currents as the controller reads them back, shape ``(2 n_pucs,)``; of some these are measured."""
+        """Return the currents that the controller reads back, shape ``(2 n_pucs,)``; some controllers measure them."""
         driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
         return driven
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
-        """Check that these currents are driven, whoever set them; from then on they count as programmed here.
+        """Verify that the controller is driving these currents; they then count as programmed by this object.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
 
         Raises:
-            VerifyError: The controller drives something else; the message names the first such heater.
+            VerifyError: A current differs; the message names the first heater.
         """
-        fits = self.is_driving(heater_currents_ma)
-        if not fits.all():
-            heater = int(np.argmin(fits))
+        matches = self.is_driving(heater_currents_ma)
+        if not matches.all():
+            heater = int(np.argmin(matches))
             raise VerifyError(
-                f"current of heater {heater}",
+                f"heater {heater}: the controller is driving another current",
                 wrote=f"{heater_currents_ma[heater]:.4f} mA",
                 read=f"{self.read_back_ma()[heater]:.4f} mA",
-                hint="Somebody else has driven this mesh since, or it was switched off.",
+                hint="Another program has changed this mesh, or it was switched off.",
             )
 
     @property
     def monitor_step_ma(self) -> float:
-        """Smallest photocurrent step; 0 if unknown."""
+        """Resolution of the photocurrents; 0 if unknown."""
         return 0.0 if self.meters else self.controller.info.monitor_step_ma
 
     @property
@@ -260,43 +258,43 @@ class MeshAccess:
         return 0.0 if self.meters else self.controller.info.monitor_full_scale_ma
 
     def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Return the photocurrents in the order of ``monitor_ports``; NaN where a monitor is saturated.
+        """Return the photocurrents in the order of ``monitor_ports``; NaN for saturated monitors.
 
         Raises:
-            OutOfRangeError: A power meter that stands in for a monitor is overloaded.
+            OutOfRangeError: A power meter used as a monitor is overloaded.
         """
         if self.meters:
             return self.meters.photocurrent_ma(n_avg)
         return self.controller.read_monitors(n_avg).photocurrent_ma[: len(self.monitor_ports)]
 
     def chip_temperature_c(self) -> float | None:
-        """Return the temperature of the chip; ``None`` if the controller has no sensor, or no stream to tell it by."""
+        """Return the chip temperature, or ``None`` if the controller has no sensor or no telemetry stream."""
         try:
             stream = self.controller.telemetry(_TEMPERATURE_PERIOD_S)
         except (NotSupportedError, BusyError):
             return None
-        with contextlib.closing(stream):  # type: ignore[type-var] # every driver's iterator has close()
+        with contextlib.closing(stream):  # type: ignore[type-var] # the iterators of all drivers have close()
             return next(stream).chip_temperature_c
 
     def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:
-        """Refuse a calibration of another controller, mesh or channel map, or an incomplete one.
+        """Check that a calibration record is complete and belongs to this controller, mesh and channel map.
 
-        From now on heaters are waited for as long as the record says they take.
+        The wait after every setting then follows the heater time constant of the record.
 
         Args:
             record: The record.
-            allow_incomplete: Whether the record of an interrupted run will do; only PUCs it knows can then be used.
+            allow_incomplete: Whether to accept the record of an interrupted run, with only some calibrated PUCs.
 
         Raises:
-            CalibrationError: The record does not belong here; the message says what differs.
-            ConfigError: The bench file asks for a wait that is too short for these heaters.
+            CalibrationError: The record belongs to another device or is incomplete; the message says what differs.
+            ConfigError: ``mesh.settle_s`` in the bench file is too short for these heaters.
         """
         record.check_device(self.controller.info.serial, self.topology, self.heater_channels, self.monitor_ports)
         chip = record.provenance.get(EMULATED_CHIP)
         if chip is not None and self.emulated_chip not in (None, chip):
             raise CalibrationError(
-                f"this calibration record is of emulated chip {chip}, and this bench emulates {self.emulated_chip}",
-                hint="Emulate with the seed and the physics of the record, or calibrate this chip.",
+                f"the calibration record belongs to emulated chip {chip}, but this bench emulates {self.emulated_chip}",
+                hint="Use the seed and the physics of the record, or calibrate this chip.",
             )
         record.check_complete(allow_incomplete=allow_incomplete)
         if record.conditions.heater_tau_s is not None:

@@ -1,4 +1,4 @@
-"""Devices of one sort by their names; an unknown name says what there is."""
+"""Dictionary of devices by name, with a helpful error for unknown names."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from lumion_hw.errors import UnknownNameError
 DeviceT = TypeVar("DeviceT")
 
 
-class Named(dict[str, DeviceT]):
-    """A dictionary whose missing keys are explained.
+class NamedDevices(dict[str, DeviceT]):
+    """The open devices of a role, by name.
 
     Args:
-        sort: What the devices are, as in "power meter".
-        devices: The open ones, by name.
-        elsewhere: Why a name of the bench file is not among them, by name.
+        role: Name of the role, such as "power meter".
+        devices: The open devices by name.
+        reasons: For other names of the bench file, the reason why this device is missing here.
     """
 
-    def __init__(self, sort: str, devices: Mapping[str, DeviceT], elsewhere: Mapping[str, str]) -> None:
+    def __init__(self, role: str, devices: Mapping[str, DeviceT], reasons: Mapping[str, str]) -> None:
         super().__init__(devices)
-        self._sort = sort
-        self._elsewhere = elsewhere
+        self._role = role
+        self._reasons = reasons
 
     def __missing__(self, name: object) -> NoReturn:
-        """Raise what ``[name]`` raises where there is no such device."""
-        why = self._elsewhere.get(name) if isinstance(name, str) else None
+        """Raise ``UnknownNameError`` for a name that is not in the dictionary."""
+        reason = self._reasons.get(name) if isinstance(name, str) else None
         raise UnknownNameError(
-            f"there is no {self._sort} {name!r}" + (f": {why}" if why else ""),
+            f"there is no {self._role} {name!r}" + (f": {reason}" if reason else ""),
             hint=f"There {'is' if len(self) == 1 else 'are'} {', '.join(self) or 'none'}.",
         )

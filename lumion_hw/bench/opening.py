@@ -1,4 +1,4 @@
-"""One device of a bench, opened through the driver of its kind."""
+"""Opening of a single device with the driver of its kind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConn
     """Return the connection to a device, not yet open.
 
     Args:
-        model: Its entry in the bench file; its kind gives the line rate of a serial address without one.
-        address: Where it is reached.
-        clock: The bench's clock.
+        model: Entry of the device in the bench file; its kind gives the default baud rate.
+        address: Address of the device.
+        clock: Clock of the bench.
 
     Raises:
-        ConfigError: The address has another form.
+        ConfigError: The address is invalid.
     """
     kind = kind_named(model.kind)
     return module_connection(address) or open_link(address, clock, DEFAULT_BAUD if kind is None else kind.baud)
@@ -39,22 +39,22 @@ def open_device(
 
     Args:
         name: Device name of the bench file.
-        model: Its entry in the bench file.
-        link: A link or another connection to it, not yet open; or what stands for it, if another process has it open.
-        clock: The bench's clock.
+        model: Entry of the device in the bench file.
+        link: Link or other connection to the device, not yet open; or a proxy, if another process has it open.
+        clock: Clock of the bench.
 
     Raises:
-        ConfigError: There is no such kind, or another device answered.
+        ConfigError: The kind does not exist, or another device answered.
         LinkError: The device cannot be reached.
     """
     if isinstance(link, RemoteDevice):
         return cast("OpenDevice", link)
     kind = kind_named(model.kind)
     if kind is None:
-        raise ConfigError(f"there is no kind {model.kind!r} of devices", device=name)
+        raise ConfigError(f"unknown kind of device: {model.kind!r}", device=name)
     if isinstance(link, ModuleConnection) and not kind.module_connections:
         raise ConfigError(
-            "the connection of a pluggable module leads to no other device",
+            "this address is for pluggable modules only",
             device=name,
             address=link.address,
             hint="Use tcp://, serial:// or visa://.",

@@ -1,8 +1,7 @@
-"""Whether a calibration record still holds for the bench it is to be used on: now, at its temperature, for its light.
+"""Checks whether a calibration record is still valid for a bench: its age, chip temperature and wavelengths.
 
-Ages are told by the clock the record was made by. A record of an emulated bench says how old that bench was; it is
-compared with the age of the emulated bench that it is used on, and tells nothing about age anywhere else, as days pass
-there without any passing here.
+Ages are measured by the clock of the record. A record of an emulated bench contains the simulated age of this bench, so
+its age is known only on an emulated bench.
 """
 
 from __future__ import annotations
@@ -22,34 +21,35 @@ if TYPE_CHECKING:
 
 
 def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
-    """Return the time since a record was made, by the bench's own time; ``None`` where clocks cannot be compared."""
-    made_at_s = record.conditions.emulated_age_s
+    """Return the age of a record in the time of the bench, or ``None`` if their clocks cannot be compared."""
+    recorded_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:
         now_s = bench.emulated_age_s
-        return None if made_at_s is None or now_s is None else max(now_s - made_at_s, 0.0)
-    if made_at_s is not None:
+        return None if recorded_at_s is None or now_s is None else max(now_s - recorded_at_s, 0.0)
+    if recorded_at_s is not None:
         return None
-    made = datetime.fromisoformat(record.created_utc)
-    return max((datetime.now(UTC) - (made if made.tzinfo else made.replace(tzinfo=UTC))).total_seconds(), 0.0)
+    created = datetime.fromisoformat(record.created_utc)
+    created = created if created.tzinfo else created.replace(tzinfo=UTC)
+    return max((datetime.now(UTC) - created).total_seconds(), 0.0)
 
 
 def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Judge a record against age, chip temperature and wavelengths of the bench it is to be used on.
+    """Check the age, chip temperature and wavelengths of a bench against the valid ranges of a record.
 
-    Only what the record states a range for is asked of the bench.
+    Only quantities for which the record has a range are read from the bench.
 
     Args:
         bench: The bench.
-        record: Its calibration.
-        policy: What becomes of age and temperature out of range, as for
+        record: The calibration record of the bench.
+        policy: Whether an age or temperature out of range gives a warning or an error, as for
             :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:
-        What is out of range, one sentence each.
+        The warnings, one sentence each.
 
     Raises:
-        LimitError: The wavelength of a source is outside the range the record holds for.
-        CalibrationError: Age or temperature is, and the policy is to refuse.
+        LimitError: The wavelength of a source is outside the range of the record.
+        CalibrationError: The age or the temperature is out of range, and the policy is ``refuse``.
     """
     conditions = record.conditions
     if conditions.wavelength_range_nm is not None:
@@ -60,14 +60,14 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
 
 
 def source_wavelengths_nm(bench: Bench) -> tuple[float, ...]:
-    """Return the wavelengths of what lights the mesh, as modules and lasers tell them; silent ones are left out."""
-    found: set[float] = set()
+    """Return the wavelengths that the modules and lasers at the inputs report; sources that fail are left out."""
+    wavelengths: set[float] = set()
     for path in bench.wiring.inputs:
         with contextlib.suppress(LumionError):
             wavelength_nm = _wavelength_nm(bench, path)
             if wavelength_nm:
-                found.add(round(wavelength_nm, 6))
-    return tuple(sorted(found))
+                wavelengths.add(round(wavelength_nm, 6))
+    return tuple(sorted(wavelengths))
 
 
 def _wavelength_nm(bench: Bench, path: InputPath) -> float | None:

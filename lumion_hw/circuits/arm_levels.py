@@ -53,7 +53,7 @@ class ArmLevels:
 
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
-        aside: PUC at which each arm was diverted.
+        diverted_at: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference.
         trimmed_db: Trim added to each arm after the measurement; negative where a trim was reduced.
         failure: Why the arms are not proven; empty if they are.
@@ -61,7 +61,7 @@ class ArmLevels:
     """
 
     received_dbm: tuple[float | None, ...] = ()
-    aside: tuple[int, ...] = ()
+    diverted_at: tuple[int, ...] = ()
     sigma_db: float = math.nan
     trimmed_db: tuple[float, ...] = ()
     failure: str = ""
@@ -70,11 +70,11 @@ class ArmLevels:
     @property
     def imbalance_db(self) -> float | None:
         """Loss of the weaker arm relative to the stronger one."""
-        levels = [each for each in self.received_dbm if each is not None]
+        levels = [level for level in self.received_dbm if level is not None]
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
     @property
-    def dimmer_first(self) -> tuple[int, ...]:
+    def arms_by_power(self) -> tuple[int, ...]:
         """Indices of the arms, weakest first; an arm without light is the weakest."""
         levels = [-math.inf if level is None else level for level in self.received_dbm]
         return tuple(sorted(range(len(levels)), key=levels.__getitem__))
@@ -112,11 +112,11 @@ class ArmLeveller:
         self._lit_names = self._lit_modules(plan, circuit)
         levels = self._measure_arms(plan, circuit)
         for _ in range(_ROUNDS):
-            wanted = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
-            trimmed = None if wanted is None else self._with_trims(plan, circuit, wanted)
-            if wanted is None or trimmed is None:
+            changes_db = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
+            trimmed = None if changes_db is None else self._with_trims(plan, circuit, changes_db)
+            if changes_db is None or trimmed is None:
                 break
-            trimmed_db = [sum(each) for each in zip(trimmed_db, (b - a for a, b in wanted), strict=True)]
+            trimmed_db = [sum(pair_db) for pair_db in zip(trimmed_db, (b - a for a, b in changes_db), strict=True)]
             plan, circuit = trimmed
             self._bench.mesh.program(plan.currents_ma)
             levels = self._measure_arms(plan, circuit)
@@ -125,43 +125,45 @@ class ArmLeveller:
     # Seeing -----------------------------------------------------------------------------------------------------------
 
     def _measure_arms(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
-        asides = [self._diversion(plan, circuit, arm) for arm in circuit.arms]
-        found = [each for each in asides if each is not None]
-        if len(found) < len(asides):
-            arm = circuit.arms[asides.index(None)]
+        diversions = [self._find_diversion(plan, circuit, arm) for arm in circuit.arms]
+        safe_diversions = [diversion for diversion in diversions if diversion is not None]
+        if len(safe_diversions) < len(diversions):
+            arm = circuit.arms[diversions.index(None)]
             reason = f"no PUC that only arm {_name(arm)} uses can divert its light"
             return ArmLevels(unresolved=f"{reason} without lighting a receiver")
-        levels_w = [0.0] * len(found)
+        levels_w = [0.0] * len(safe_diversions)
         try:
-            for index, (_, currents_ma) in enumerate(found):
+            for index, (_, currents_ma) in enumerate(safe_diversions):
                 self._bench.mesh.program(currents_ma)
                 # With one arm diverted, the receiver sees the other arm.
                 levels_w[1 - index] = self._received_w(circuit.request.target)
         finally:
             self._bench.mesh.program(plan.currents_ma)
         levels = ArmLevels(
-            tuple(dbm_from_w(each) if each > 0.0 else None for each in levels_w),
-            tuple(puc for puc, _ in found),
+            tuple(dbm_from_w(level_w) if level_w > 0.0 else None for level_w in levels_w),
+            tuple(puc for puc, _ in safe_diversions),
             _READING_SIGMA_DB * math.sqrt(2.0 / _READS),
         )
         if all(level is None for level in levels.received_dbm):
             return replace(levels, unresolved="the receiver reports no power from either arm")
         return replace(levels, failure=_arm_failure(circuit, levels))
 
-    def _diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
+    def _find_diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
         """Return the PUC where diverting an arm does least harm, and the currents for it; ``None`` if none is safe."""
-        found = []
-        for wave, state in self._trimmer(plan).unshared_waves(arm.path):
+        candidates = []
+        for wave, state in self._trimmer(plan).unshared_passes(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
                 currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
-                    found.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
-        astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))
+                    candidates.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
+        astray_db, puc, currents_ma = min(
+            candidates, key=lambda candidate: candidate[0], default=(math.inf, -1, plan.currents_ma)
+        )
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
     def _stray_light_db(
-        self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None
+        self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, diverted: CircuitArm | None = None
     ) -> float:
         """Return the strongest stray light in a setting, relative to the weakest arm at its end, in dB.
 
@@ -173,7 +175,7 @@ class ArmLeveller:
             plan: All lit circuits.
             circuit: The circuit.
             currents_ma: Heater currents of the setting.
-            aside: An arm that is diverted in it, none of whose light may reach a receiver.
+            diverted: An arm that is diverted in it, none of whose light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
@@ -185,13 +187,13 @@ class ArmLeveller:
         # The end of a diverted arm still leads to the receiver, for light of other circuits.
         ends = {arm.exit.port for arm in circuit.arms}
         astray = [
-            power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
+            power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not diverted else set()))].max()
             for arm in circuit.arms
         ]
         own = {arm.entry.port for arm in circuit.arms}
         astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
-        least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside)
-        return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
+        weakest = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not diverted)
+        return 10.0 * math.log10(max(float(max(astray) / weakest), 1e-20))
 
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
         """Return the modules whose light enters the mesh, also those without a circuit.
@@ -199,7 +201,7 @@ class ArmLeveller:
         Their light may reach a receiver too when an arm is diverted. A module that does not answer counts as on.
         """
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
-        lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
+        lit = {other.request.source for other in plan.circuits} | {circuit.request.target}
         for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
             module = self._bench.transponders.get(name)
             try:
@@ -231,13 +233,13 @@ class ArmLeveller:
             if then_db == now_db:
                 continue
             tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MAX_TRIMS)
-            found = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
-            if not found:
+            candidates = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
+            if not candidates:
                 return None
-            _, trim, currents_ma = min(found, key=lambda each: max(each[0], _HARMLESS_DB))
+            _, trim, currents_ma = min(candidates, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
             arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
         levelled = circuit.with_arms(arms)
-        circuits = tuple(levelled if each is circuit else each for each in plan.circuits)
+        circuits = tuple(levelled if other is circuit else other for other in plan.circuits)
         heat_mw = float(self._planning.heat_mw(currents_ma).sum())
         return replace(plan, circuits=circuits, currents_ma=currents_ma, heat_mw=heat_mw), levelled
 
@@ -267,14 +269,14 @@ class ArmLeveller:
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
         """Return currents with one PUC set differently; ``None`` if its heaters cannot reach the target."""
-        known = self._planning.known
-        cells = known.cells(currents_ma)
+        calibrated = self._planning.known
+        cells = calibrated.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
-        nearest = [math.remainder(each - now_rad, 2.0 * math.pi) for each in target.differentials_rad]
-        changes = [each + turn for each in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
+        nearest = [math.remainder(phase_rad - now_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
+        changes = [change_rad + turn for change_rad in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
-                return shifted_currents_ma(known, currents_ma, puc, by_rad)
+                return shifted_currents_ma(calibrated, currents_ma, puc, by_rad)
             except LimitError:
                 continue
         return None
@@ -290,11 +292,11 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
         (-math.inf if level is None else level, arm, level)
         for arm, level in zip(circuit.arms, levels.received_dbm, strict=True)
     ]
-    (low, arm, level), (high, _, _) = sorted(by_level, key=lambda each: each[0])
+    (low, arm, level), (high, _, _) = sorted(by_level, key=lambda item: item[0])
     if high - low <= _MAX_LEVELLED_DB:
         return ""
     level_text = "no light" if level is None else f"{level:.1f} dBm"
-    puc = levels.aside[1 - circuit.arms.index(arm)]
+    puc = levels.diverted_at[1 - circuit.arms.index(arm)]
     where = f"arm {_name(arm)} (ports {arm.entry.port} to {arm.exit.port}) brings {level_text} to the receiver"
     return f"{where} while the other arm is diverted at PUC {puc}; the other arm brings {high:.1f} dBm"
 
@@ -305,7 +307,7 @@ def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[f
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:
         return None
-    dim, bright = levels.dimmer_first
+    dim, bright = levels.arms_by_power
     then = now.copy()
     # First reduce a trim of the weaker arm, except the part that keeps both below the overload level.
     then[dim] -= min(excess_db, now[dim] - min(now))

@@ -101,7 +101,7 @@ class LinkBudget:
         """Predicted margin below the receiver's overload level."""
         return self.overload_dbm - self.received_dbm
 
-    def idle_above(self, level_db: float) -> tuple[Leakage, ...]:
+    def idle_leaks_above(self, level_db: float) -> tuple[Leakage, ...]:
         """Return the idle receivers that get more of this circuit's light than a level relative to its own end."""
         return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 
@@ -151,8 +151,8 @@ class BudgetViolation:
 
     def __str__(self) -> str:
         side = "at most" if self.is_ceiling else "at least"
-        found = f"{self.found:.4g} {self.unit}".rstrip()
-        return f"{self.what} is {found}, expected {side} {self.limit:.4g}"
+        text = f"{self.found:.4g} {self.unit}".rstrip()
+        return f"{self.what} is {text}, expected {side} {self.limit:.4g}"
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:

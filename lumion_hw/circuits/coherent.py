@@ -77,8 +77,8 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
     Raises:
         LumionError: A module failed.
     """
-    found = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
-    work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in found.items()]
+    circuit_of = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
+    work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in circuit_of.items()]
     bench.run_parallel([(name, job) for name, job in work if name not in lit])
 
 
@@ -89,9 +89,13 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
         module.power_up()
         capabilities = module.capabilities()
         line = circuit.budget.format
-        numbers = [each.number for each in capabilities.applications if line.media_id in (None, each.media_id)]
+        numbers = [
+            application.number
+            for application in capabilities.applications
+            if line.media_id in (None, application.media_id)
+        ]
         if not numbers:
-            offered = ", ".join(each.media_interface for each in capabilities.applications)
+            offered = ", ".join(application.media_interface for application in capabilities.applications)
             raise ConfigError(
                 f"circuit {circuit.request} needs {line.name}, the module offers {offered or 'nothing'}",
                 device=name,
@@ -168,24 +172,24 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
     quantities = module.performance().quantities
 
     def value(name: str) -> float | None:
-        found = quantities[name].best if name in quantities else None
-        return None if found is None else found.value
+        number = quantities[name].best if name in quantities else None
+        return None if number is None else number.value
 
-    told = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
+    values = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
     budget = circuit.budget
     bound = max_ber(budget)
     limits = (
-        ("PDL", told["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
-        ("DGD", told["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
-        ("SOP rate", told["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
-        ("BER before correction", told["prefec_ber"], bound, ""),
+        ("PDL", values["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
+        ("DGD", values["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
+        ("SOP rate", values["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
+        ("BER before correction", values["prefec_ber"], bound, ""),
     )
     failures = tuple(
-        f"its {name} is {found:.3g} {unit}, expected at most {most:.3g}".replace("  ", " ")
-        for name, found, most, unit in limits
-        if found is not None and most is not None and found > most
+        f"its {name} is {measured:.3g} {unit}, expected at most {maximum:.3g}".replace("  ", " ")
+        for name, measured, maximum, unit in limits
+        if measured is not None and maximum is not None and measured > maximum
     )
-    return Acceptance(lock, told["pdl"], told["dgd"], told["sop_rate"], told["prefec_ber"], bound, failures)
+    return Acceptance(lock, values["pdl"], values["dgd"], values["sop_rate"], values["prefec_ber"], bound, failures)
 
 
 def await_locks(
@@ -215,8 +219,8 @@ def await_locks(
         return ""
 
     dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
-    told = bench.run_parallel([(each.request.target, functools.partial(wait, each)) for each in dual])
-    if failures := [each for each in told if each]:
+    outcomes = bench.run_parallel([(circuit.request.target, functools.partial(wait, circuit)) for circuit in dual])
+    if failures := [failure for failure in outcomes if failure]:
         raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
 
 

@@ -147,10 +147,10 @@ class Diagnosis:
             return CircuitFinding(circuit, "transmitter", f"{source} does not start: {error}")
         try:
             for arm in circuit.arms:
-                found = _ArmDiagnosis(self, proof, arm, background_w).finding()
-                if found.place not in ("receiver", "budget"):
+                finding = _ArmDiagnosis(self, proof, arm, background_w).finding()
+                if finding.place not in ("receiver", "budget"):
                     break
-            return found
+            return finding
         finally:
             self._switch_off([source])
 
@@ -182,7 +182,7 @@ class _ArmDiagnosis:
         self._circuit = proof.circuit
         self._arm = arm
         self._background_w = background_w
-        self._siblings = [each for each in proof.circuit.arms if each is not arm]
+        self._siblings = [other for other in proof.circuit.arms if other is not arm]
         launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
         self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
         """Expected power in the output fibre, for the launch power that the module reports."""
@@ -203,7 +203,7 @@ class _ArmDiagnosis:
     def _suspects(self) -> list[_Fault]:
         """Return all hypotheses: no fault, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
-        taken = {at, *(each.entry.port for each in self._siblings)}
+        used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
@@ -211,13 +211,13 @@ class _ArmDiagnosis:
             for puc in self._arm.path.pucs
             if puc not in self._do.held and puc != trimmed
         ]
-        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in taken]
+        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in used_ports]
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
         """Return the hypotheses that remain after tests that separate them."""
         states = self._do.states
-        remaining = [each for each in faults if self._is_consistent(each, states, first_w)]
+        remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
             puc = self._most_informative_puc(remaining)
             if puc is None:
@@ -226,18 +226,18 @@ class _ArmDiagnosis:
             self._do.program_states(states)
             seen_w = self._read_arm_light(states)
             # If the tested PUC itself is stuck, its hypothesis predicts no change, so the test cannot rule it out.
-            remaining = [each for each in remaining if self._is_consistent(each, states, seen_w)]
+            remaining = [fault for fault in remaining if self._is_consistent(fault, states, seen_w)]
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
         """Return the free PUC whose other state separates most hypotheses; ``None`` if none does."""
-        best, least = None, len(remaining)
-        reached = {puc for each in remaining for puc in self._trace(each, self._do.states)[1]}
+        best, smallest = None, len(remaining)
+        reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
-            largest = max(Counter(self._trace(each, states)[0] for each in remaining).values())
-            if largest < least:
-                best, least = puc, largest
+            largest = max(Counter(self._trace(fault, states)[0] for fault in remaining).values())
+            if largest < smallest:
+                best, smallest = puc, largest
         return best
 
     def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
@@ -258,7 +258,7 @@ class _ArmDiagnosis:
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
         """Return this arm's light by output port, without its sibling arms' ports and trimmed light."""
-        theirs = {self._trace(_Fault(each.entry.port), states)[0] for each in self._siblings}
+        theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
         return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
 
@@ -282,9 +282,9 @@ class _ArmDiagnosis:
             return finding("path", f"{names} does not reach its state{half}", stuck)
         if len(ports) == 1 and not stuck:
             return finding("wiring", self._wrong_port_text(next(iter(ports))))
-        tell = sorted(port for port in ports if port is not None and port != at)
+        other_ports = sorted(port for port in ports if port is not None and port != at)
         pucs = f"PUCs {list(stuck)} do not reach their states, or " if stuck else ""
-        return finding("path", f"{pucs}its light enters at one of ports {tell}", stuck)
+        return finding("path", f"{pucs}its light enters at one of ports {other_ports}", stuck)
 
     def _no_light_text(self) -> str:
         entry = self._arm.entry
@@ -296,12 +296,12 @@ class _ArmDiagnosis:
     def _wrong_port_text(self, port: int | None) -> str:
         entry = self._arm.entry
         owner = next((path.source for path in self._do.wiring.inputs if path.port == port), None)
-        there = (
+        place = (
             f"where the bench file connects {owner}: their fibres are swapped"
             if owner
             else "which is free in the bench file"
         )
-        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {there}"
+        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
         """Return the finding for light that takes its path: a loss before the output, or a fault behind it."""
@@ -329,14 +329,14 @@ class _ArmDiagnosis:
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
         """Return where light goes that leaves the right port and does not arrive, perhaps another output's meter."""
         out, target = self._arm.exit, self._circuit.request.target
-        for each in self._do.wiring.outputs:
-            if each.meter is None or each.port == out.port:
+        for output in self._do.wiring.outputs:
+            if output.meter is None or output.port == out.port:
                 continue
-            level_dbm = self._do.exits.fibre_level_dbm(each)
+            level_dbm = self._do.exits.fibre_level_dbm(output)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {out.port} and arrives at the meter of "
-                    f"{each.transponder or each.meter}, which the bench file connects to port {each.port}: "
+                    f"{output.transponder or output.meter}, which the bench file connects to port {output.port}: "
                     "their fibres are swapped"
                 )
         lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"

@@ -92,7 +92,7 @@ def _optics(model: BenchModel, request: CircuitRequest, name: str) -> ModuleOpti
     return optics
 
 
-def _differs(request: CircuitRequest, field: str, sends: str, receives: str, hint: str) -> CircuitError:
+def _difference_error(request: CircuitRequest, field: str, sends: str, receives: str, hint: str) -> CircuitError:
     return CircuitError(
         f"circuit {request} cannot work: {field} differs: {request.source} sends {sends}, {request.target} receives "
         f"{receives}",
@@ -108,30 +108,32 @@ def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: Modu
                 return received
     names = {sent.name for sent in sender.formats} & {received.name for received in receiver.formats}
     texts = [
-        ", ".join(f"{each.rate_gbps:g} Gb/s" if names else each.name for each in side.formats)
+        ", ".join(f"{format_.rate_gbps:g} Gb/s" if names else format_.name for format_ in side.formats)
         for side in (sender, receiver)
     ]
     field = "rate" if names else "line format"
-    raise _differs(request, field, texts[0], texts[1], "Connect modules of the same line format.")
+    raise _difference_error(request, field, texts[0], texts[1], "Connect modules of the same line format.")
 
 
 def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> None:
     shortest, longest = receiver.receives_nm
     if not shortest <= sender.emits_nm <= longest:
         receives = f"{shortest:g} to {longest:g} nm"
-        raise _differs(request, "wavelength", f"{sender.emits_nm:.2f} nm", receives, "See 'devices' in the bench file.")
+        raise _difference_error(
+            request, "wavelength", f"{sender.emits_nm:.2f} nm", receives, "See 'devices' in the bench file."
+        )
     # A coherent receiver uses its own laser as local oscillator, so it only sees the frequency it is tuned to.
     is_tuned = sender.polarizations == receiver.polarizations == 2
     if is_tuned and abs(sender.emits_nm - receiver.emits_nm) > _SAME_CARRIER_NM:
-        sends, receives = (f"at {each.emits_nm:.3f} nm" for each in (sender, receiver))
-        raise _differs(request, "wavelength", sends, receives, "Give both modules the same frequency_thz.")
+        sends, receives = (f"at {end.emits_nm:.3f} nm" for end in (sender, receiver))
+        raise _difference_error(request, "wavelength", sends, receives, "Give both modules the same frequency_thz.")
 
 
 def _check_polarizations(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> None:
     texts = {1: "one polarization", 2: "two polarizations"}
     if sender.polarizations != receiver.polarizations:
         counts = (texts[sender.polarizations], texts[receiver.polarizations])
-        raise _differs(request, "number of polarizations", *counts, "Connect modules of the same line format.")
+        raise _difference_error(request, "number of polarizations", *counts, "Connect modules of the same line format.")
     requested = {"auto": sender.polarizations, "single": 1, "dual": 2}[request.polarization]
     if requested != sender.polarizations:
         raise CircuitError(
@@ -208,9 +210,9 @@ def _paired(
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
     """Yield the circuits as they are, then with the outputs of each two-arm circuit exchanged."""
     yield ends
-    for index, each in enumerate(ends):
-        if len(each.exits) == 2:
-            yield (*ends[:index], replace(each, exits=each.exits[::-1]), *ends[index + 1 :])
+    for index, circuit in enumerate(ends):
+        if len(circuit.exits) == 2:
+            yield (*ends[:index], replace(circuit, exits=circuit.exits[::-1]), *ends[index + 1 :])
 
 
 def _wired_modules(wiring: Wiring) -> list[str]:

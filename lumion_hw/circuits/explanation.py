@@ -68,7 +68,7 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines.append(BudgetLine("light of others at this end", budget.crosstalk_db, "dB", _at_most(crosstalk_db, "dB")))
     for leak in budget.leakage:
         state = "idle" if leak.is_idle else "in use"
-        too_bright = leak in budget.idle_above(MAX_IDLE_LIGHT_DB)
+        too_bright = leak in budget.idle_leaks_above(MAX_IDLE_LIGHT_DB)
         limit = f"at most {MAX_IDLE_LIGHT_DB:g} dB wanted, found no better path" if too_bright else ""
         what = f"leakage to {leak.receiver} ({state}, port {leak.port})"
         lines.append(BudgetLine(what, leak.level_db, "dB", limit))
@@ -91,15 +91,15 @@ def explain(plan: CircuitPlan) -> str:
 
 
 def _circuit_lines(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
-    state = ", already active, keeps its path" if circuit in plan.standing else ""
+    state = ", already active, keeps its path" if circuit in plan.active else ""
     line = circuit.budget.format
     yield f"{circuit.request} ({line.name}, {line.rate_gbps:g} Gb/s){state}"
     yield f"  polarization: {circuit.strategy}. {circuit.reason}"
     for arm in circuit.arms:
         yield from (f"  {line}" for line in _path_lines(circuit, arm))
     yield from _length_lines(circuit)
-    for each in budget_lines(circuit):
-        yield f"    {each}"
+    for budget_line in budget_lines(circuit):
+        yield f"    {budget_line}"
 
 
 def _path_lines(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _locate_in_mesh(
     others = [port for port in reference if port != exit_port and port in now]
     risen = {port: now[port] - reference[port] for port in others}
     brightest = max(risen, key=lambda port: risen[port], default=None)
-    if brightest is not None and sum(max(each, 0.0) for each in risen.values()) > _ELSEWHERE * reference[exit_port]:
+    if brightest is not None and sum(max(rise, 0.0) for rise in risen.values()) > _ELSEWHERE * reference[exit_port]:
         return LocatedFault("path", f"{loss}, and light leaves at port {brightest} instead of {exit_port}")
     # Stray light leaves the path before and behind the place of the loss. Stray light that is unchanged has left the
     # path before it, so the loss is inside the mesh.

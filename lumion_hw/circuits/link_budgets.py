@@ -70,13 +70,13 @@ class LinkBudgetSolver:
         self._heat_mw = planning.heat_mw(currents_ma)
         # A coherent receiver mixes with its own laser's light, so its transmitter is on even if no circuit uses
         # its light.
-        senders = {each.ends.request.source for each in routed}
+        senders = {circuit.ends.request.source for circuit in routed}
         self._unrouted = [
-            (each.ends.receiver, wiring.inputs_of(each.ends.request.target))
-            for each in routed
-            if each.ends.strategy == "dual" and each.ends.request.target not in senders
+            (circuit.ends.receiver, wiring.inputs_of(circuit.ends.request.target))
+            for circuit in routed
+            if circuit.ends.strategy == "dual" and circuit.ends.request.target not in senders
         ]
-        sources = {port: each.ends.sender.emits_nm for each in routed for port, _ in each.ends.pairs}
+        sources = {port: circuit.ends.sender.emits_nm for circuit in routed for port, _ in circuit.ends.pairs}
         sources |= {entry.port: optics.emits_nm for optics, entries in self._unrouted for entry in entries}
         self._fields = planning.fields(currents_ma, sources)
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
@@ -85,7 +85,9 @@ class LinkBudgetSolver:
         out_db = [planning.output_loss_db(port, self._typical_db)[0] for port in self._receivers]
         self._behind = 10.0 ** (-np.array(out_db) / 10.0)
         # Power in the fibre behind every receiver's port in mW, one row per circuit.
-        self._seen_mw = np.array([self._fibre_power_mw(each.ends.sender, each.ends.entries) for each in routed])
+        self._seen_mw = np.array(
+            [self._fibre_power_mw(circuit.ends.sender, circuit.ends.entries) for circuit in routed]
+        )
         self._unrouted_mw = [self._fibre_power_mw(optics, entries) for optics, entries in self._unrouted]
 
     def circuits(self) -> tuple[PlannedCircuit, ...]:
@@ -94,14 +96,14 @@ class LinkBudgetSolver:
 
     def _fibre_power_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
         """Return a module's power in the fibre behind each receiver's port, shape ``(n_receivers,)``."""
-        seen = np.zeros(len(self._column))
+        power_mw = np.zeros(len(self._column))
         for entry in entries:
             into_db, _ = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
             entering_dbm = sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
             # Each arm of a split signal has half of the power.
             entering_mw = 10.0 ** (entering_dbm / 10.0) / len(entries)
-            seen += entering_mw * self._power[entry.port][list(self._column)] * self._behind
-        return seen
+            power_mw += entering_mw * self._power[entry.port][list(self._column)] * self._behind
+        return power_mw
 
     def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
         into_db, into_sigma_db = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
@@ -125,7 +127,7 @@ class LinkBudgetSolver:
         if ends.strategy == "diversity":
             total_db = max(ends_db)  # all light may take the worse arm
         else:
-            total_db = -10.0 * math.log10(sum(10.0 ** (-each / 10.0) for each in ends_db) / len(arms))
+            total_db = -10.0 * math.log10(sum(10.0 ** (-end_db / 10.0) for end_db in ends_db) / len(arms))
         received_dbm = ends.sender.launch_dbm - total_db
         crosstalk_db = self._crosstalk_db(index)
         delay_ps = self._planning.known.chip.delay_s * 1e12
@@ -183,20 +185,20 @@ class LinkBudgetSolver:
     def _crosstalk_db(self, index: int) -> float:
         """Return all other light at a circuit's end over its own, light of modules without a circuit included."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
-        others = [(each.ends.sender, seen) for each, seen in zip(self._routed, self._seen_mw, strict=True)]
+        others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
-        others += [(optics, seen) for (optics, _), seen in zip(self._unrouted, self._unrouted_mw, strict=True)]
+        others += [(optics, seen_mw) for (optics, _), seen_mw in zip(self._unrouted, self._unrouted_mw, strict=True)]
         places = self._receiver_columns(index)
-        in_band = [seen[places] for sender, seen in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
+        in_band = [seen_mw[places] for sender, seen_mw in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         """Return a circuit's light at every receiver that it is not meant for, over its own."""
         own = {port for _, port in self._routed[index].ends.pairs}
-        taken = {port for each in self._routed for _, port in each.ends.pairs}
+        used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
         level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
         return tuple(
-            Leakage(name, port, _db(float(level[self._column[port]])), port not in taken)
+            Leakage(name, port, _db(float(level[self._column[port]])), port not in used_ports)
             for port, name in self._receivers.items()
             if port not in own
         )

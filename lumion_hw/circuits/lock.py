@@ -62,7 +62,7 @@ class LockOwner:
         return f"{self.user}@{self.host}:{self.pid}"
 
     @classmethod
-    def here(cls, program: str) -> LockOwner:
+    def of_this_process(cls, program: str) -> LockOwner:
         """Return this process as an owner."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
@@ -84,7 +84,7 @@ class BenchLock:
     def __init__(self, directory: AnyPath, program: str, *, take_over: str | None = None) -> None:
         self._directory = Path(directory)
         self._take_over = take_over
-        self._me = LockOwner.here(program)
+        self._me = LockOwner.of_this_process(program)
         self._handle: int | None = None
         self.dead_owner: LockOwner | None = None
 
@@ -118,7 +118,7 @@ class BenchLock:
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
-            if self._still_holds():
+            if self._holds_lock():
                 os.ftruncate(self._handle, 0)
         os.close(self._handle)
         self._handle = None
@@ -129,7 +129,7 @@ class BenchLock:
         Raises:
             BusyError: Another program has taken over; this program must not change anything.
         """
-        if self._handle is None or not self._still_holds():
+        if self._handle is None or not self._holds_lock():
             owner = lock_owner(self._directory)
             holder = "nobody" if owner is None else f"{owner.name} ({owner.program}) since {owner.since_utc}"
             raise BusyError(
@@ -232,7 +232,7 @@ class BenchLock:
             os.pwrite(handle, json.dumps(asdict(self._me)).encode() + b"\n", 0)
             os.fsync(handle)
 
-    def _still_holds(self) -> bool:
+    def _holds_lock(self) -> bool:
         return self._handle is not None and _is_same_file(self._handle, self._directory / _LOCK)
 
 

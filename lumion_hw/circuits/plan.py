@@ -56,7 +56,7 @@ def plan_circuits(
     requests: Sequence[CircuitRequest],
     *,
     fixed: Mapping[int, State] | None = None,
-    standing: Sequence[PlannedCircuit] = (),
+    active: Sequence[PlannedCircuit] = (),
     improve_s: float = 0.0,
     progress: Progress = no_progress,
 ) -> CircuitPlan:
@@ -72,7 +72,7 @@ def plan_circuits(
         record: Calibration of its mesh.
         requests: The circuits, planned together; those of higher priority choose their routes first.
         fixed: PUC states that must stay. A circuit all of whose PUCs are fixed keeps its path.
-        standing: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
+        active: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
         improve_s: Time to search for better routes than the first ones found, in seconds.
         progress: Called with the current task, the steps done and the maximum of steps, if routes are not found at
             once.
@@ -89,7 +89,7 @@ def plan_circuits(
     mesh = _checked_mesh(bench, record)
     wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
-    return _Planner(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
+    return _Planner(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, active, effort).plan()
 
 
 def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
@@ -125,7 +125,7 @@ class _Planner:
         planning: Data that planning derives from the calibration record.
         requests: The circuits.
         fixed: PUC states that must stay.
-        standing: Active circuits, which keep their paths.
+        active: Active circuits, which keep their paths.
         effort: Time limits of the route search.
     """
 
@@ -137,16 +137,16 @@ class _Planner:
         planning: PlanningMesh,
         requests: Sequence[CircuitRequest],
         fixed: Mapping[int, State],
-        standing: Sequence[PlannedCircuit],
+        active: Sequence[PlannedCircuit],
         effort: PlanningEffort,
     ) -> None:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
-        self._standing = tuple(self._routed_again(circuit) for circuit in standing)
-        active_paths = [path for circuit in standing for path in circuit.paths]
-        trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
-        exclusive_paths = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
+        self._active = tuple(self._routed_again(circuit) for circuit in active)
+        active_paths = [path for circuit in active for path in circuit.paths]
+        trimmed = [arm.trim.puc for circuit in active for arm in circuit.arms if arm.trim is not None]
+        exclusive_paths = [path for circuit in active if circuit.request.exclusive for path in circuit.paths]
         # Only the first pairing's refusal is reported, so the others need no explanation.
         unexplained = replace(effort, explain_s=0.0)
         self._effort = effort
@@ -168,18 +168,20 @@ class _Planner:
         try:
             plan = self._plan_once(hop_limits)
         except RoutingError as error:
-            if all(most is None for most in hop_limits):
+            if all(limit is None for limit in hop_limits):
                 raise
             return self._plan_without_hop_limits(error)
         failing = self._violations_by_circuit(plan)
         for _ in range(_ROUNDS):
             shorter = {
-                index for index, found in failing.items() if index >= 0 and any(each.is_of_length for each in found)
+                index
+                for index, problems in failing.items()
+                if index >= 0 and any(violation.is_of_length for violation in problems)
             }
             if not shorter:
                 break
             hop_limits = [
-                plan.circuits[index].hops - 1 if index in shorter else most for index, most in enumerate(hop_limits)
+                plan.circuits[index].hops - 1 if index in shorter else limit for index, limit in enumerate(hop_limits)
             ]
             try:
                 plan = self._plan_once(hop_limits)
@@ -198,7 +200,11 @@ class _Planner:
         """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
-            lit = [(circuit, leak.port) for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB)]
+            lit = [
+                (circuit, leak.port)
+                for circuit in plan.circuits
+                for leak in circuit.budget.idle_leaks_above(_DARKER_DB)
+            ]
             if not lit:
                 break
             at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
@@ -231,20 +237,20 @@ class _Planner:
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
         index = max(failing)
-        circuit = plan.circuits[index] if index >= 0 else plan.standing[-1 - index]
+        circuit = plan.circuits[index] if index >= 0 else plan.active[-1 - index]
         return budget_error(circuit, failing[index])
 
     def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
         """Return the violations of each circuit that has any; active circuits are numbered down from -1."""
-        found = {
+        result = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
-        for index, circuit in enumerate(plan.standing):
+        for index, circuit in enumerate(plan.active):
             # Of an active circuit, only violations that other circuits cause are counted.
-            suffers = violations(circuit.request, circuit.budget, circuit.hops)
-            found[-1 - index] = [each for each in suffers if each.is_of_others]
-        return {index: each for index, each in found.items() if each}
+            own = violations(circuit.request, circuit.budget, circuit.hops)
+            result[-1 - index] = [violation for violation in own if violation.is_of_others]
+        return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
         """Return for each circuit the largest number of PUCs for which its loss can still be within limits."""
@@ -281,11 +287,13 @@ class _Planner:
         for puc in parked.keys() & set(turned) - routing.states.keys():
             if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
                 parked[puc] = opposite_state(parked[puc])
-        routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
+        routed = [
+            RoutedCircuit(circuit_ends, own, (None,) * len(own)) for circuit_ends, own in zip(ends, paths, strict=True)
+        ]
         circuits, currents = self._with_trims(routed, parked)
-        n_standing = len(self._standing)
+        n_active = len(self._active)
         heat_mw = float(self._planning.heat_mw(currents).sum())
-        return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
+        return CircuitPlan(circuits[n_active:], routing, parked, currents, circuits[:n_active], heat_mw)
 
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
@@ -305,8 +313,8 @@ class _Planner:
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         """Return all circuits with their budgets, active ones first, and the heater currents."""
-        everything = [*self._standing, *routed]
-        couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
+        everything = [*self._active, *routed]
+        couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
@@ -324,14 +332,14 @@ class _Planner:
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         """Return circuits and currents after trimming the arms that need it, one arm after the other."""
         circuits, currents = self._program(routed, states)
-        own = circuits[len(self._standing) :]
+        own = circuits[len(self._active) :]
         todo = [
             (index, arm, loss_db)
             for index, circuit in enumerate(own)
             for arm, loss_db in enumerate(_excess_power_db(circuit))
             if loss_db > 0.0
         ]
-        paths = [path for each in (*self._standing, *routed) for path in each.paths]
+        paths = [path for circuit in (*self._active, *routed) for path in circuit.paths]
         # The way of one arm's stray light depends on the other trims, so the first choices are checked once more.
         for index, arm, loss_db in todo * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
@@ -360,8 +368,8 @@ def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
 
 
 def _idle_light_db(plan: CircuitPlan) -> float:
-    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB))
-    return max(found, default=-math.inf)
+    levels_db = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_leaks_above(_DARKER_DB))
+    return max(levels_db, default=-math.inf)
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
@@ -373,5 +381,5 @@ def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
     if budget.received_dbm > most_dbm > least_dbm:
         down_db = budget.received_dbm - max(most_dbm - _BELOW_OVERLOAD_DB, 0.5 * (most_dbm + least_dbm))
-        excess = [each + down_db for each in excess]
+        excess = [value_db + down_db for value_db in excess]
     return excess

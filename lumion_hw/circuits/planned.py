@@ -101,7 +101,8 @@ class PlannedCircuit:
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
         """Return the circuit with other trims; its loss and received power follow from the sum of all arms."""
         before, after = (
-            10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in each)) for each in (self.arms, arms)
+            10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in arm_group))
+            for arm_group in (self.arms, arms)
         )
         budget = replace(
             self.budget,
@@ -146,7 +147,7 @@ class CircuitPlan:
         states: State of every PUC that can be set, parked ones included; the nearer state for a PUC that couples
             partly.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        standing: Circuits that were active before and keep their paths; their budgets include the new circuits.
+        active: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.
     """
 
@@ -154,7 +155,7 @@ class CircuitPlan:
     routing: Routing
     states: dict[int, State]
     currents_ma: NDArray[np.float64]
-    standing: tuple[PlannedCircuit, ...] = ()
+    active: tuple[PlannedCircuit, ...] = ()
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
@@ -182,7 +183,7 @@ class CircuitPlan:
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
         """All circuits of the setting: those that were active before, then the planned ones."""
-        return (*self.standing, *self.circuits)
+        return (*self.active, *self.circuits)
 
     @property
     def couplings(self) -> Mapping[int, float]:

@@ -36,8 +36,8 @@ _known: list[PlanningMesh] = []
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
     """Return the planning data of a record; those of the last few records are cached."""
-    found = next((mesh for mesh in _known if mesh.known.record is record), None)
-    mesh = PlanningMesh(record) if found is None else found
+    match = next((mesh for mesh in _known if mesh.known.record is record), None)
+    mesh = PlanningMesh(record) if match is None else match
     _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
     return mesh
 
@@ -83,19 +83,19 @@ class PlanningMesh:
             entry: The input.
             typical_db: Loss assumed for a port that was not measured.
         """
-        here = self._ports.get(entry.port)
-        first = here if here is None or here.lit_with is None else self._ports.get(here.lit_with)
-        if here is None or first is None or first.input_loss_db is None:
+        port = self._ports.get(entry.port)
+        first = port if port is None or port.lit_with is None else self._ports.get(port.lit_with)
+        if port is None or first is None or first.input_loss_db is None:
             return typical_db, _TYPICAL_SIGMA_DB
         together = {port.lit_with for port in self._ports.values()}
         if first.port not in together:
-            return _loss_or_typical(typical_db, here.input_loss_db, here.input_loss_sigma_db)
+            return _loss_or_typical(typical_db, port.input_loss_db, port.input_loss_sigma_db)
         before = next((path for path in wiring.inputs if path.port == first.port), entry)
-        if first.source_dbm is None or here.source_dbm is None:
+        if first.source_dbm is None or port.source_dbm is None:
             return typical_db, _TYPICAL_SIGMA_DB
         launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.fibre_loss_db)
         half_db = 10.0 * math.log10(2.0)
-        loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - here.source_dbm
+        loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - port.source_dbm
         return _loss_or_typical(typical_db, loss_db, first.input_loss_sigma_db)
 
     def output_loss_db(self, port: int, typical_db: float) -> tuple[float, float]:
@@ -169,13 +169,13 @@ class PlanningMesh:
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
         way = to_wave_path(self.known.mesh, path)
-        reach, light, found = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
+        reach, light, worst = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
         for wave, state in zip(way.waves, way.states, strict=True):
-            kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
-            right, wrong = (kept, changed) if state == "bar" else (changed, kept)
-            found = max(found, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
+            same_rail, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
+            right, wrong = (same_rail, changed) if state == "bar" else (changed, same_rail)
+            worst = max(worst, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
             light *= right
-        return found[1]
+        return worst[1]
 
 
 def _loss_or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:

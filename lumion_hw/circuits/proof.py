@@ -69,9 +69,9 @@ class CircuitProof:
     def __repr__(self) -> str:
         """Return the circuit, its loss and its result in one line."""
         request = self.circuit.request
-        said = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
+        verdict = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
         loss = "" if self.measured_loss_db is None else f", loss {self.measured_loss_db:.2f} dB"
-        return f"<CircuitProof {request.name}{loss}, {said}>"
+        return f"<CircuitProof {request.name}{loss}, {verdict}>"
 
     def _repr_html_(self) -> str:
         """Return the measurements as a table for a notebook."""
@@ -209,22 +209,22 @@ class Prover:
 
         sources = dict.fromkeys(circuit.request.source for circuit in circuits)
         targets = dict.fromkeys(circuit.request.target for circuit in circuits)
-        asked = [(name, functools.partial(ask_launch, name)) for name in sources]
-        asked += [(name, functools.partial(ask_los, name)) for name in targets]
+        questions = [(name, functools.partial(ask_launch, name)) for name in sources]
+        questions += [(name, functools.partial(ask_los, name)) for name in targets]
 
         def ask_modules() -> None:
-            bench.run_parallel(asked)
+            bench.run_parallel(questions)
 
         jobs: list[Callable[[], float | None]] = [ask_modules]
         jobs += [
             functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
         ]
         _, *levels_dbm = bench.clock.run_parallel(jobs)
-        seen = iter(levels_dbm)
+        level_iterator = iter(levels_dbm)
         return [
             CircuitLight(
                 launch_dbm[circuit.request.source],
-                tuple(next(seen) for _ in circuit.arms),
+                tuple(next(level_iterator) for _ in circuit.arms),
                 los[circuit.request.target],
             )
             for circuit in circuits
@@ -237,7 +237,7 @@ class Prover:
         waiting = [circuit.request.target for circuit in circuits]
         while waiting:
             status = bench.run_parallel([(name, bench.transponders[name].status) for name in waiting])
-            waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
+            waiting = [name for name, reading in zip(waiting, status, strict=True) if reading.rx_los]
             if not waiting or bench.clock.now() >= deadline:
                 return
             bench.clock.sleep(_LOS_POLL_S)
@@ -252,8 +252,8 @@ class Prover:
     ) -> tuple[CircuitProof, ...]:
         """Judge circuits by their readings, their budgets and the uncertainty of the record."""
         return tuple(
-            self._judge_circuit(record, circuit, seen, alignments.get(circuit.request), levels.get(circuit.request))
-            for circuit, seen in zip(circuits, light, strict=True)
+            self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
+            for circuit, reading in zip(circuits, light, strict=True)
         )
 
     def _judge_circuit(
@@ -313,7 +313,7 @@ class Prover:
             proofs: Proofs by power.
             lock_timeout_s: Time to wait for a lock.
         """
-        asked = [
+        questions = [
             (
                 proof.circuit.request.target,
                 functools.partial(check_receiver, self._bench, proof.circuit, lock_timeout_s),
@@ -321,9 +321,9 @@ class Prover:
             for proof in proofs
             if proof.circuit.strategy == "dual" and proof.proven
         ]
-        answers = iter(self._bench.run_parallel(asked))
+        answers = iter(self._bench.run_parallel(questions))
         return tuple(
-            replace(proof, acceptance=(told := next(answers)), failures=told.failures)
+            replace(proof, acceptance=(result := next(answers)), failures=result.failures)
             if proof.circuit.strategy == "dual" and proof.proven
             else proof
             for proof in proofs
@@ -342,9 +342,9 @@ class Prover:
 
 def proof_event(proof: CircuitProof) -> dict[str, object]:
     """Return the details of a proof for the event log."""
-    told = proof.acceptance
-    names = () if told is None else ("pdl_db", "dgd_ps", "prefec_ber")
-    receiver: dict[str, object] = {name: getattr(told, name) for name in names}
+    acceptance = proof.acceptance
+    names = () if acceptance is None else ("pdl_db", "dgd_ps", "prefec_ber")
+    receiver: dict[str, object] = {name: getattr(acceptance, name) for name in names}
     levels = proof.levels
     if levels is not None:
         imbalance_db = None if levels.imbalance_db is None else round(levels.imbalance_db, 3)

@@ -103,9 +103,9 @@ class PathSetup:
             LumionError: A device failed. The mesh was rolled back, unless its controller failed.
         """
         spans = Spans(self.bench, milestone)
-        milestone = spans.reached
+        milestone = spans.report_milestone
         before = self._state_before(plan.circuits)
-        spans.note("looked")
+        spans.end_phase("looked")
         with self._rollback_on_error(before, plan.circuits):
             self._make_before_break(plan, before)
             self._program(plan, milestone)
@@ -152,13 +152,13 @@ class PathSetup:
         """
         self._check_modules_free(requests)
         spans = Spans(self.bench, milestone)
-        plan = plan_circuits(self.bench, self.record, requests, standing=self._active_circuits, progress=progress)
+        plan = plan_circuits(self.bench, self.record, requests, active=self._active_circuits, progress=progress)
         before = self._state_before(plan.circuits)
-        spans.note("looked")
+        spans.end_phase("looked")
         with self._rollback_on_error(before, plan.circuits):
-            all_circuits, proofs = self._connect_by_routes(plan, before, align, spans.reached)
+            all_circuits, proofs = self._connect_by_routes(plan, before, align, spans.report_milestone)
         self._remember_active_circuits(all_circuits, proofs)
-        spans.reached("link_up")
+        spans.report_milestone("link_up")
         spans.log("connected", plan.circuits)
         return proofs
 
@@ -184,9 +184,9 @@ class PathSetup:
         remaining = None if self.active is None else self._plan_without(self.active, removed)
         circuits = () if remaining is None else remaining.circuits
         record = record_avoiding(self.record, avoid)
-        new = plan_circuits(self.bench, record, added, standing=circuits)
+        new = plan_circuits(self.bench, record, added, active=circuits)
         if remaining is None or not circuits:
-            return replace(new, standing=())
+            return replace(new, active=())
         setting = setting_with_active(
             self.bench.mesh.topology,
             record,

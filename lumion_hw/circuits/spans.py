@@ -25,15 +25,15 @@ class Spans:
         self._last_s = bench.clock.now()
         self._spent_ms: dict[str, float] = {}
 
-    def note(self, name: str) -> None:
+    def end_phase(self, name: str) -> None:
         """End a phase now; phases of the same name add up."""
         now_s = self._bench.clock.now()
         self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
         self._last_s = now_s
 
-    def reached(self, name: str) -> None:
+    def report_milestone(self, name: str) -> None:
         """End the phase before a milestone, and report the milestone."""
-        self.note(name)
+        self.end_phase(name)
         self._milestone(name)
 
     def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:

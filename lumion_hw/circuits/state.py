@@ -38,7 +38,7 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, states_for_paths
-from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, checked, read_lines
+from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, parse_entry, read_lines
 
 JOURNAL = "circuits.jsonl"
 """Name of the journal in the state directory."""
@@ -219,7 +219,7 @@ class MeshFinding:
             text += (
                 f"; {change!r}, begun {self.unfinished.since_utc} by process {self.unfinished.pid}, was not finished"
             )
-        return "\n".join([text, *(f"  {each}" for each in self.differences)])
+        return "\n".join([text, *(f"  {difference}" for difference in self.differences)])
 
 
 class CircuitJournal:
@@ -332,11 +332,11 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
     """
     dark = np.zeros(len(mesh.heater_channels))
     noted_ma = np.array(state.currents_ma) if state.currents_ma else dark
-    known = [(MeshVerdict.AS_LEFT if unfinished is None else MeshVerdict.AS_BEFORE, noted_ma)]
+    candidates = [(MeshVerdict.AS_LEFT if unfinished is None else MeshVerdict.AS_BEFORE, noted_ma)]
     if unfinished is not None:
-        known.append((MeshVerdict.AS_BEFORE, np.array(unfinished.before_ma)))
-    known.append((MeshVerdict.DARK, dark))
-    for verdict, currents_ma in known:
+        candidates.append((MeshVerdict.AS_BEFORE, np.array(unfinished.before_ma)))
+    candidates.append((MeshVerdict.DARK, dark))
+    for verdict, currents_ma in candidates:
         if len(currents_ma) == len(dark) and mesh.is_driving(currents_ma).all():
             return MeshFinding(verdict, unfinished=unfinished)
     return MeshFinding(
@@ -361,9 +361,9 @@ def active_circuit(
     if before is None:
         before = ActiveCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
     measured = dict(before.proof) if proof is None else proof_document(proof)
-    seen = before.seen_utc if proof is None else now
+    seen_utc = before.seen_utc if proof is None else now
     arms = tuple(ActiveArm(arm.path, arm.trim) for arm in circuit.arms)
-    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen)
+    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen_utc)
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
@@ -385,7 +385,9 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
         numbers |= {"arms_differ_db": proof.levels.imbalance_db, "arms_differ_sigma_db": proof.levels.sigma_db}
     # Decibels with 3 decimals; bit error ratios with 12.
     digits = {"prefec_ber": 12}
-    return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}
+    return {
+        name: None if number is None else round(float(number), digits.get(name, 3)) for name, number in numbers.items()
+    }
 
 
 def restored_plan(
@@ -443,8 +445,8 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
     """Return the fibres at both ends of a path, by its ports."""
     request = circuit.request
-    entries = [each for each in wiring.inputs if (each.port, each.transponder) == (path.source, request.source)]
-    exits = [each for each in wiring.outputs if (each.port, each.transponder) == (path.target, request.target)]
+    entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
+    exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
     if not entries or not exits:
         raise ConfigError(
             f"circuit {circuit.name} was connected from port {path.source} to port {path.target}, where this bench "
@@ -491,8 +493,8 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
         state = _parse_state(entries[ended[-1]], path)
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
-            known = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
-            unfinished = checked(UnfinishedChange, known, path)
+            values = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
+            unfinished = parse_entry(UnfinishedChange, values, path)
     return state, unfinished
 
 
@@ -504,7 +506,7 @@ def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
         if isinstance(circuit, dict) and "lease_ends_utc" in circuit:
             ends_utc = circuit.pop("lease_ends_utc")
             circuit["lease"] = None if ends_utc is None else {"clock": "", "ends_s": 0.0, "ends_utc": ends_utc}
-    state = checked(CircuitState, document, path)
+    state = parse_entry(CircuitState, document, path)
     for circuit in state.circuits:
         lease_utc = None if circuit.lease is None else circuit.lease.ends_utc
         for text in filter(None, (circuit.since_utc, circuit.seen_utc, lease_utc)):

@@ -1,4 +1,4 @@
-"""The ``lumion`` command: its entry point, exit codes and signals. Subcommands are loaded when they are called."""
+"""Entry points of ``lumion`` and ``lumion-calibrate``, with their exit codes and signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        args: Arguments without the program's name; those of the process if not given.
+        args: Arguments without the program name; ``sys.argv`` if not given.
 
     Returns:
         0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy,
@@ -39,38 +39,38 @@ def calibrate_main(args: Sequence[str] | None = None) -> int:
 
 
 def run(command: click.Command | str, name: str, args: Sequence[str] | None = None) -> int:
-    """Run a click command with this package's errors, exit codes and signals, and return the exit code.
+    """Run a click command with the error messages, exit codes and signals of this package; return the exit code.
 
-    Every error is one paragraph on stderr, and with ``--json`` one document on stdout as well. SIGTERM raises
-    ``SystemExit``, so that every ``finally`` on the way out makes the bench safe.
+    An error is printed as one paragraph on stderr, and with ``--json`` also as a JSON document on stdout. SIGTERM
+    raises ``SystemExit``, so that every ``finally`` block runs and makes the bench safe.
 
     Args:
-        command: What to run, such as the group of another program that wants the same manners; as ``module:attribute``
-            it is imported in here, so that Ctrl-C ends the program well even while it is being loaded.
+        command: A click command, possibly of another program, or its ``module:attribute``. In the second form it is
+            imported here, so that Ctrl-C during the import also ends the program cleanly.
         name: Name of the program in messages.
-        args: Arguments without the program's name; those of the process if not given.
+        args: Arguments without the program name; ``sys.argv`` if not given.
     """
-    # The matrices here are small: BLAS threads only get in each other's way (docs/performance.md#blas-threads).
-    # Has to precede numpy.
+    # The matrices are small: several BLAS threads only slow each other down (docs/performance.md#blas-threads).
+    # Must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     given = list(sys.argv[1:] if args is None else args)
     with _sigterm_unwinds():
         try:
-            return _guarded(command, name, given)
-        except KeyboardInterrupt:  # while this program was being loaded, or was saying that it was interrupted
+            return _run_to_exit_code(command, name, given)
+        except KeyboardInterrupt:  # during the import, or while the message about an interrupt was printed
             os.write(2, b"lumion: interrupted\n")
             return INTERRUPTED
 
 
-def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
-    """Run a command and turn every failure into an exit code."""
+def _run_to_exit_code(command: click.Command | str, name: str, given: list[str]) -> int:
+    """Run a command and turn any failure into an exit code."""
     import click
 
     from lumion_hw.cli.common.output import report_failure
 
     as_json = "--json" in given
     try:
-        code = _invoke(_loaded(command) if isinstance(command, str) else command, name, given)
+        code = _invoke(_import_command(command) if isinstance(command, str) else command, name, given)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:
@@ -78,25 +78,25 @@ def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         code = report_failure(error, INTERRUPTED, as_json)
     except BrokenPipeError:
-        code = _reader_left()
+        code = _handle_closed_pipe()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException as error:  # noqa: BLE001 - the one place that turns every failure into an exit code
+    except BaseException as error:  # noqa: BLE001 - the only place that turns failures into exit codes
         code = report_failure(error, exit_code(error), as_json)
     return code
 
 
-def _loaded(target: str) -> click.Command:
-    from lumion_hw.cli.common.own_packages import imported
+def _import_command(target: str) -> click.Command:
+    from lumion_hw.cli.common.own_packages import import_target
 
-    command: click.Command = imported(target)
+    command: click.Command = import_target(target)
     return command
 
 
 def _invoke(command: click.Command, name: str, args: list[str]) -> int:
-    """Parse and run, or answer the shell's request for completion; return the exit code the command chose.
+    """Run a command, or the shell completion that the shell requests; return the exit code of the command.
 
-    Not ``command.main``: that turns a closed pipe into exit code 1 before anyone can see it.
+    ``command.main`` is not used, because it turns a closed pipe into exit code 1.
     """
     variable = f"_{name}_COMPLETE".replace("-", "_").upper()
     instruction = os.environ.get(variable)
@@ -109,15 +109,15 @@ def _invoke(command: click.Command, name: str, args: list[str]) -> int:
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
-def _reader_left() -> int:
-    """Let a reader that closed the pipe have had enough; what is still buffered goes nowhere."""
+def _handle_closed_pipe() -> int:
+    """Discard the remaining output after the reader closed the pipe (such as ``head``); return exit code 0."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 @contextmanager
 def _sigterm_unwinds() -> Iterator[None]:
-    """Let SIGTERM unwind the stack while the command runs; by itself it would skip ``finally`` and ``atexit``."""
+    """Make SIGTERM raise ``SystemExit`` while a command runs; by default it would skip ``finally`` and ``atexit``."""
 
     def terminate(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)

@@ -1,4 +1,4 @@
-"""``python -m lumion_hw.cli`` is ``lumion``."""
+"""Run ``lumion`` as ``python -m lumion_hw.cli``."""
 
 import sys
 

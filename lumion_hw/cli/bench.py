@@ -1,4 +1,4 @@
-"""``lumion bench``: check, show and describe bench files. Needs no hardware."""
+"""``lumion bench``: check and show bench files, and print their JSON Schema. Needs no hardware."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.output import echo_json, echo_table, error_document, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @click.group(cls=NamedGroup)
 def bench() -> None:
-    """Check, show and describe bench files.
+    """Check and show bench files, and print their JSON Schema.
 
-    FILE is the path of a bench file, or the name of a built-in bench such as lumion-prototype.
+    FILE is the path of a bench file or the name of a built-in bench, such as lumion-prototype.
     """
 
 
@@ -28,8 +28,8 @@ def bench() -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
-    """Find every mistake in FILE, with line and column; exit code 2 if there is one."""
-    from lumion_hw.bench.file.loader import check_bench, devices_alike, load_bench
+    """List every mistake in FILE with its line and column. The exit code is 2 if there is a mistake."""
+    from lumion_hw.bench.file.loader import check_bench, indistinguishable_devices, load_bench
 
     problems = check_bench(file)
     if problems and as_json:
@@ -45,16 +45,16 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "outputs": len(model.wiring.outputs),
         "servers": len(model.servers),
     }
-    unsure = [
-        f"{', '.join(names)} of kind {kind}: no serial number of these can be read. If two are exchanged, only light "
-        "tells: give each its own path under /dev/serial/by-id, and look at what follows what once they are connected."
-        for kind, names in devices_alike(model).items()
+    notes = [
+        f"{', '.join(names)} of kind {kind}: the serial numbers of these devices cannot be read, so a swapped pair is "
+        "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
+        for kind, names in indistinguishable_devices(model).items()
     ]
     if as_json:
-        echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": unsure})
+        echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})
         return
-    say(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
-    for text in unsure:
+    echo_text(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {item}" for item, n in counts.items()))
+    for text in notes:
         note(text)
 
 
@@ -66,7 +66,7 @@ def schema() -> None:
 
     kinds, unusable = all_kinds()
     for error in unusable:
-        note(f"left out: {error}")
+        note(f"skipped: {error}")
     echo_json(bench_schema(kinds))
 
 
@@ -74,16 +74,16 @@ def schema() -> None:
 @click.argument("file")
 @json_option
 def show(file: str, as_json: bool) -> None:
-    """Print the bench of FILE as tables, defaults filled in."""
+    """Show the bench of FILE as tables, including default values."""
     from lumion_hw.bench.file.loader import load_bench
 
     model = load_bench(file)
     if as_json:
         echo_json(model.model_dump(mode="json"))
         return
-    say(f"{model.name}\n{model.description}\n")
+    echo_text(f"{model.name}\n{model.description}\n")
     echo_table("Devices", ("name", "kind", "serial", "address"), device_rows(model))
-    say(f"Mesh\n{_mesh_line(model)}\n")
+    echo_text(f"Mesh\n{_mesh_line(model)}\n")
     echo_table("Inputs", ("source", "port", "polarization", "loss dB", "gain dB"), input_rows(model))
     headers = ("port", "transponder", "loss dB", "meter", "channel", "tap")
     echo_table("Outputs", headers, output_rows(model))
@@ -91,23 +91,23 @@ def show(file: str, as_json: bool) -> None:
 
 
 def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return name, kind, expected serial number or modules, and address of every device."""
-    return [(name, d.kind, _expected(d), d.address) for name, d in model.devices.items()]
+    """Return a table row for each device: name, kind, expected serial number or modules, address."""
+    return [(name, d.kind, _expected_identity(d), d.address) for name, d in model.devices.items()]
 
 
-def _expected(device: DeviceModel) -> str | None:
-    """Return the identity that a device has to have, ``None`` where any will do."""
+def _expected_identity(device: DeviceModel) -> str | None:
+    """Return the serial number or modules that a device must have, or ``None`` if the bench file gives none."""
     modules = getattr(device, "modules", None)
     return " ".join(modules) if modules else getattr(device, "serial", None)
 
 
 def input_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return module or laser, port, polarization controller, loss and gain of every input."""
+    """Return a table row for each input: module or laser, port, polarization controller, loss, gain."""
     return [(p.source, p.port, p.polarization, p.loss_db, p.gain_db) for p in model.to_wiring().inputs]
 
 
 def output_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return port, transponder, loss, meter, channel and tapped share of every output."""
+    """Return a table row for each output: port, transponder, loss, meter, channel, tapped fraction."""
     return [
         (p.port, p.transponder, p.loss_db, p.meter, p.meter_channel, f"{p.tap_fraction:.0%}" if p.meter else None)
         for p in model.to_wiring().outputs
@@ -115,23 +115,23 @@ def output_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return name, NICs, risk group and role of every server."""
+    """Return a table row for each server: name, NICs, risk group, role."""
     roles: dict[str, Any] = {name: f"spare {i}" for i, name in enumerate(model.fabric.spares, start=1)}
     for job in model.fabric.all_jobs:
         for name in job.members:
             others = ", ".join(other for other in job.members if other != name)
-            roles[name] = f"joined to {others}" if job.topology == "pair" else f"{job.topology} with {others}"
+            roles[name] = f"paired with {others}" if job.topology == "pair" else f"{job.topology} with {others}"
     rows: list[tuple[object, ...]] = []
     for server in model.servers:
         rows.append(
             (server.name, " ".join(server.nics), " ".join(sorted(server.risks)) or None, roles.get(server.name))
         )
-        rows += [(f"  {each.name}", " ".join(each.nics), None, roles.get(each.name)) for each in server.accelerators]
+        rows += [(f"  {part.name}", " ".join(part.nics), None, roles.get(part.name)) for part in server.accelerators]
     return rows
 
 
 def _mesh_line(model: BenchModel) -> str:
-    """Return layout, size and typical losses of the mesh in one line."""
+    """Return the layout, size and typical losses of the mesh as one line."""
     if model.mesh is None:
         return "none"
     mesh, chip = model.mesh, model.topology()

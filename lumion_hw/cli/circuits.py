@@ -1,4 +1,4 @@
-"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits outlive a command."""
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain`` and ``hold``: commands for circuits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.numbers import LONGEST_D, Duration, Number
-from lumion_hw.cli.common.opening import bench_options, open_bench, read_endpoints
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.numbers import MAX_DURATION_D, Duration, Number
+from lumion_hw.cli.common.opening import (
+    LEAVE_ON_HELP,
+    RECORD_HELP,
+    STATE_HELP,
+    TAKE_OVER_HELP,
+    bench_options,
+    open_bench,
+    read_endpoints,
+)
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.cli.common.progress import RunProgress
@@ -32,29 +40,29 @@ if TYPE_CHECKING:
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
-"""What was measured longer ago may be dark by now: no controller leaves heaters on for longer by itself."""
+"""Age above which a measurement is marked as stale: no controller keeps heaters on longer without a host."""
 _OUT_OF_TOLERANCE = 3
 _NO_DETOUR_DB = 0.01
 
 
 class _Pair(ParameterType[tuple[str, str]]):
-    """Two modules, such as ``sfp-a:sfp-b``: light goes from the first to the second."""
+    """Parameter type: a pair such as ``sfp-a:sfp-b``, the sending and the receiving module of a circuit."""
 
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return both names."""
+        """Return the names of both modules."""
         if isinstance(value, tuple):
             return value
         source, colon, target = str(value).partition(":")
         if not (source and colon and target) or ":" in target:
-            self.fail(f"{str(value)[:60]!r} is no pair; write two modules as in sfp-a:sfp-b.", param, ctx)
+            self.fail(f"{str(value)[:60]!r} is not a pair; give two modules, such as sfp-a:sfp-b.", param, ctx)
         return source, target
 
 
 @dataclass(frozen=True)
 class BenchTarget:
-    """Which bench a command is about, and where its state is."""
+    """Options of a command that select the bench, its state directory and its calibration record."""
 
     file: str
     emulate: bool
@@ -68,7 +76,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Give the state directory: the one named, that of this bench, or one that ends with an emulated bench."""
+        """Yield the state directory: that of ``--state``, that of this bench, or a temporary one for an emulation."""
         from lumion_hw.bench.bench import load
         from lumion_hw.circuits.state import state_directory
 
@@ -81,13 +89,13 @@ class BenchTarget:
             model = load(self.file)
             name = model.mesh_section.controller
             device = model.devices[name]
-            # A bench served by `lumion emulate` has the serial numbers of the real one, and none of its circuits.
+            # A bench served by `lumion emulate` has the serial numbers of the real bench, but none of its circuits.
             served = read_endpoints(self.endpoints).get(name) if self.endpoints else None
             yield state_directory(model.name, served or getattr(device, "serial", None) or device.address or name)
 
     @contextlib.contextmanager
     def opened(self, program: str) -> Iterator[CircuitService]:
-        """Lock and open the bench, and find again what is connected."""
+        """Lock and open the bench, and restore the state of its connected circuits."""
         from lumion_hw.circuits import CircuitService
 
         with self.directory() as directory:
@@ -98,34 +106,34 @@ class BenchTarget:
                 note_doubts(service.setup.record)
                 if service.lost:
                     names = ", ".join(circuit.name for circuit in service.lost)
-                    note(f"the mesh was dark: {names} stood before and is to be connected again")
+                    note(f"the heaters were off, so these circuits are lost and must be connected again: {names}")
                 yield service
 
     def bench(self) -> Bench:
-        """Open the bench; its heaters stay on afterwards."""
+        """Open the bench so that its heaters stay on after it is closed."""
         return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
 
     def record_of(self, directory: Path) -> str:
-        """Return the path of the calibration record: the one named, or that of what is connected."""
+        """Return the path of the calibration record: that of ``--record``, or that of the connected circuits."""
         from lumion_hw.circuits.state import read_state
 
         record = self.record or read_state(directory)[0].record
         if record is None:
             raise ConfigError(
-                "which calibration record?",
-                hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
+                "no calibration record is known for this bench",
+                hint="Give --record RECORD, a file written by `lumion-calibrate run`. Later commands remember it.",
             )
         return record
 
 
 def note_doubts(record: CalibrationRecord | None) -> None:
-    """Warn about a record whose calibration was not certified."""
+    """Print a warning if the calibration was not certified."""
     if record is not None and record.doubts:
         note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
 
 
 def target_options(function: Any) -> Any:
-    """Add the options that say which bench, where its state is and what it was calibrated as, as ``target``."""
+    """Add the options that select the bench, its state directory and its record, as the parameter ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
         given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
@@ -135,48 +143,56 @@ def target_options(function: Any) -> Any:
     command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
     decorated: Any = json_option(bench_options(command))
     for option in (
-        click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
+        click.option("--take-over", metavar="USER@HOST", help=TAKE_OVER_HELP),
         click.option(
             "--leave-on",
             "leave_on_s",
             type=Number("s", 1.0, 3600.0),
             default=3600.0,
             show_default=True,
-            help="Longest time the controller keeps circuits on by itself after this command, in s.",
+            help=LEAVE_ON_HELP,
         ),
-        click.option("--state", metavar="DIR", help="Where it is kept what is connected.  [default: of this user]"),
-        click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]"),
+        click.option("--state", metavar="DIR", help=STATE_HELP),
+        click.option("--record", metavar="RECORD", help=RECORD_HELP),
     ):
         decorated = option(decorated)
     return click.argument("file", metavar="BENCH")(decorated)
 
 
 def _request_options(function: Any) -> Any:
-    """Add the options that say what is asked of circuits."""
+    """Add the options of a circuit request, and the pairs."""
     for option in (
-        click.option("--both", is_flag=True, help="Both directions: a circuit each."),
+        click.option("--both", is_flag=True, help="Also connect the opposite direction, as a second circuit."),
         click.option(
             "--polarization",
             type=click.Choice(["auto", "single", "dual"]),
             default="auto",
             show_default=True,
-            help="Polarizations of the signal; auto takes what the modules have.",
+            help="Polarizations of the signal; auto: as many as the modules have.",
         ),
         click.option(
-            "--min-margin", "min_margin_db", type=_MARGIN_DB, default=0.0, show_default=True, help="In dB, both ways."
+            "--min-margin",
+            "min_margin_db",
+            type=_MARGIN_DB,
+            default=0.0,
+            show_default=True,
+            help="Smallest margin to the sensitivity and to the overload of the receiver, in dB.",
         ),
-        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Most loss over the mesh, in dB."),
-        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Most PUCs on the way."),
+        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Largest loss in the mesh, in dB."),
+        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Largest number of PUCs on a path."),
         click.option(
             "--priority",
             type=click.IntRange(-1000, 1000),
             default=0,
             show_default=True,
-            help="Higher ones choose their way first.",
+            help="Circuits with a higher priority are routed first.",
         ),
-        click.option("--exclusive", is_flag=True, help="No other circuit may share a PUC with it."),
+        click.option("--exclusive", is_flag=True, help="Share no PUC with other circuits."),
         click.option(
-            "--lease", "lease_s", type=Duration(), help=f"How long it is wanted: 30s, 2h, 7d, up to {LONGEST_D}d."
+            "--lease",
+            "lease_s",
+            type=Duration(),
+            help=f"Disconnect after this time, such as 30s, 2h or 7d; at most {MAX_DURATION_D}d.",
         ),
     ):
         function = option(function)
@@ -189,23 +205,23 @@ def _request_options(function: Any) -> Any:
 @click.command()
 @target_options
 @_request_options
-def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
+def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
+    r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, verify by measured light.
 
-    Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
-    so after this command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
+    If a circuit cannot be verified, the bench returns to its previous state. Circuits stay connected after this
+    command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
 
     \b
-    Without hardware: let `lumion emulate BENCH --endpoints FILE` run in the background, and give --endpoints FILE to
-    these commands. With --emulate a bench lives and ends with the one command.
+    Without hardware: run `lumion emulate BENCH --endpoints FILE` in the background, and give --endpoints FILE to
+    these commands. With --emulate the emulated bench exists only during this command.
     """
-    requests = _requests(pairs, asked)
+    requests = _requests(pairs, options)
     with target.opened("lumion connect") as service, RunProgress(None, quiet=True) as bars:
         proofs = service.connect(requests, progress=bars)
         state = service.state
     for proof in proofs:
         if proof.levels is not None and proof.levels.unresolved:
-            note(f"{proof.circuit.request.name}: its arms were not told apart: {proof.levels.unresolved}")
+            note(f"{proof.circuit.request.name}: its two arms could not be distinguished: {proof.levels.unresolved}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -216,32 +232,42 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
 @click.command()
 @target_options
 @click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
-@click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Disconnect all circuits and switch all heaters and transmitters off."
+)
 def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
-    """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
+    """Disconnect circuits of BENCH. With --all every heater and transmitter is switched off, whoever set it."""
     if bool(pairs) == everything:
         raise click.UsageError("Give pairs, or --all.")
     if everything:
-        gone = _brought_to_rest(target)
-        left: tuple[ActiveCircuit, ...] = ()
+        removed = _switch_everything_off(target)
+        remaining: tuple[ActiveCircuit, ...] = ()
     else:
         with target.opened("lumion disconnect") as service:
-            gone = service.disconnect([":".join(pair) for pair in pairs])
-            left = service.state.circuits
+            removed = service.disconnect([":".join(pair) for pair in pairs])
+            remaining = service.state.circuits
     if target.as_json:
-        echo_json({"disconnected": _names(gone), "standing": _names(left)})
+        echo_json({"disconnected": _names(removed), "standing": _names(remaining)})
     else:
-        say(f"disconnected {', '.join(_names(gone)) or 'nothing'}; {len(left)} left")
+        echo_text(f"disconnected: {', '.join(_names(removed)) or 'none'}; {len(remaining)} circuits remain")
 
 
 @click.command()
 @target_options
 @click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
 @click.option(
-    "--for", "for_s", type=Duration(), help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d; until Ctrl-C if not given."
+    "--for",
+    "for_s",
+    type=Duration(),
+    help=f"Duration, such as 30s, 2h or 7d; at most {MAX_DURATION_D}d.  [default: until Ctrl-C]",
 )
 @click.option(
-    "--period", "period_s", type=Number("s", 0.05, 3600.0), default=1.0, show_default=True, help="Of looking, in s."
+    "--period",
+    "period_s",
+    type=Number("s", 0.05, 3600.0),
+    default=1.0,
+    show_default=True,
+    help="Time between checks, in seconds.",
 )
 @click.option(
     "--reads",
@@ -249,7 +275,7 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
     type=Number("1/s", 0.1, 1000.0),
     default=20.0,
     show_default=True,
-    help="Most power readings per second, for all circuits together.",
+    help="Largest number of power readings per second, for all circuits together.",
 )
 @click.option(
     "--every",
@@ -257,9 +283,9 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
     type=Duration(),
     default="1min",
     show_default=True,
-    help=f"Of telling how it is, up to {LONGEST_D}d.",
+    help=f"Time between status lines; at most {MAX_DURATION_D}d.",
 )
-@out_option("Where the renewed record goes, if phases had drifted and were set right.", "--renew")
+@out_option("Calibration record to write if drifted phases were corrected.", "--renew")
 @force_option
 def hold(
     target: BenchTarget,
@@ -271,37 +297,40 @@ def hold(
     renew: Path | None,
     force: bool,
 ) -> None:
-    """Keep the circuits of BENCH as they should be: follow the polarization, watch loss and margin, end leases.
+    """Maintain the circuits of BENCH: track the polarization, monitor loss and margin, end expired leases.
 
-    What goes wrong is told at once and written to events.jsonl in the state directory: fibre, path through the mesh,
-    transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
-    for as long as it does; other commands that change the bench are refused meanwhile.
+    A failure is reported at once, with its location: fibre, path through the mesh, transmitter or receiver. All events
+    are written to events.jsonl in the state directory. The exit code is 3 if a circuit is broken at the end. The
+    circuits stay on while this command runs, and other commands cannot change the bench.
     """
     from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
 
-    over: Over = "any" if force else "nothing"  # least of all the record in use
+    over: Over = "any" if force else "nothing"  # in particular not the record in use
     if renew is not None:
         check_target(renew, "the renewed record", over)
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
-        requests = [each for each in _requests(pairs, {}) if each.name not in _names(service.state.circuits)]
+        connected = _names(service.state.circuits)
+        requests = [request for request in _requests(pairs, {}) if request.name not in connected]
         if requests:
             service.connect(requests)
         if not service.state.circuits:
-            raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
+            raise ConfigError(
+                "no circuit is connected, so there is nothing to hold", hint="Run `lumion connect`, or give --connect."
+            )
         service.setup.bench.events.add_listener(_note_lease)
         maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
-            maintenance.run(for_s, _teller(every_s, target.as_json))
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
+            maintenance.run(for_s, _status_printer(every_s, target.as_json))
         health, summary = maintenance.health, maintenance.summary()
         if renew is not None and maintenance.drifted_rad:
             save_record(maintenance.record_with_drift(), renew, over)
     if target.as_json:
-        echo_json({"circuits": [each.document() for each in health], **summary})
+        echo_json({"circuits": [circuit.document() for circuit in health], **summary})
     else:
-        say(f"held for {summary['held_s']:.0f} s with {summary['reads']} readings")
-    broken = [each.name for each in health if each.fault is not None]
+        echo_text(f"held for {summary['held_s']:.0f} s with {summary['reads']} readings")
+    broken = [circuit.name for circuit in health if circuit.fault is not None]
     if broken:
         note(f"broken: {', '.join(broken)}")
         click.get_current_context().exit(_OUT_OF_TOLERANCE)
@@ -312,12 +341,13 @@ def hold(
 
 @click.command()
 @target_options
-@click.option("--check", is_flag=True, help="Read the mesh back, and measure every circuit.")
+@click.option("--check", is_flag=True, help="Read the heater currents back and measure every circuit.")
 def circuits(target: BenchTarget, check: bool) -> None:
-    """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
+    """List the connected circuits of BENCH with their age, last measured margins and warnings.
 
-    This reads the journal and touches no device. With --check the mesh is read back and every circuit is measured,
-    changing nothing; the exit code is 3 if the mesh differs from the journal or a circuit carries no good light.
+    The command reads the journal and uses no device. With --check it reads the heater currents back and measures every
+    circuit, without changing anything. The exit code is then 3 if the currents differ from the journal or a circuit is
+    broken.
     """
     from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.circuits.lease_clock import LeaseClock
@@ -325,13 +355,13 @@ def circuits(target: BenchTarget, check: bool) -> None:
     with target.directory() as directory:
         state, begun = read_state(directory)
         owner = lock_owner(directory)
-        finding, state, broken = _checked(target, directory) if check else (None, state, False)
+        finding, state, broken = _compared_with_controller(target, directory) if check else (None, state, False)
         now = LeaseClock()
         if target.as_json:
             echo_json(
                 {
                     "state": directory,
-                    "circuits": [_standing_document(each, now) for each in state.circuits],
+                    "circuits": [_active_document(circuit, now) for circuit in state.circuits],
                     "begun": begun,
                     "held_by": None if owner is None else owner.name,
                     "record": state.record,
@@ -339,16 +369,17 @@ def circuits(target: BenchTarget, check: bool) -> None:
                 }
             )
         else:
-            headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "marks")
-            echo_table(f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits])
+            headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "warnings")
+            rows = [_active_row(circuit, now) for circuit in state.circuits]
+            echo_table(f"Circuits in {directory}", headers, rows)
             if not state.circuits:
-                say("nothing is connected")
+                echo_text("no circuit is connected")
             if begun is not None:
-                say(f"{begun.what} {' '.join(begun.circuits)} was begun {begun.since_utc} and has not ended")
+                echo_text(f"unfinished: {begun.what} {' '.join(begun.circuits)}, started {begun.since_utc}")
             if owner is not None:
-                say(f"held by {owner.name} ({owner.program}) since {owner.since_utc}")
+                echo_text(f"in use by {owner.name} ({owner.program}) since {owner.since_utc}")
             if finding is not None:
-                say(str(finding))
+                echo_text(str(finding))
     if broken:
         click.get_current_context().exit(_OUT_OF_TOLERANCE)
 
@@ -356,49 +387,49 @@ def circuits(target: BenchTarget, check: bool) -> None:
 @click.command()
 @target_options
 @_request_options
-def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware.
+def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
+    """Print the link budgets of circuits of BENCH, planned in addition to the connected circuits. Uses no hardware.
 
-    What cannot be done is refused as it would be by `lumion connect`, with the number that fails.
+    A circuit that `lumion connect` would reject is rejected here too, with the limit that it misses.
     """
     from lumion_hw.circuits import budget_lines
 
-    plan, wanted = _planned(target, _requests(pairs, asked))
+    plan, requested = _plan_requests(target, _requests(pairs, options))
     if target.as_json:
-        echo_json({"circuits": [_planned_document(circuit) for circuit in wanted], "heat_mw": plan.heat_mw})
+        echo_json({"circuits": [_planned_document(circuit) for circuit in requested], "heat_mw": plan.heat_mw})
         return
-    for circuit in wanted:
+    for circuit in requested:
         rows = [(line.what, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
-        echo_table(str(circuit.request), ("", "", "", "has to be"), rows)
+        echo_table(str(circuit.request), ("quantity", "value", "unit", "limit"), rows)
 
 
 @click.command()
 @target_options
 @_request_options
-def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
-    from lumion_hw.circuits import explain as in_words
+def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
+    """Explain which path circuits of BENCH take, or would take, and why. Uses no hardware."""
+    from lumion_hw.circuits import explain as explain_plan
 
-    requests = _requests(pairs, asked)
-    plan, wanted = _planned(target, requests)
-    detours = [words for circuit in wanted if (words := _detour(target, circuit, plan))]
+    requests = _requests(pairs, options)
+    plan, requested = _plan_requests(target, requests)
+    detours = [text for circuit in requested if (text := _describe_detour(target, circuit, plan))]
     if target.as_json:
         echo_json(
             {
-                "circuits": [{**_planned_document(circuit), "why": circuit.reason} for circuit in wanted],
+                "circuits": [{**_planned_document(circuit), "why": circuit.reason} for circuit in requested],
                 "detours": detours,
-                "words": in_words(plan),
+                "words": explain_plan(plan),
             }
         )
         return
-    say("\n".join([in_words(dataclasses.replace(plan, standing=(), circuits=tuple(wanted))), *detours]))
+    echo_text("\n".join([explain_plan(dataclasses.replace(plan, active=(), circuits=tuple(requested))), *detours]))
 
 
-# -- what is planned without hardware
+# -- planning without hardware
 
 
-def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
-    """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
+def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
+    """Plan circuits in addition to the connected ones; return the plan and its circuits that were requested."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
     from lumion_hw.circuits.state import restored_plan
@@ -407,17 +438,17 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
     model, names = load(target.file), {request.name for request in requests}
     with target.directory() as directory:
         record, state = load_record(target.record_of(directory)), read_state(directory)[0]
-    stands = restored_plan(model, record, state)
-    standing = () if stands is None else stands.circuits
-    there = {circuit.name for circuit in state.circuits}
-    missing = [each for each in requests if each.name not in there]
+    active_plan = restored_plan(model, record, state)
+    active = () if active_plan is None else active_plan.circuits
+    connected = {circuit.name for circuit in state.circuits}
+    missing = [request for request in requests if request.name not in connected]
     with RunProgress(None, quiet=True) as bars:
-        plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
+        plan = plan_circuits(model, record, missing, active=active, progress=bars)
     return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 
-def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
-    """Say what a circuit loses because of others, and which; nothing if it loses nothing."""
+def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
+    """Return how much loss a circuit has because other circuits block its best path; empty if none."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits
     from lumion_hw.storage import load_record
@@ -428,20 +459,20 @@ def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> 
     more_db = circuit.budget.mesh_loss_db - alone.budget.mesh_loss_db
     if alone.paths == circuit.paths or more_db < _NO_DETOUR_DB:
         return ""
-    wanted = {puc for path in alone.paths for puc in path.pucs}
+    best_pucs = {puc for path in alone.paths for puc in path.pucs}
     others = [
-        each.request.name
-        for each in plan.everything
-        if each is not circuit and wanted & {puc for path in each.paths for puc in path.pucs}
+        other.request.name
+        for other in plan.everything
+        if other is not circuit and best_pucs & {puc for path in other.paths for puc in path.pucs}
     ]
-    ways = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
+    paths = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
     return (
-        f"{circuit.request}: with nothing else connected it would lose {more_db:.2f} dB less, over PUCs {ways}; "
-        f"{', '.join(others) or 'another circuit'} needs some of these"
+        f"{circuit.request}: without other circuits the loss would be {more_db:.2f} dB lower, over PUCs {paths}; "
+        f"some of these PUCs are used by {', '.join(others) or 'another circuit'}"
     )
 
 
-# -- what is said
+# -- output
 
 
 _HEADERS = ("circuit", "hops", "loss dB", "predicted dB", "received dBm", "margin dB", "overload dB")
@@ -453,27 +484,27 @@ def _row(circuit: ActiveCircuit) -> tuple[object, ...]:
     return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
-def _listed(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
-    document = _standing_document(circuit, now)
+def _active_row(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
+    document = _active_document(circuit, now)
     margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
     return (
         circuit.name,
-        _span(document["age_s"]),
-        "-" if document["lease_left_s"] is None else _span(document["lease_left_s"]),
+        _format_duration(document["age_s"]),
+        "-" if document["lease_left_s"] is None else _format_duration(document["lease_left_s"]),
         len(circuit.pucs),
         *map(_rounded, margins),
-        "never" if document["measured_s_ago"] is None else f"{_span(document['measured_s_ago'])} ago",
+        "never" if document["measured_s_ago"] is None else f"{_format_duration(document['measured_s_ago'])} ago",
         "; ".join(document["marks"]) or "-",
     )
 
 
-def _standing_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
-    """Return a standing circuit as JSON, with the marks that its age brings."""
-    seen_s = None
+def _active_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
+    """Return a connected circuit as a JSON document, including warnings about old measurements and expired leases."""
+    measured_s_ago = None
     if circuit.seen_utc is not None:
-        seen_s = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
+        measured_s_ago = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
     marks = list(circuit.marks)
-    if seen_s is None or seen_s > _STALE_S:
+    if measured_s_ago is None or measured_s_ago > _STALE_S:
         marks.append("stale: not measured for an hour")
     if circuit.has_expired(now):
         marks.append("expired")
@@ -484,7 +515,7 @@ def _standing_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any
         "ports": [(path.source, path.target) for path in circuit.paths],
         "age_s": round(circuit.age_s(now.utc()), 3),
         "lease_left_s": circuit.lease_left_s(now),
-        "measured_s_ago": seen_s,
+        "measured_s_ago": measured_s_ago,
         **circuit.proof,
         "marks": marks,
     }
@@ -503,14 +534,14 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
-    plain = circuit.budget
+    budget_ = circuit.budget
     return {
         "circuit": circuit.request.name,
         "strategy": circuit.strategy,
         "paths": [dataclasses.asdict(path) for path in circuit.paths],
-        **dataclasses.asdict(plain),
-        "margin_db": plain.margin_db,
-        "overload_margin_db": plain.overload_margin_db,
+        **dataclasses.asdict(budget_),
+        "margin_db": budget_.margin_db,
+        "overload_margin_db": budget_.overload_margin_db,
     }
 
 
@@ -518,48 +549,48 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
-    """Return what tells how circuits are: now and then, and at once when something has changed."""
-    said: dict[str, Any] = {"at_s": None, "marks": None}
+def _status_printer(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
+    """Return a callback that prints the state of the circuits every ``every_s`` seconds and after each change."""
+    printed: dict[str, Any] = {"at_s": None, "marks": None}
 
-    def tell(held_s: float, health: Sequence[CircuitHealth]) -> None:
-        marks = [(each.name, each.marks, each.fault) for each in health]
-        if marks == said["marks"] and said["at_s"] is not None and held_s < said["at_s"] + every_s:
+    def print_status(held_s: float, health: Sequence[CircuitHealth]) -> None:
+        marks = [(circuit.name, circuit.marks, circuit.fault) for circuit in health]
+        if marks == printed["marks"] and printed["at_s"] is not None and held_s < printed["at_s"] + every_s:
             return
-        said.update(at_s=held_s, marks=marks)
-        words = "  ".join(each.describe() for each in health)
-        (note if as_json else say)(f"{_span(held_s):>8}  {words}")
+        printed.update(at_s=held_s, marks=marks)
+        text = "  ".join(circuit.describe() for circuit in health)
+        (note if as_json else echo_text)(f"{_format_duration(held_s):>8}  {text}")
 
-    return tell
+    return print_status
 
 
 def _note_lease(event: Mapping[str, Any]) -> None:
-    """Report the end of a lease on stderr at once."""
+    """Print the end of a lease on stderr."""
     if event["event"] == "lease ended":
-        note(f"{event['circuit']}: {event['reason']}; the circuit is taken down")
+        note(f"{event['circuit']}: {event['reason']}; the circuit is disconnected")
 
 
-def _span(seconds: float) -> str:
-    """Return a time in the largest unit that fits."""
+def _format_duration(seconds: float) -> str:
+    """Format a duration in d, h, min or s."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> list[CircuitRequest]:
-    """Return the requests of a command line."""
+def _requests(pairs: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> list[CircuitRequest]:
+    """Return the circuit requests of a command line, without duplicates."""
     from lumion_hw.circuits import CircuitRequest
 
-    fields = {name: value for name, value in asked.items() if name != "both"}
-    found = [CircuitRequest(source, target, **fields) for source, target in pairs]
-    if asked.get("both"):
-        found += [dataclasses.replace(each, source=each.target, target=each.source) for each in found]
-    return list(dict.fromkeys(found))
+    fields = {name: value for name, value in options.items() if name != "both"}
+    requests = [CircuitRequest(source, target, **fields) for source, target in pairs]
+    if options.get("both"):
+        requests += [dataclasses.replace(each, source=each.target, target=each.source) for each in requests]
+    return list(dict.fromkeys(requests))
 
 
-def _brought_to_rest(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
-    """Switch all off, without a calibration record, and return what stood."""
+def _switch_everything_off(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
+    """Switch all heaters and transmitters off, which needs no calibration record; return the circuits removed."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
     from lumion_hw.circuits.service import switch_everything_off
 
@@ -569,16 +600,16 @@ def _brought_to_rest(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
         target.bench() as bench,
         CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal,
     ):
-        stood = journal.state.circuits
+        removed = journal.state.circuits
         switch_everything_off(bench, journal, lock)
-    return stood
+    return removed
 
 
-def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
-    """Read the mesh back and measure the circuits, changing nothing.
+def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
+    """Read the heater currents back and measure the circuits, without changing anything.
 
     Returns:
-        What the mesh drives, the circuits as measured now, and whether anything is wrong.
+        The comparison of the currents with the journal, the circuits as measured, and whether anything is wrong.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
@@ -592,17 +623,17 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
     ):
         finding = compare_with_mesh(b.mesh, state, begun)
         if finding.verdict not in (MeshVerdict.AS_LEFT, MeshVerdict.AS_BEFORE):
-            dark = tuple(_broken(circuit, f"the mesh is {finding.verdict}") for circuit in state.circuits)
-            return finding, dataclasses.replace(state, circuits=dark), True
+            broken = tuple(_mark_broken(circuit, f"the mesh is {finding.verdict}") for circuit in state.circuits)
+            return finding, dataclasses.replace(state, circuits=broken), True
         if not state.circuits:
             return finding, state, False
-        measured = _measured(b, target.record_of(directory), state)
-    broken = any(mark.startswith("broken") for circuit in measured for mark in circuit.marks)
-    return finding, dataclasses.replace(state, circuits=measured), broken
+        measured = _measure_circuits(b, target.record_of(directory), state)
+    is_broken = any(mark.startswith("broken") for circuit in measured for mark in circuit.marks)
+    return finding, dataclasses.replace(state, circuits=measured), is_broken
 
 
-def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
-    """Return the circuits of the journal as they are measured now."""
+def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
+    """Measure the circuits in the journal and return them with the new values."""
     from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
     from lumion_hw.circuits.state import now_utc, proof_document, restored_plan
@@ -614,25 +645,26 @@ def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCir
         return ()
     setup.adopt(plan)
     proofs, silent = setup.prove_reachable()
-    found = {proof.circuit.request.name: proof for proof in proofs}
-    why = {request.name: text for request, text in silent.items()}
+    proof_of = {proof.circuit.request.name: proof for proof in proofs}
+    reasons = {request.name: text for request, text in silent.items()}
     measured = []
     for circuit in state.circuits:
-        proof = found.get(circuit.name)
+        proof = proof_of.get(circuit.name)
         if proof is None or not proof.proven:
-            measured.append(_broken(circuit, why.get(circuit.name, "") if proof is None else ", ".join(proof.failures)))
+            reason = reasons.get(circuit.name, "") if proof is None else ", ".join(proof.failures)
+            measured.append(_mark_broken(circuit, reason))
         else:
-            kept = tuple(mark for mark in circuit.marks if not mark.startswith("broken"))
-            measured.append(dataclasses.replace(circuit, proof=proof_document(proof), marks=kept, seen_utc=now_utc()))
+            marks = tuple(mark for mark in circuit.marks if not mark.startswith("broken"))
+            measured.append(dataclasses.replace(circuit, proof=proof_document(proof), marks=marks, seen_utc=now_utc()))
     return tuple(measured)
 
 
-def _broken(circuit: ActiveCircuit, why: str) -> ActiveCircuit:
-    """Return a circuit that carries no good light: without the numbers of a time when it did."""
+def _mark_broken(circuit: ActiveCircuit, reason: str) -> ActiveCircuit:
+    """Return the circuit marked as broken, without its earlier measured values."""
     from lumion_hw.circuits.state import now_utc
 
-    return dataclasses.replace(circuit, proof={}, marks=(f"broken: {why}",), seen_utc=now_utc())
+    return dataclasses.replace(circuit, proof={}, marks=(f"broken: {reason}",), seen_utc=now_utc())
 
 
-def _names(standing: Sequence[ActiveCircuit]) -> list[str]:
-    return [circuit.name for circuit in standing]
+def _names(active: Sequence[ActiveCircuit]) -> list[str]:
+    return [circuit.name for circuit in active]

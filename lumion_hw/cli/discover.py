@@ -1,4 +1,4 @@
-"""``lumion discover``: what answers at the places named, and a draft of a bench file."""
+"""``lumion discover``: find and identify instruments, and draft a bench file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from lumion_hw.cli.common.outputs import out_option
 
 
 @click.command()
-@click.option("--host", multiple=True, metavar="HOST[:PORT]", help="Ask at this host; port 5025 if none is given.")
+@click.option("--host", multiple=True, metavar="HOST[:PORT]", help="Query this host; the default port is 5025.")
 @click.option(
-    "--serial", "ports", multiple=True, metavar="PORT", help="Ask at this serial port; ?baud=N fixes its rate."
+    "--serial",
+    "ports",
+    multiple=True,
+    metavar="PORT",
+    help="Query this serial port; append ?baud=N to fix the baud rate.",
 )
-@click.option("--visa", is_flag=True, help="Ask every resource that VISA lists.")
-@out_option("Write a draft of a bench file here.", "-o", "--output")
+@click.option("--visa", is_flag=True, help="Query every resource that VISA lists.")
+@out_option("Draft of a bench file to write.", "-o", "--output")
 @json_option
 def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: Path | None, as_json: bool) -> None:
-    """Find and identify instruments at the places named.
+    """Find and identify instruments at the given hosts, serial ports or VISA resources.
 
-    Only harmless questions are asked, and only where you say: an instrument may move on a stray line. Without any
-    option the serial ports of this computer are listed, and nothing is sent.
+    Sends only harmless queries, and only to the addresses that you give: an unknown command could make an instrument
+    move. Without options it lists the serial ports of this computer and sends nothing.
     """
-    from lumion_hw.bench.discovery import discover as ask, draft, serial_ports, visa_resources
+    from lumion_hw.bench.discovery import discover as query, draft_bench_file, serial_ports, visa_resources
     from lumion_hw.bench.file.known_kinds import all_kinds
     from lumion_hw.clock import SystemClock
     from lumion_hw.files.writing import check_target, write_file
@@ -39,21 +43,21 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
         if as_json:
             echo_json({"serial_ports": [{"port": port, "description": text} for port, text in listed]})
         else:
-            echo_table("Serial ports, not asked", ("port", "description"), listed)
-            note("Name places to ask: --host, --serial or --visa.")
+            echo_table("Serial ports (not queried)", ("port", "description"), listed)
+            note("To query instruments, give --host, --serial or --visa.")
         return
     for unusable in all_kinds()[1]:
-        note(f"not asked for: {unusable}")
-    found, failures = ask(places, SystemClock())
+        note(f"skipped: {unusable}")
+    instruments, failures = query(places, SystemClock())
     if as_json:
         failed = {place: str(error) for place, error in failures.items()}
-        echo_json({"found": [asdict(item) for item in found], "unreachable": failed})
+        echo_json({"found": [asdict(item) for item in instruments], "unreachable": failed})
     else:
-        echo_table("Found", ("address", "kind", "identity"), [(i.address, i.kind, i.identity) for i in found])
+        echo_table("Found", ("address", "kind", "identity"), [(i.address, i.kind, i.identity) for i in instruments])
         for place, error in failures.items():
             note(f"{place}: {error}")
-        if not found:
-            note("Nothing answered.")
+        if not instruments:
+            note("No instrument answered.")
     if output:
-        write_file(output, "the draft", draft(found), over="nothing")
-        note(f"{output}: a draft; mesh and wiring are still to be written")
+        write_file(output, "the draft", draft_bench_file(instruments), over="nothing")
+        note(f"{output}: draft written; add the sections 'mesh' and 'wiring'")

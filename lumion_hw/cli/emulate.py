@@ -1,4 +1,4 @@
-"""``lumion emulate``: the devices of a bench file on TCP and ptys, for other programs."""
+"""``lumion emulate``: serve emulated devices on TCP and pseudo-terminals, for other programs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def visa_resource(address: str) -> str:
-    """Return the VISA resource string of an address: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or as given.
+    """Convert an address to a VISA resource string: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or unchanged.
 
-    Raw sockets and serial lines have no end of message in VISA: a program that opens them sets its terminators to LF,
-    or to what the instrument's manual says.
+    VISA defines no message terminator for raw sockets and serial lines: the program that opens them must set LF, or the
+    terminator in the manual of the instrument.
     """
     scheme, _, rest = address.partition("://")
     if scheme == "tcp":
@@ -36,13 +36,13 @@ def visa_resource(address: str) -> str:
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@out_option("JSON file for the addresses, by device name.", "--endpoints")
-@out_option("JSON file for the VISA resource strings, by device name.", "--visa")
+@out_option("JSON file to write: the address of each device.", "--endpoints")
+@out_option("JSON file to write: the VISA resource strings of each device.", "--visa")
 @force_option
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
-@click.option("--tcp-only", is_flag=True, help="No ptys: serial devices on TCP as well.")
-@click.option("--while-stdin", is_flag=True, help="End when standard input does: for programs that start this one.")
-@click.option("--cold", is_flag=True, help="Modules start up as after power-on; otherwise they are warm.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
+@click.option("--tcp-only", is_flag=True, help="Serve serial devices on TCP too, without pseudo-terminals.")
+@click.option("--while-stdin", is_flag=True, help="Stop when standard input closes; for use by other programs.")
+@click.option("--cold", is_flag=True, help="Start modules as after power-on, instead of ready for use.")
 def emulate(
     file: str,
     endpoints: Path | None,
@@ -53,12 +53,12 @@ def emulate(
     while_stdin: bool,
     cold: bool,
 ) -> None:
-    """Serve every device of BENCH on loopback until SIGTERM or Ctrl-C.
+    """Emulate every device of BENCH on loopback addresses until SIGTERM or Ctrl-C.
 
-    Controllers, servers and meters listen on TCP, serial instruments on ptys, and SCPI instruments by HiSLIP as well.
-    Ports are free ones unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). The endpoints file
-    holds the address of each device, to be opened with `Bench.open(file, addresses=...)` or `--endpoints`; the VISA
-    file holds the resource strings of each, for programs that open instruments through VISA.
+    Controllers, servers and meters listen on TCP, serial instruments on pseudo-terminals, and SCPI instruments also on
+    HiSLIP. Free ports are chosen unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). Give the
+    endpoints file to the option `--endpoints` of other commands, or its addresses to `Bench.open(file,
+    addresses=...)`. The VISA file is for programs that open instruments through VISA.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
@@ -72,7 +72,7 @@ def emulate(
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
-    # The first light loads the solver, which takes longer than a host waits for a module: let it be now.
+    # The first solution imports the solver, which takes longer than a host waits for a module. Do it now.
     bench.world.true_fields(bench.world.mesh.fibre_ports[0], bench.world.slopes.reference_hz)
     stop = threading.Event()
     if while_stdin:
@@ -80,8 +80,8 @@ def emulate(
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)
         try:
-            addresses, resources = _served(server, bench, model, Path(directory), tcp_only)
-            # The VISA file first: whoever waits for the endpoints finds it whole.
+            addresses, resources = _serve_devices(server, bench, model, Path(directory), tcp_only)
+            # The VISA file comes first, so that it is complete when the endpoints file appears.
             for path, what, content in (
                 (visa, "the VISA file", resources),
                 (endpoints, "the endpoints file", addresses),
@@ -90,16 +90,16 @@ def emulate(
                     write_file(path, what, json.dumps(content, indent=1) + "\n", over(force))
             if endpoints is None:
                 click.echo(json.dumps(addresses, indent=1))
-            note(f"{model.name}: {len(addresses)} devices, seed {seed}; Ctrl-C or SIGTERM ends")
+            note(f"{model.name}: serving {len(addresses)} devices, seed {seed}. Press Ctrl-C to stop.")
             server.run(stop)
         finally:
             server.close()
 
 
-def _served(
+def _serve_devices(
     server: EmulatorServer, bench: EmulatedBench, model: BenchModel, directory: Path, tcp_only: bool
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Serve every device; return addresses and VISA resource strings by name."""
+    """Serve every device; return the addresses and the VISA resource strings by device name."""
     from lumion_hw.bench.file.known_kinds import kind_named
 
     addresses, resources = {}, {}
@@ -118,7 +118,7 @@ def _served(
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:
-    """The system closes a pipe whose other end is a process that was killed, too."""
+    """Set ``stop`` when standard input closes; the system also closes it when the parent process is killed."""
     while os.read(0, 4096):
         pass
     stop.set()

@@ -1,4 +1,4 @@
-"""``lumion faults``: latched faults of the mesh controller, listed and cleared by name."""
+"""``lumion faults``: list and clear the latched faults of the mesh controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
 from lumion_hw.cli.common.opening import open_bench
-from lumion_hw.cli.common.output import echo_json, echo_table, note, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, note
 from lumion_hw.errors import BusyError
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ _LATCHED = 5
 
 @click.command()
 @target_options
-@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults of this name, or the one of this id.")
+@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults with this name or id.")
 def faults(target: BenchTarget, name: str | None) -> None:
-    """List the latched faults of BENCH's mesh controller, which keep its heaters off; clear them by name.
+    """List and clear the latched faults of the mesh controller of BENCH. A latched fault keeps all heaters off.
 
-    Remove the cause before you clear a fault: the controller refuses while the cause is present. The heaters stay off
-    until they are programmed. The exit code is 5 while a fault is latched.
+    Remove the cause before you clear a fault; the controller refuses while the cause is present. After clearing, the
+    heaters stay off until they are programmed. The exit code is 5 while a fault is latched.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.controller_faults import clear_faults, latched_faults
@@ -36,8 +36,8 @@ def faults(target: BenchTarget, name: str | None) -> None:
         owner = lock_owner(directory)
         if owner is not None and target.take_over is None:
             raise BusyError(
-                f"{owner.name} drives this bench with {owner.program!r}",
-                hint="Clear the fault there: on the page of a served bench, or by its call BENCH:clear fault=NAME.",
+                f"{owner.name} is using this bench with {owner.program!r}",
+                hint="Clear the fault there: on the page of a served bench, or with its call BENCH:clear fault=NAME.",
             )
         with (
             BenchLock(directory, program, take_over=target.take_over),
@@ -52,12 +52,12 @@ def faults(target: BenchTarget, name: str | None) -> None:
         echo_json({"latched": list(latched), "cleared": list(cleared), "ended_hold": list(ended_hold)})
     else:
         for fault in ended_hold:
-            note(f"{fault}: cleared by opening the bench, since it only began the hold of heaters that were left on")
+            note(f"{fault}: cleared when the bench was opened; it only marked that the host had been gone")
         for fault in cleared:
-            say(f"cleared: {fault}")
-        rows = [(each.fault_id, each.source, each.channel, "yes" if each.present else "no", each) for each in latched]
+            echo_text(f"cleared: {fault}")
+        rows = [(f.fault_id, f.source, f.channel, "yes" if f.present else "no", f) for f in latched]
         echo_table("Latched faults", ("id", "name", "channel", "present", "measured"), rows)
         if not latched:
-            say("no fault is latched")
+            echo_text("no fault is latched")
     if latched:
         click.get_current_context().exit(_LATCHED)

@@ -1,4 +1,4 @@
-"""``lumion log``: readings of a bench at a steady rate, every acknowledged row safe."""
+"""``lumion log``: record readings of a bench at a fixed rate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.common.numbers import LONGEST_D, Duration, Number
+from lumion_hw.cli.common.numbers import MAX_DURATION_D, Duration, Number
 from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.common.output import echo_json, json_option, note, progress, say, table
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note, progress, table
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.errors import ConfigError, IdentityError, LumionError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @bench_options
 @channels_option("record")
 @click.option(
-    "--rate", default=1.0, show_default=True, type=Number("1/s", 0.0, 10_000.0, above=True), help="Rows per s."
+    "--rate", default=1.0, show_default=True, type=Number("1/s", 0.0, 10_000.0, above=True), help="Rows per second."
 )
 @click.option(
     "--for",
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     default="10s",
     show_default=True,
     type=Duration(),
-    help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d.",
+    help=f"Duration, such as 30s, 2h or 7d; at most {MAX_DURATION_D}d.",
 )
-@out_option("HDF5 file.", default="readings.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
-@click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
-@click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
+@out_option("HDF5 file to write.", default="readings.h5")
+@click.option("--record", metavar="RECORD", help="Calibration record to note in the file.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted log.")
+@click.option("--list", "only_list", is_flag=True, help="List all channels and exit.")
 @json_option
 @click.pass_context
 def log(
@@ -56,9 +56,9 @@ def log(
 ) -> None:
     """Record channels of BENCH to an HDF5 file.
 
-    Rows go to a journal beside the file (OUT.journal) and are safe as soon as they are counted: pull the plug and
-    --resume goes on behind the last one. At the end the journal becomes the HDF5 file. BENCH is the path of a bench
-    file, or the name of a built-in bench.
+    Rows are first written to a journal beside the file (OUT.journal). The progress counts only rows that are on disk:
+    after a power failure --resume continues behind the last counted row. At the end the journal is converted to the
+    HDF5 file. BENCH is the path of a bench file or the name of a built-in bench.
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
@@ -90,42 +90,42 @@ def log(
     rows = write_hdf5(journal_path, out)
     journal_path.unlink()
     if recording.missed:
-        note(f"{recording.missed} rows were left out: reading takes longer than {1.0 / rate:g} s")
+        note(f"{recording.missed} rows were skipped, because reading took longer than {1.0 / rate:g} s")
     document = {"file": str(out), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
     if as_json:
         echo_json(document | {"channels": [column.name for column in reader.columns]})
     else:
-        say(f"{out}: {rows} rows of {len(reader.columns)} channels")
+        echo_text(f"{out}: {rows} rows of {len(reader.columns)} channels")
     if recording.failed:
-        note(f"{recording.failed} values could not be read. They are NaN with state 4 in the file.")
+        note(f"{recording.failed} values could not be read; the file has NaN with state 4 for them.")
         context.exit(LumionError.exit_code)
 
 
 def _n_rows(duration_s: float, rate: float) -> int:
-    """Return how many rows are recorded. Raises ``ConfigError`` for more than a log holds."""
-    from lumion_hw.acquisition.journal import MOST_ROWS
+    """Return the number of rows to record. Raises ``ConfigError`` if a log cannot hold that many."""
+    from lumion_hw.acquisition.journal import MAX_ROWS
 
     n_rows = max(round(duration_s * rate), 1)
-    if n_rows > MOST_ROWS:
+    if n_rows > MAX_ROWS:
         raise ConfigError(
-            f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long."
+            f"{n_rows} rows requested; a log has at most {MAX_ROWS}", hint="Choose a lower rate or a shorter time."
         )
     return n_rows
 
 
 def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: int, record: str | None) -> LogHeader:
-    """Return the header of a log that begins now."""
+    """Build the header of a new log."""
     from lumion_hw.acquisition.journal import log_header
     from lumion_hw.bench.file.loader import builtin_names, builtin_path
     from lumion_hw.storage.record_files import load_record
 
     path = builtin_path(bench_file) if bench_file in builtin_names() and not Path(bench_file).exists() else bench_file
-    in_force = None if record is None else load_record(Path(record))
-    return log_header(bench, reader, period_s=1.0 / rate, n_rows=n_rows, bench_file=path, record=in_force)
+    loaded = None if record is None else load_record(Path(record))
+    return log_header(bench, reader, period_s=1.0 / rate, n_rows=n_rows, bench_file=path, record=loaded)
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Begin a log, or go on with one of the same devices."""
+    """Create the journal, or open that of an interrupted log with the same devices."""
     from lumion_hw.acquisition.journal import LogJournal
 
     if not resume:
@@ -135,12 +135,12 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
         if name in header.devices and who.contradicts(header.devices[name]):
             journal.close()
             raise IdentityError(
-                f"{path} was begun with another device: {who}; here is {header.devices[name]}",
+                f"{path} was started with another device: {who}; this bench has {header.devices[name]}",
                 device=name,
-                hint="Begin another log.",
+                hint="Start a new log.",
             )
     if journal.lost_bytes:
-        note(f"{path}: a row that was never acknowledged is cut off ({journal.lost_bytes} bytes)")
+        note(f"{path}: removed an incomplete row at the end ({journal.lost_bytes} bytes)")
     return journal
 
 
@@ -148,4 +148,4 @@ def _print_channels(reader: Reader, as_json: bool) -> None:
     if as_json:
         echo_json({"channels": [{"name": column.name, "unit": column.unit} for column in reader.columns]})
     else:
-        say(table(("channel", "unit"), [(column.name, column.unit) for column in reader.columns]))
+        echo_text(table(("channel", "unit"), [(column.name, column.unit) for column in reader.columns]))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MANY, PORT, SEED, Number
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
 
@@ -29,22 +29,24 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def mesh() -> None:
     """Draw a mesh, route circuits through it, find matchings.
 
-    A mesh is smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports on each side), a JSON file
-    that `lumion mesh show --json` wrote, or a bench file.
+    A mesh is given as smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports on each side), a JSON
+    file written by `lumion mesh show --json`, or a bench file.
     """
 
 
 def _mesh_option(function: _Command) -> _Command:
-    text = "smartlight, columns:2,3,2, rings:3, rectangular:8, a mesh as JSON, or a bench file."
+    text = "Mesh: smartlight, columns:2,3,2, rings:3, rectangular:8, a JSON file or a bench file."
     decorated: _Command = click.option("--mesh", "layout", default="smartlight", show_default=True, help=text)(function)
     return decorated
 
 
 def _fault_options(function: _Command) -> _Command:
     for option in (
-        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that carries no circuit."),
-        click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Loss beyond a sound PUC's."),
-        click.option("--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or at a coupling k."),
+        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that no circuit can use."),
+        click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Additional loss of a PUC, in dB."),
+        click.option(
+            "--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or a coupling from 0 to 1."
+        ),
     ):
         function = option(function)
     return function
@@ -54,7 +56,7 @@ def _fault_options(function: _Command) -> _Command:
 @_mesh_option
 @_fault_options
 @click.option("--state", "states", multiple=True, metavar="PUC=STATE", help="State of a PUC: bar or cross.")
-@out_option("Write the picture here, not to stdout.", "--output", "-o")
+@out_option("SVG file to write.  [default: standard output]", "--output", "-o")
 @force_option
 @json_option
 def show(
@@ -72,7 +74,7 @@ def show(
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    given: dict[int, State] = {puc: _state(word) for puc, word in (_assignment(text) for text in states)}
+    given: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
@@ -83,15 +85,23 @@ def show(
 @_mesh_option
 @_fault_options
 @click.option("--connect", "pairs", multiple=True, required=True, metavar="A:B", help="Circuit from port A to port B.")
-@click.option("--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True)
-@click.option("--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss of a PUC.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
-@click.option("--max-loss-db", type=_LOSS_DB, help="Most loss of a path.")
-@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (from 0) has exactly N PUCs.")
-@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have equally many PUCs.")
-@click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (an extra), or bound it.")
-@click.option("--time-limit", type=Number("s", 0.0, 86400.0), default=10.0, show_default=True, help="CP-SAT's, in s.")
-@out_option("Draw the circuits here.", "--svg")
+@click.option(
+    "--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True, help="Quantity to minimize."
+)
+@click.option("--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss per PUC.")
+@click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
+@click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path.")
+@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (counted from 0) has exactly N PUCs.")
+@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have the same number of PUCs.")
+@click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (extra 'cpsat'), or print a lower bound.")
+@click.option(
+    "--time-limit",
+    type=Number("s", 0.0, 86400.0),
+    default=10.0,
+    show_default=True,
+    help="Time limit for CP-SAT, in seconds.",
+)
+@out_option("SVG figure of the circuits to write.", "--svg")
 @force_option
 @json_option
 def route(
@@ -112,7 +122,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
+    """Route circuits so that no two share a waveguide joint or need different states of a PUC; park unused PUCs."""
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park_unused_pucs
 
@@ -134,21 +144,25 @@ def route(
         routing = find_routes(topology, replace(request, progress=bars))
     parked = park_unused_pucs(topology, routing.states, unusable=faults.unusable_states()).states
     if svg is not None:
-        _write(_picture(topology, routing, parked, faults), svg, force)
+        _write(_draw_circuits(topology, routing, parked, faults), svg, force)
     if as_json:
         echo_json(routing_document(topology, routing, parked))
     else:
-        _tell(routing)
+        _print_routing(routing)
 
 
 @mesh.command()
 @_mesh_option
 @_fault_options
-@click.option("--ports", help="Ports to be joined with each other, such as 0,4,8,12.")
-@click.option("--count", type=click.IntRange(2, MANY), help="So many fibre ports, evenly round the rim.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="The same seed gives the same configurations.")
-@click.option("--steps", type=click.IntRange(0, MANY), default=1000, show_default=True, help="How long to try.")
+@click.option("--ports", help="Ports to connect with each other, such as 0,4,8,12.")
+@click.option(
+    "--count", type=click.IntRange(2, MAX_COUNT), help="Number of fibre ports, evenly spaced around the mesh."
+)
+@click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--steps", type=click.IntRange(0, MAX_COUNT), default=1000, show_default=True, help="Number of search steps."
+)
 @json_option
 def matchings(
     layout: str,
@@ -162,49 +176,49 @@ def matchings(
     steps: int,
     as_json: bool,
 ) -> None:
-    """Find the fewest configurations that join every port with every other."""
+    """Find the smallest number of configurations that connect every port with every other port."""
     from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
     if (ports is None) == (count is None):
         raise click.UsageError("Give either --ports or --count.")
-    chosen = _spread(topology, count) if count is not None else _integers("--ports", ports or "", ",")
-    found = all_to_all(topology, chosen, max_hops=max_hops, faults=faults, seed=seed, steps=steps)
+    selected = _evenly_spaced_ports(topology, count) if count is not None else _integers("--ports", ports or "", ",")
+    result = all_to_all(topology, selected, max_hops=max_hops, faults=faults, seed=seed, steps=steps)
     if as_json:
-        echo_json({"mesh": topology.label, "mesh_sha256": topology.sha256, **found.to_dict()})
+        echo_json({"mesh": topology.label, "mesh_sha256": topology.sha256, **result.to_dict()})
     else:
-        _tell_matchings(found)
+        _print_configurations(result)
 
 
 def mesh_named(layout: str) -> MeshTopology:
-    """Return the mesh that a word, a JSON file or a bench file means.
+    """Return the mesh of a layout such as ``rings:3``, a JSON file or a bench file.
 
     Raises:
-        BadParameter: There is no such mesh.
-        ConfigError: The file is no mesh, or the layout is none.
+        BadParameter: The size of the layout is invalid.
+        ConfigError: The file contains no mesh, or the layout is unknown.
     """
     from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
 
-    word, _, size = layout.partition(":")
-    if word in LAYOUTS:
-        return build_mesh(word, _integers("--mesh", size, ",") if size else ())
+    name, _, size = layout.partition(":")
+    if name in LAYOUTS:
+        return build_mesh(name, _integers("--mesh", size, ",") if size else ())
     if layout.endswith(".json"):
-        return _mesh_of_file(pathlib.Path(layout))
+        return _read_mesh(pathlib.Path(layout))
     from lumion_hw.bench.file.loader import load_bench
 
     return load_bench(layout).topology()
 
 
-def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
-    """Return the mesh of a JSON file."""
+def _read_mesh(path: pathlib.Path) -> MeshTopology:
+    """Read a mesh from a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
     from lumion_hw.mesh.layout.topologies import mesh_from_dict
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):
-        raise ConfigError(f"mesh file {path} holds no mesh", hint="`lumion mesh show --json` writes one.")
+        raise ConfigError(f"{path} is not a mesh file", hint="`lumion mesh show --json` writes one.")
     return mesh_from_dict(document)
 
 
@@ -214,7 +228,7 @@ def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int,
     Args:
         topology: The mesh.
         routing: The circuits.
-        parked: State of every PUC, those in use included.
+        parked: State of every PUC, including the PUCs of the circuits.
     """
     return {
         "mesh": topology.label,
@@ -239,8 +253,8 @@ def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int,
     }
 
 
-def _tell(routing: Routing) -> None:
-    """Print a routing as a table."""
+def _print_routing(routing: Routing) -> None:
+    """Print the circuits of a routing as a table."""
     signs = {"bar": "=", "cross": "x"}
     rows = [
         (
@@ -253,30 +267,30 @@ def _tell(routing: Routing) -> None:
         for p in routing.paths
     ]
     echo_table("Circuits", ("from", "to", "hops", "loss dB", "PUCs (= bar, x cross)"), rows)
-    bound = "proven optimal" if routing.outcome == "optimal" else f"none costs less than {routing.bound:g}"
-    say(f"{routing.total_hops} hops in all; cost {routing.cost:g}, {bound}; found by {routing.method}")
+    bound = "proven optimal" if routing.outcome == "optimal" else f"lower bound {routing.bound:g}"
+    echo_text(f"total {routing.total_hops} hops; cost {routing.cost:g}, {bound}; found by {routing.method}")
 
 
-def _tell_matchings(found: AllToAll) -> None:
-    """Print configurations as a table."""
+def _print_configurations(result: AllToAll) -> None:
+    """Print the configurations as a table."""
     rows = [
         (
             number,
-            len(each.paths),
-            max(path.hops for path in each.paths),
-            " ".join(f"{a}-{b}" for a, b in each.pairs),
+            len(configuration.paths),
+            max(path.hops for path in configuration.paths),
+            " ".join(f"{a}-{b}" for a, b in configuration.pairs),
         )
-        for number, each in enumerate(found.configurations)
+        for number, configuration in enumerate(result.configurations)
     ]
-    echo_table("Configurations", ("no", "pairs", "longest", "ports joined"), rows)
-    say(
-        f"{len(found.configurations)} configurations for {len(found.ports)} ports, lower bound {found.lower_bound}; "
-        f"longest path {found.longest_hops} hops"
+    echo_table("Configurations", ("no", "pairs", "longest", "connected ports"), rows)
+    echo_text(
+        f"{len(result.configurations)} configurations for {len(result.ports)} ports, lower bound {result.lower_bound}; "
+        f"longest path {result.longest_hops} hops"
     )
 
 
-def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
-    """Draw circuits."""
+def _draw_circuits(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
+    """Draw the circuits of a routing as SVG."""
     from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 
     paths = [
@@ -294,65 +308,65 @@ def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State],
 
 
 def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
-    """Write a picture to a file, or to stdout."""
+    """Write an SVG figure to a file, or to stdout."""
     from lumion_hw.files.writing import over, write_file
 
     if output is None:
         click.echo(svg, nl=False)
     else:
-        write_file(output, "the picture", svg, over(force))
+        write_file(output, "the figure", svg, over(force))
         note(f"wrote {output}")
 
 
 def _faults(
     topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
-    """Return the faults that options name."""
+    """Return the faults given by the options."""
     from lumion_hw.mesh.layout.faults import MeshFaults
 
-    held: dict[int, State | float] = {}
-    for puc, word in (_assignment(text) for text in stuck):
-        held[puc] = _COUPLING.convert(word, None, None) if word not in ("bar", "cross") else _state(word)
-    losses = {puc: _LOSS_DB.convert(word, None, None) for puc, word in (_assignment(text) for text in excess_loss)}
-    faults = MeshFaults(held, losses, frozenset(dead_ports))
+    stuck_at: dict[int, State | float] = {}
+    for puc, value in (_assignment(text) for text in stuck):
+        stuck_at[puc] = _COUPLING.convert(value, None, None) if value not in ("bar", "cross") else _state(value)
+    losses = {puc: _LOSS_DB.convert(value, None, None) for puc, value in (_assignment(text) for text in excess_loss)}
+    faults = MeshFaults(stuck_at, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
 
 
-def _spread(topology: MeshTopology, count: int) -> list[int]:
-    """Return fibre ports evenly round the rim."""
+def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:
+    """Return ``count`` fibre ports, evenly spaced around the mesh."""
     fibres = topology.fibre_ports
     if count > len(fibres):
-        raise click.BadParameter(f"this mesh has {len(fibres)} fibre ports", param_hint="--count")
+        raise click.BadParameter(f"{count} is too large: this mesh has {len(fibres)} fibre ports", param_hint="--count")
     return [fibres[index * len(fibres) // count] for index in range(count)]
 
 
 def _two(option: str, text: str, separator: str) -> tuple[int, int]:
-    """Return two whole numbers with a separator between them."""
+    """Parse two integers joined by a separator."""
     first, second = _integers(option, text, separator, 2)
     return first, second
 
 
 def _integers(option: str, text: str, separator: str, count: int | None = None) -> list[int]:
-    """Return whole numbers with a separator between them."""
-    words = text.split(separator)
-    if (count is not None and len(words) != count) or not all(word.strip().isdecimal() for word in words):
+    """Parse integers joined by a separator."""
+    parts = text.split(separator)
+    if (count is not None and len(parts) != count) or not all(part.strip().isdecimal() for part in parts):
         example = separator.join(["5", "12", "19"][: count or 3])
         raise click.BadParameter(f"{text!r} is not of the form {example}", param_hint=option)
-    return [int(word) for word in words]
+    return [int(part) for part in parts]
 
 
 def _assignment(text: str) -> tuple[int, str]:
-    """Return ``PUC=WORD`` as a number and a word."""
-    puc, sign, word = text.partition("=")
+    """Parse ``PUC=VALUE`` into the PUC number and the text of the value."""
+    puc, sign, value = text.partition("=")
     if not sign or not puc.isdecimal():
         raise click.BadParameter(f"{text!r} is not of the form PUC=VALUE, such as 10=bar")
-    return int(puc), word
+    return int(puc), value
 
 
-def _state(word: str) -> State:
-    if word == "bar":
+def _state(text: str) -> State:
+    if text == "bar":
         return "bar"
-    if word == "cross":
+    if text == "cross":
         return "cross"
-    raise click.BadParameter(f"{word!r} is no state: bar or cross")
+    raise click.BadParameter(f"{text!r} is not a state; give bar or cross")

@@ -1,4 +1,4 @@
-"""``lumion monitor``: the readings of a bench as a table that stays on the screen."""
+"""``lumion monitor``: show the readings of a bench as a live table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.common.numbers import MANY, PERIOD
+from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD
 from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.common.output import echo_json, json_option, say, table
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, table
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition.columns import Column, Value
@@ -23,15 +23,17 @@ _TEXT = {
     "NO_SIGNAL": "no signal",
     "INCONSISTENT": "inconsistent",
 }
-_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+_CLEAR_SCREEN = "\x1b[H\x1b[J"
 
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
 @channels_option("show")
-@click.option("--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Seconds.")
-@click.option("--count", type=click.IntRange(1, MANY), help="Tables to show; until Ctrl-C if not given.")
+@click.option(
+    "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between readings, in seconds."
+)
+@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of tables to show.  [default: until Ctrl-C]")
 @json_option
 def monitor(
     bench_file: str,
@@ -45,8 +47,8 @@ def monitor(
 ) -> None:
     """Show readings of BENCH as a live table, until Ctrl-C.
 
-    A value whose device no longer answers stays on the screen, marked STALE with its age. With --json one document of
-    one reading is printed.
+    If a device stops answering, its last value stays on the screen, marked STALE with its age. With --json the command
+    reads once and prints one document.
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.latest import Latest
@@ -60,24 +62,24 @@ def monitor(
                 echo_json({"readings": [_document(entry.column, entry.value) for entry in latest.entries()]})
                 return
             rows = [
-                (entry.column.name, _words(entry.value), entry.column.unit, _mark(entry.stale_s))
+                (entry.column.name, _value_text(entry.value), entry.column.unit, _stale_text(entry.stale_s))
                 for entry in latest.entries()
             ]
-            clear = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
+            clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
             failures = "".join(f"\n{device}: {error}" for device, error in latest.failures.items())
             click.echo(clear, nl=False)
-            say(f"{table(('channel', 'value', 'unit', ''), rows)}{failures}")
+            echo_text(f"{table(('channel', 'value', 'unit', ''), rows)}{failures}")
             shown += 1
             if count is not None and shown >= count:
                 return
             bench.clock.sleep(period_s)
 
 
-def _words(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return _TEXT.get(value.state.name) or f"{value.number:.6g}"
 
 
-def _mark(stale_s: float | None) -> str:
+def _stale_text(stale_s: float | None) -> str:
     return "" if stale_s is None else f"STALE {stale_s:.0f} s"
 
 

@@ -1,4 +1,4 @@
-"""``lumion new-driver``: a package of a lab's own that adds a kind of device, and passes its tests as it is made."""
+"""``lumion new-driver``: create a package for a new kind of device; its tests pass from the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.common.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ ROLES = {
     "analyzer": ("analyzer0", None),
     "temperature": ("temperature0", None),
 }
-"""What a package can be made for: the device of its bench, and how many channels it has; one folder each."""
-_MOST_CHANNELS = 64
+"""Roles of a new driver: the device name in its bench file, and the default number of channels (``None``: no choice).
+
+Each role has a folder in ``driver_template``.
+"""
+_MAX_CHANNELS = 64
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _SUFFIX = ".template"
 
@@ -37,55 +40,59 @@ _SUFFIX = ".template"
 @click.command("new-driver")
 @click.argument("name")
 @click.option(
-    "--role", type=click.Choice(list(ROLES)), default="meter", show_default=True, help="What the device is for."
+    "--role", type=click.Choice(list(ROLES)), default="meter", show_default=True, help="Role of the device on a bench."
 )
 @click.option(
-    "--channels", type=click.IntRange(1, _MOST_CHANNELS), help="Channels of a meter or an attenuator.  [default: 2]"
+    "--channels",
+    type=click.IntRange(1, _MAX_CHANNELS),
+    help="Number of channels of a meter or an attenuator.  [default: 2]",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the package, new or empty.  [default: NAME]",
+    help="Directory for the package, new or empty.  [default: NAME]",
 )
 @json_option
 def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_json: bool) -> None:
-    """Make a package that adds the kind of device NAME, such as acme-pm8: maker and model.
+    """Create a package that adds the kind of device NAME: maker and model, such as acme-pm8.
 
-    It holds a driver, an emulated device, the kind of bench files with its discovery, tests and a bench file, and works
-    as it is, for an instrument that nobody makes: replace its commands by those of your instrument's manual.
+    The package contains a driver, an emulated device, the entry for bench files with discovery, tests and a bench file.
+    It works at once for an imaginary instrument: replace its commands with those in the manual of your instrument.
     """
-    words = words_of(name, role, channels)
+    fields = template_fields(name, role, channels)
     folder = out or Path(name)
-    written = write_package(folder, role, words)
+    files = write_package(folder, role, fields)
     if as_json:
-        echo_json({"directory": str(folder), "files": written})
+        echo_json({"directory": str(folder), "files": files})
         return
-    say(f"{folder}: {len(written)} files")
+    echo_text(f"{folder}: {len(files)} files")
     note(f"Next: cd {folder} && python -m pip install -e '.[test]' && python -m pytest; then read README.md there.")
 
 
-def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str]:
-    """Return what stands in the template for a kind of this name.
+def template_fields(name: str, role: str, channels: int | None = None) -> dict[str, str]:
+    """Return the values of the template's placeholders for a kind with this name.
 
     Raises:
-        ConfigError: It is no name of a kind, or there is one already; or the role has no channels.
+        ConfigError: The name is invalid or already in use, or ``channels`` is given for a role without a choice.
     """
     from lumion_hw.bench.file.known_kinds import kind_names
 
     package = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(package):
         raise ConfigError(
-            f"{name!r} cannot be the name of a kind",
-            hint="Give maker and model in small letters and digits, joined by '-', such as acme-pm8.",
+            f"{name!r} is not a valid name of a kind",
+            hint="Give maker and model in lower-case letters and digits, joined by '-', such as acme-pm8.",
         )
     if name in kind_names():
-        raise ConfigError(f"there is a kind {name!r} already", hint="Bench files can use it; or choose another name.")
+        raise ConfigError(f"the kind {name!r} already exists", hint="Use it in bench files, or choose another name.")
     if importlib.util.find_spec(package) is not None:
-        raise ConfigError(f"there is a package {package!r} already, which would be hidden", hint="Choose another name.")
-    device, usual = ROLES[role]
-    if usual is None and channels is not None:
-        raise ConfigError(f"a {role} has no channels to number", hint="Leave --channels out.")
-    n_channels = channels or usual or 1
+        raise ConfigError(
+            f"a package {package!r} is already installed; the new one would hide it", hint="Choose another name."
+        )
+    device, default_channels = ROLES[role]
+    if default_channels is None and channels is not None:
+        raise ConfigError(f"the number of channels cannot be chosen for role {role}", hint="Leave --channels out.")
+    n_channels = channels or default_channels or 1
     maker, _, model = name.partition("-")
     return {
         "name": name,
@@ -101,32 +108,32 @@ def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str
     }
 
 
-def write_package(folder: Path, role: str, words: dict[str, str]) -> list[str]:
-    """Write the files of a package; return their names, in order.
+def write_package(folder: Path, role: str, fields: dict[str, str]) -> list[str]:
+    """Write the files of a new package and return their names, sorted.
 
     Raises:
-        ConfigError: The directory has something in it, or nothing can be written there.
-        LumionError: There is no room, or the disk failed.
+        ConfigError: The directory is not empty or not writable.
+        LumionError: The disk is full or failed.
     """
     from lumion_hw.files.writing import write_file, writing
 
     with writing("the package", folder):
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise ConfigError(f"{folder} exists and is no empty directory", hint="Choose another one with --out.")
+            raise ConfigError(f"{folder} is not an empty directory", hint="Choose another one with --out.")
     template = resources.files("lumion_hw.cli") / "driver_template"
-    contents = _filled(template / "common", words) | _filled(template / role, words)
+    contents = _fill_template(template / "common", fields) | _fill_template(template / role, fields)
     for name in sorted(contents):
         write_file(folder / name, "a file of the package", contents[name], over="nothing")
     return sorted(contents)
 
 
-def _filled(directory: Traversable, words: dict[str, str], below: str = "") -> dict[str, Any]:
-    """Return the texts of a part of the template, by the names of their files."""
-    found: dict[str, Any] = {}
+def _fill_template(directory: Traversable, fields: dict[str, str], prefix: str = "") -> dict[str, Any]:
+    """Return the file contents of a template directory by file name, with all placeholders replaced."""
+    contents: dict[str, Any] = {}
     for entry in directory.iterdir():
-        name = f"{below}{entry.name.removesuffix(_SUFFIX)}".replace("/package", f"/{words['package']}")
+        name = f"{prefix}{entry.name.removesuffix(_SUFFIX)}".replace("/package", f"/{fields['package']}")
         if entry.is_dir():
-            found |= _filled(entry, words, f"{name}/")
+            contents |= _fill_template(entry, fields, f"{name}/")
         elif entry.name.endswith(_SUFFIX):
-            found[name] = Template(entry.read_text(encoding="utf-8")).substitute(words)
-    return found
+            contents[name] = Template(entry.read_text(encoding="utf-8")).substitute(fields)
+    return contents

@@ -1,4 +1,4 @@
-"""``lumion plan``: spares for a service level, and what policies of recovery cost. Touches no bench."""
+"""``lumion plan``: number of spares for a service level, and the cost of recovery policies. Uses no bench."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MANY, SEED, Number
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
@@ -21,36 +21,56 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SHARE = Number("", 0.0, 1.0)
 _LEVEL = Number("", 0.0, 0.999_999_999, above=True)
 _COUNTINGS = ("stranded", "idle", "needed", "all")
-_MIX_HELP = "Sizes of jobs: tpu-v4-small, even, or a CSV file with a size and its share per line."
+_MIX_HELP = "Job sizes: tpu-v4-small, even, or a CSV file with one size and its share per line."
 COUNTED_BY = click.option(
     "--shares-of",
     "counted_by",
     type=click.Choice(("jobs", "accelerators")),
     default="jobs",
     show_default=True,
-    help="What the shares of a file count.",
+    help="Whether the shares in the file are of jobs or of accelerators.",
 )
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
 @click.group(cls=NamedGroup)
 def plan() -> None:
-    """Spares for a service level, and what faults cost a fleet beyond what failed."""
+    """Plan the number of spares for a service level, and compare the cost of recovery policies."""
 
 
 def _fleet_options(function: _Command) -> _Command:
     for option in (
-        click.option("--spare-racks", type=click.IntRange(0, MANY), default=0, help="Racks held back on top."),
+        click.option("--spare-racks", type=click.IntRange(0, MAX_COUNT), default=0, help="Additional spare racks."),
         click.option(
-            "--spares", type=click.IntRange(0, MANY), default=4, show_default=True, help="Spares in each rack."
+            "--spares",
+            type=click.IntRange(0, MAX_COUNT),
+            default=4,
+            show_default=True,
+            help="Spare accelerators per rack.",
         ),
         click.option(
-            "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+            "--server",
+            "per_server",
+            type=click.IntRange(1, MAX_COUNT),
+            default=4,
+            show_default=True,
+            help="Accelerators per server.",
         ),
         click.option(
-            "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its size."
+            "--rack",
+            "per_rack",
+            type=click.IntRange(1, MAX_COUNT),
+            default=64,
+            show_default=True,
+            help="Accelerators per rack.",
         ),
-        click.option("--racks", type=click.IntRange(1, MANY), default=64, show_default=True, help="Racks with jobs."),
+        click.option(
+            "--racks",
+            type=click.IntRange(1, MAX_COUNT),
+            default=64,
+            show_default=True,
+            help="Number of racks with jobs.",
+        ),
     ):
         function = option(function)
     return function
@@ -58,14 +78,18 @@ def _fleet_options(function: _Command) -> _Command:
 
 def _rate_options(function: _Command) -> _Command:
     for option in (
-        click.option("--server-share", type=_SHARE, default=0.0, help="Share of the faults that take the server."),
-        click.option("--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Days to repair."),
+        click.option(
+            "--server-share", type=_SHARE, default=0.0, help="Fraction of the faults that affect a whole server."
+        ),
+        click.option(
+            "--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Repair time in days."
+        ),
         click.option(
             "--rate",
             type=Number("1/d", 0.0, 1.0),
             default=4.7e-4,
             show_default=True,
-            help="Faults per accelerator and day; the default is that of Llama-3.",
+            help="Faults per accelerator and day; the default is the rate published for Llama-3.",
         ),
     ):
         function = option(function)
@@ -75,29 +99,36 @@ def _rate_options(function: _Command) -> _Command:
 _CAUSES = click.option(
     "--causes",
     type=click.Path(dir_okay=False),
-    help="CSV: name, accelerator or server, faults per accelerator and day, days to repair. Instead of a rate.",
+    help="CSV file of fault causes, used instead of a rate: name, accelerator or server, faults per accelerator and "
+    "day, repair time in days.",
 )
 
 
 def _faults(rate: float, repair: float, server_share: float, per_server: int, causes: str | None) -> Faults:
-    """Return the faults of a rate, or of the causes in a file."""
+    """Return the fault model of a rate, or of the causes in a file."""
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:
         return Faults.from_rate(rate, repair, server_share, per_server)
     given = click.get_current_context().get_parameter_source
     if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
-        raise click.UsageError("Give --causes, or --rate, --repair and --server-share: not both.")
+        raise click.UsageError("Give either --causes, or --rate, --repair and --server-share, but not both.")
     return Faults.from_causes(read_causes(causes), per_server)
 
 
 def _simulation_options(function: _Command) -> _Command:
     for option in (
-        click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one."),
-        click.option("--workers", type=click.IntRange(1, 256), help="Processes; all cores by default."),
-        click.option("--seed", type=SEED, default=0, show_default=True, help="Of layouts and faults."),
+        click.option("--scheduler", metavar="HOST:PORT", help="Scheduler of a trusted dask cluster to use."),
         click.option(
-            "--states", type=click.IntRange(1, MANY), default=2000, show_default=True, help="States per fleet."
+            "--workers", type=click.IntRange(1, 256), help="Number of worker processes.  [default: all cores]"
+        ),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed of layouts and faults."),
+        click.option(
+            "--states",
+            type=click.IntRange(1, MAX_COUNT),
+            default=2000,
+            show_default=True,
+            help="Number of simulated fleet states.",
         ),
     ):
         function = option(function)
@@ -117,18 +148,28 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 
 
 @plan.command()
-@click.option("--racks", type=click.IntRange(1, MANY), default=1, show_default=True, help="Equal racks.")
+@click.option("--racks", type=click.IntRange(1, MAX_COUNT), default=1, show_default=True, help="Number of racks.")
 @click.option(
-    "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its accelerators."
+    "--rack",
+    "per_rack",
+    type=click.IntRange(1, MAX_COUNT),
+    default=64,
+    show_default=True,
+    help="Accelerators per rack.",
 )
 @click.option(
-    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its accelerators."
+    "--server",
+    "per_server",
+    type=click.IntRange(1, MAX_COUNT),
+    default=4,
+    show_default=True,
+    help="Accelerators per server.",
 )
 @_rate_options
 @_CAUSES
-@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
-@click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")
-@out_option("Draw here how likely spares are too few: .png, .svg or .pdf.", "--plot")
+@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that the spares suffice.")
+@click.option("--spares-fail", is_flag=True, help="Spares fail as often as single accelerators.")
+@out_option("Figure of the shortage probability to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def spares(
@@ -145,15 +186,18 @@ def spares(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Say how many spares reach a service level, per rack and in one pool, exactly.
+    """Calculate exactly how many spares reach a service level, per rack and in one shared pool.
 
-    Both rules are shown: the published one keeps one more than is needed (docs/planning.md).
+    The table shows two rules; the published rule reserves one spare more than necessary (docs/planning.md).
     """
     from lumion_hw.errors import ConfigError
     from lumion_hw.planning import plan_spares, rack_of_servers
 
     if per_rack % per_server:
-        raise ConfigError(f"{per_rack} accelerators in a rack are no whole number of servers of {per_server}")
+        raise ConfigError(
+            f"--rack {per_rack} is not a multiple of --server {per_server}",
+            hint="Give a rack size that is a whole number of servers.",
+        )
     faults = _faults(rate, repair, server_share, per_server, causes)
     alone, server = faults.accelerator_unavailable, faults.server_unavailable
     rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
@@ -171,11 +215,11 @@ def spares(
         shares = {"accelerator_unavailable": alone, "server_unavailable": server}
         echo_json(shares | {"plans": plans})
         return
-    say(f"lost for a share of the time: an accelerator alone {alone:.3g}, a whole server {server:.3g}\n")
+    echo_text(f"fraction of time unavailable: a single accelerator {alone:.3g}, a whole server {server:.3g}\n")
     echo_table(
-        f"accelerators to hold back, {racks} racks of {per_rack}, level {level:g}",
-        ("rule", "in one rack", "in each, for all", "all of these", "in one pool"),
-        [[each.rule, each.one_rack, each.every_rack, racks * each.every_rack, each.pooled] for each in plans],
+        f"Spare accelerators for {racks} racks of {per_rack} at level {level:g}",
+        ("rule", "one rack", "per rack, all racks", "total", "one pool"),
+        [[p.rule, p.one_rack, p.every_rack, racks * p.every_rack, p.pooled] for p in plans],
     )
 
 
@@ -183,12 +227,16 @@ def spares(
 @_fleet_options
 @MIX
 @COUNTED_BY
-@click.option("--failures", metavar="LEAST,MOST", help="Failures in every rack, drawn evenly, instead of a rate.")
+@click.option(
+    "--failures", metavar="MIN,MAX", help="Number of failures per rack, uniformly distributed; used instead of a rate."
+)
 @_rate_options
 @_CAUSES
-@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="For what is to be held back.")
+@click.option(
+    "--level", type=_LEVEL, default=0.95, show_default=True, help="Service level for the number of reserved spares."
+)
 @_simulation_options
-@out_option("Draw the costs here: .png, .svg or .pdf.", "--plot")
+@out_option("Figure of the costs to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def compare(
@@ -215,89 +263,98 @@ def compare(
 ) -> None:
     """Compare job migration, server eviction and spares over random states of a fleet.
 
-    Example: `lumion plan compare --failures 1,4` is the published experiment.
+    Example: `lumion plan compare --failures 1,4` repeats the published experiment.
     """
     from lumion_hw.planning import job_mix, simulate
 
     if failures is not None and causes is not None:
-        raise click.UsageError("Give --failures or --causes, not both.")
+        raise click.UsageError("Give either --failures or --causes, but not both.")
 
     fleet = _fleet(racks, per_rack, per_server, spares, spare_racks)
-    drawn = failures is not None
-    faults = _counted(failures or "") if drawn else _faults(rate, repair, server_share, per_server, causes)
+    if failures is not None:
+        faults = _faults_per_rack(failures)
+    else:
+        faults = _faults(rate, repair, server_share, per_server, causes)
     jobs = job_mix(mix, counted_by)
     mapper = _mapper(workers, scheduler)
-    found = simulate(fleet, faults, jobs, states=states, seed=seed, service_level=level, mapper=mapper)
+    result = simulate(fleet, faults, jobs, states=states, seed=seed, service_level=level, mapper=mapper)
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.planning import plot_costs_of_policies
 
-        plot_costs_of_policies(found, plot, over(force))
+        plot_costs_of_policies(result, plot, over(force))
     if as_json:
-        ratios = {how: _ratios(found, how) for how in _COUNTINGS}
+        ratios = {counting: _ratios(result, counting) for counting in _COUNTINGS}
         echo_json(
-            {"fleet": fleet, "states": states, "failed": found.failed, "over_in_rack_spares": ratios}
-            | {"policies": list(found.costs.values())}
+            {"fleet": fleet, "states": states, "failed": result.failed, "over_in_rack_spares": ratios}
+            | {"policies": list(result.costs.values())}
         )
         return
-    _say_policies(found, level)
+    _print_policies(result, level)
 
 
-def _counted(failures: str) -> Faults:
+def _faults_per_rack(failures: str) -> Faults:
     from lumion_hw.planning import Faults
 
     try:
-        least, most = (int(part) for part in failures.split(","))
+        low, high = (int(part) for part in failures.split(","))
     except ValueError:
-        raise click.UsageError(f"--failures: {failures!r} is no pair of whole numbers, such as 1,4.") from None
-    return Faults((least, most))
+        raise click.UsageError(f"--failures: {failures!r} is invalid; give two integers, such as 1,4.") from None
+    return Faults((low, high))
 
 
-def _ratios(found: Overprovisioning, counting: str) -> dict[str, float | None]:
+def _ratios(result: Overprovisioning, counting: str) -> dict[str, float | None]:
     from math import isfinite
 
     from lumion_hw.planning import POLICIES
 
-    ratios = {policy: found.ratio(policy, "in-rack-spares", counting=counting) for policy in POLICIES[:2]}
+    ratios = {policy: result.ratio(policy, "in-rack-spares", counting=counting) for policy in POLICIES[:2]}
     return {policy: ratio if isfinite(ratio) else None for policy, ratio in ratios.items()}
 
 
-def _say_policies(found: Overprovisioning, level: float) -> None:
+def _print_policies(result: Overprovisioning, level: float) -> None:
     echo_table(
-        f"accelerators, mean of {found.states} states; {found.failed:.4g} failed under a job",
-        ("policy", "scope of spares", "stranded", "+-", "idle spares", f"to hold back for {level:g}", "enough"),
+        f"Number of accelerators, mean of {result.states} states; {result.failed:.4g} failed under a job",
+        ("policy", "scope of spares", "stranded", "+-", "idle spares", f"reserved for {level:g}", "sufficient"),
         [
             (
-                each.policy,
-                each.scope,
-                round(each.stranded, 2),
-                round(1.96 * each.stranded_error, 2),
-                round(each.idle, 1),
-                each.reserved,
-                f"{each.whole:.1%}",
+                cost.policy,
+                cost.scope,
+                round(cost.stranded, 2),
+                round(1.96 * cost.stranded_error, 2),
+                round(cost.idle, 1),
+                cost.reserved,
+                f"{cost.whole:.1%}",
             )
-            for each in found.costs.values()
+            for cost in result.costs.values()
         ],
     )
-    ratios = {counting: _ratios(found, counting).values() for counting in _COUNTINGS}
+    ratios = {counting: _ratios(result, counting).values() for counting in _COUNTINGS}
     echo_table(
-        "times the cost of in-rack spares, by what is counted",
+        "Cost relative to in-rack spares",
         ("counted", "job migration", "server eviction"),
         [(name, *(None if value is None else round(value, 2) for value in row)) for name, row in ratios.items()],
     )
-    say(
-        "stranded: healthy, out of service; idle: with spares that stand by; needed: with those that failed; all: both."
+    echo_text(
+        "stranded: healthy accelerators out of service; idle: stranded plus idle spares; needed: stranded plus failed "
+        "accelerators; all: stranded plus both."
     )
 
 
 @plan.command("map")
 @_fleet_options
 @_rate_options
-@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Sizes of jobs.")
-@click.option("--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Shares of server faults.")
-@click.option("--counting", type=click.Choice(_COUNTINGS), default="needed", show_default=True, help="What is counted.")
+@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Job sizes.")
+@click.option("--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Fractions of server faults.")
+@click.option(
+    "--counting",
+    type=click.Choice(_COUNTINGS),
+    default="needed",
+    show_default=True,
+    help="Accelerators that count as cost.",
+)
 @_simulation_options
-@out_option("Draw the map here: .png, .svg or .pdf.", "--plot")
+@out_option("Figure of the map to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def map_(
@@ -320,14 +377,14 @@ def map_(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Show where the published factors hold: over sizes of jobs and shares of faults that take a server."""
+    """Show where the published cost factors hold, for several job sizes and fractions of server faults."""
     from lumion_hw.planning import factor_map
 
     if server_share:
-        raise click.UsageError("Give --server-shares, not --server-share: the map goes over them.")
+        raise click.UsageError("Give --server-shares instead of --server-share: the map covers several fractions.")
     if scheduler is not None:
-        raise click.UsageError("A map is many small simulations: give --workers instead of --scheduler.")
-    found = factor_map(
+        raise click.UsageError("Give --workers instead of --scheduler: a map consists of many small simulations.")
+    result = factor_map(
         _fleet(racks, per_rack, per_server, spares, spare_racks),
         rate,
         repair,
@@ -342,18 +399,18 @@ def map_(
         from lumion_hw.files.writing import over
         from lumion_hw.planning import plot_factors
 
-        plot_factors(found, plot, over(force))
-    tables = {policy: [[_finite(value) for value in row] for row in table] for policy, table in found.factors.items()}
+        plot_factors(result, plot, over(force))
+    tables = {policy: [[_finite(value) for value in row] for row in table] for policy, table in result.factors.items()}
     if as_json:
         echo_json(
-            {"counting": counting, "sizes": found.sizes, "server_shares": found.server_shares} | {"factors": tables}
+            {"counting": counting, "sizes": result.sizes, "server_shares": result.server_shares} | {"factors": tables}
         )
         return
     for policy, rows in tables.items():
         echo_table(
-            f"{policy}: times the cost of in-rack spares, counted: {counting}",
-            ("size of jobs", *(f"{share:.0%} servers" for share in found.server_shares)),
-            [[size, *row] for size, row in zip(found.sizes, rows, strict=True)],
+            f"{policy}: cost relative to in-rack spares, counting: {counting}",
+            ("job size", *(f"{share:.0%} server faults" for share in result.server_shares)),
+            [[size, *row] for size, row in zip(result.sizes, rows, strict=True)],
         )
 
 
@@ -367,4 +424,4 @@ def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[floa
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"{option}: {text!r} is no list of numbers with commas between.") from None
+        raise click.UsageError(f"{option}: {text!r} is not a list of numbers separated by commas.") from None

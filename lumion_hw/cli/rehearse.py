@@ -1,4 +1,4 @@
-"""``lumion rehearse``: real processes and real frames over emulated light; one fails, a spare takes over."""
+"""``lumion rehearse``: run a real training job over an emulated fabric, make a server fail, and use a spare."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.numbers import SEED
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.files.writing import write_file
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lumion_hw.rehearsal import LightFabric
 
 _DIFFERENT = 3
-_HEADERS = ("span", "at ms", "least", "most", "since before", "last", "made of")
+_HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
 
 
 @click.command()
@@ -29,34 +29,42 @@ _HEADERS = ("span", "at ms", "least", "most", "since before", "last", "made of")
     "faults",
     type=click.Choice(["light", "kill", "freeze"]),
     multiple=True,
-    help="What happens: the light is cut, a process killed, a process frozen.  [default: all three]",
+    help="Fault to inject: cut the light, kill a process, or freeze a process.  [default: all three]",
 )
-@click.option("--trials", default=1, show_default=True, type=click.IntRange(1, 1000), help="Times for each fault.")
+@click.option(
+    "--trials", default=1, show_default=True, type=click.IntRange(1, 1000), help="Number of trials for each fault."
+)
 @click.option(
     "--fabric",
     type=click.Choice(["bench", "switch"]),
     default="bench",
     show_default=True,
-    help="The emulated bench, or a plain switch that takes 10 ms.",
+    help="Fabric: the emulated bench, or a simple switch with a switching time of 10 ms.",
 )
 @click.option(
     "--network",
     type=click.Choice(["auto", "tap", "pairs"]),
     default="auto",
     show_default=True,
-    help="Namespaces with TAP devices (needs privileges), or pairs of sockets.",
+    help="Network: namespaces with TAP devices (needs privileges), or socket pairs.",
 )
 @click.option(
     "--job",
     type=click.Choice(["auto", "torch", "numpy"]),
     default="auto",
     show_default=True,
-    help="torch.distributed with gloo (needs lumion-hw[rehearsal]), or numpy.",
+    help="Training job: torch.distributed with gloo (needs lumion-hw[rehearsal]), or numpy.",
 )
-@click.option("--record", metavar="RECORD", help="Calibration of this bench and seed; made first if not given (20 s).")
-@click.option("--steps", default=24, show_default=True, type=click.IntRange(12, 10_000), help="Training steps.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of bench and model.")
-@click.option("--timeline", type=click.Path(dir_okay=False), help="Picture of the spans, SVG.")
+@click.option(
+    "--record",
+    metavar="RECORD",
+    help="Calibration record of this bench and seed.  [default: calibrate first, which takes 20 s]",
+)
+@click.option(
+    "--steps", default=24, show_default=True, type=click.IntRange(12, 10_000), help="Number of training steps."
+)
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the bench and the model.")
+@click.option("--timeline", type=click.Path(dir_okay=False), help="SVG figure of the timeline to write.")
 @json_option
 def rehearse(
     file: str,
@@ -71,28 +79,28 @@ def rehearse(
     timeline: str | None,
     as_json: bool,
 ) -> None:
-    """Rehearse the loss of a server: a training job goes on, bit for bit as if nothing had happened.
+    """Rehearse the loss of a server: the training job must continue and end with bit-identical results.
 
-    Servers are network namespaces, circuits a forwarder that passes Ethernet frames only while the emulated light
-    arrives. What cannot be had on this machine is replaced, and said so. Spans are wall-clock times since the fault,
-    each with where it is from. The exit code is 3 if a final state differs.
+    Each server is a network namespace. A forwarder passes Ethernet frames between them only while the emulated light
+    arrives. If this machine lacks something, the command uses a substitute and reports it. The table shows wall-clock
+    times since the fault, each with its source. The exit code is 3 if a final state differs.
     """
-    from lumion_hw.rehearsal import RehearsalSetting, rehearse as rehearsed
+    from lumion_hw.rehearsal import RehearsalSetting, rehearse as run_rehearsal
     from lumion_hw.rehearsal.timing import table
 
     setting = RehearsalSetting(network=network, job=job, steps=steps, seed=seed)
     with contextlib.ExitStack() as stack:
         light = _light(stack, fabric, file, seed, record)
         chosen: Any = faults or ("light", "kill", "freeze")
-        found = rehearsed(
-            light, chosen, setting, trials=trials, report_progress=(lambda words: None) if as_json else note
+        results = run_rehearsal(
+            light, chosen, setting, trials=trials, report_progress=(lambda _: None) if as_json else note
         )
     if timeline is not None:
-        write_file(Path(timeline), "the timeline", _picture(found))
+        write_file(Path(timeline), "the timeline", _timeline(results))
     if as_json:
-        echo_json({"rehearsals": [{**dataclasses.asdict(each), "spans": table(each.trials)} for each in found]})
+        echo_json({"rehearsals": [{**dataclasses.asdict(each), "spans": table(each.trials)} for each in results]})
     else:
-        for each in found:
+        for result in results:
             rows = [
                 (
                     row["name"],
@@ -100,19 +108,21 @@ def rehearse(
                     row["last"],
                     row["source"],
                 )
-                for row in table(each.trials)
+                for row in table(result.trials)
             ]
-            echo_table(f"{each.fault}: medians of {len(each.trials)}, ms of wall clock since the fault", _HEADERS, rows)
-        last = found[-1]
-        frames = f"{last.frames['moved']} frames moved, {last.frames['dropped']} dropped"
-        say(f"network {last.network}, job {last.job}; {frames}")
-        for words in last.fell_back:
-            say(f"Done without: {words}.")
-        for words in last.emulated:
-            say(f"Emulated: {words}.")
-        same = sum(sum(each.identical) for each in found)
-        say(f"Final state as undisturbed, bit for bit: {same} of {sum(len(each.identical) for each in found)}")
-    if not all(all(each.identical) for each in found):
+            title = f"{result.fault}: wall-clock times since the fault in ms, medians of {len(result.trials)} trials"
+            echo_table(title, _HEADERS, rows)
+        last = results[-1]
+        frames = f"{last.frames['moved']} frames forwarded, {last.frames['dropped']} dropped"
+        echo_text(f"network {last.network}, job {last.job}; {frames}")
+        for text in last.fell_back:
+            echo_text(f"Not available on this machine: {text}.")
+        for text in last.emulated:
+            echo_text(f"Emulated: {text}.")
+        n_identical = sum(sum(result.identical) for result in results)
+        n_trials = sum(len(result.identical) for result in results)
+        echo_text(f"Final state identical to an undisturbed run: {n_identical} of {n_trials} trials")
+    if not all(all(result.identical) for result in results):
         click.get_current_context().exit(_DIFFERENT)
 
 
@@ -124,8 +134,8 @@ def _light(stack: contextlib.ExitStack, fabric: str, file: str, seed: int, recor
     from lumion_hw.rehearsal.bench_fabric import BenchFabric
 
     directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-"))
-    known = _record(file, seed, record, Path(directory))
-    light = BenchFabric(file, known, Path(directory) / "state", seed=seed)
+    loaded = _record(file, seed, record, Path(directory))
+    light = BenchFabric(file, loaded, Path(directory) / "state", seed=seed)
     stack.callback(light.close)
     return light
 
@@ -141,19 +151,20 @@ def _record(file: str, seed: int, record: str | None, directory: Path) -> Calibr
     from lumion_hw.cli.demo.command import SIGMA_MRAD
     from lumion_hw.polarization import Aligner
 
-    note("calibrating the emulated bench; --record spares this the next time")
+    note("calibrating the emulated bench; give --record to avoid this next time")
     with Bench.emulate(file, seed=seed) as bench, bench.dark():
         goal = Goal(sigma_rad=1e-3 * SIGMA_MRAD)
         return calibrate(bench, Aligner(bench.clock), seed, directory / "calibration.json", goal=goal)
 
 
-def _picture(found: Any) -> str:
-    """Return the spans of the first fault as a picture, medians of its trials."""
+def _timeline(results: Any) -> str:
+    """Draw the timeline of the first fault, from the medians of its trials."""
     from lumion_hw.fabric.spans import timeline_svg
     from lumion_hw.rehearsal.timing import table
 
-    rows = table(found[0].trials)
-    title = f"{found[0].fault}: {found[0].job} over {found[0].network}, medians of {len(found[0].trials)}"
+    first = results[0]
+    rows = table(first.trials)
+    title = f"{first.fault}: {first.job} over {first.network}, medians of {len(first.trials)} trials"
     return timeline_svg(
         title, [row["name"] for row in rows], [row["at_ms"] for row in rows], [row["source"] for row in rows]
     )

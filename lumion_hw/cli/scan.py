@@ -1,4 +1,4 @@
-"""``lumion scan``: settings of a bench swept against readings, every point safe."""
+"""``lumion scan``: sweep settings of a bench and record readings at each point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.opening import devices_with
-from lumion_hw.cli.common.output import echo_json, json_option, note, progress, say, table
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note, progress, table
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.cli.snapshot import lock_options, locked_bench
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     from lumion_hw.acquisition import ScanData, ScanProgress, SweptSetting
     from lumion_hw.acquisition.scanning import PreparedScan
 
-_MOST_POINTS = 10_000_000
-_WORDS = {"on": True, "off": False, "true": True, "false": False}
+_MAX_POINTS = 10_000_000
+_FLAGS = {"on": True, "off": False, "true": True, "false": False}
 
 
 class SweptValues(ParameterType[tuple[str, list[Any]]]):
-    """A setting and its values: ``NAME=START:STOP:N``, or ``NAME=A,B,C``."""
+    """Parameter type: a setting and its values, as ``NAME=START:STOP:N`` or ``NAME=A,B,C``."""
 
     name = "setting"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, list[Any]]:
-        """Return name and values."""
+        """Return the name of the setting and its values."""
         if isinstance(value, tuple):
             return value
         name, equals, text = str(value).partition("=")
         if not (name.strip() and equals and text.strip()):
-            self.fail(f"{str(value)[:60]!r} sweeps nothing; write NAME=START:STOP:N or NAME=A,B,C.", param, ctx)
+            self.fail(f"{str(value)[:60]!r} has no values; give NAME=START:STOP:N or NAME=A,B,C.", param, ctx)
         if ":" not in text:
-            return name.strip(), [_word(part.strip()) for part in text.split(",")]
+            return name.strip(), [_parse_value(part.strip()) for part in text.split(",")]
         parts = text.split(":")
-        numbers = [_word(part) for part in parts]
+        numbers = [_parse_value(part) for part in parts]
         if len(parts) != 3 or not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
-            self.fail(f"{text[:60]!r} is no range; write START:STOP:N, such as 1530:1565:351.", param, ctx)
+            self.fail(f"{text[:60]!r} is not a range; give START:STOP:N, such as 1530:1565:351.", param, ctx)
         start, stop, n = numbers
-        if n != int(n) or not 1 <= n <= _MOST_POINTS:
-            self.fail(f"{parts[2]!r} is no number of points; give 1 to {_MOST_POINTS}.", param, ctx)
-        # The last one is the stop itself: adding up steps would miss it by a rounding, and a limit with it.
+        if n != int(n) or not 1 <= n <= _MAX_POINTS:
+            self.fail(f"{parts[2]!r} is not a number of points; give 1 to {_MAX_POINTS}.", param, ctx)
+        # The last value is exactly STOP: a sum of steps could exceed a limit by a rounding error.
         return name.strip(), [start + (stop - start) * (i / (n - 1) if n > 1 else 0.0) for i in range(int(n))]
 
 
-def _word(text: str) -> Any:
-    """Return a number, a flag, or the word itself."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+def _parse_value(text: str) -> Any:
+    """Return a flag, a number, or the text itself."""
+    if text.lower() in _FLAGS:
+        return _FLAGS[text.lower()]
     try:
         return float(text)
     except ValueError:
@@ -71,22 +71,20 @@ def _word(text: str) -> Any:
     required=True,
     type=SweptValues(),
     metavar="NAME=START:STOP:N",
-    help="What to sweep, the slowest first: a range with both ends, or NAME=A,B,C; one value is set and kept.",
+    help="Setting to sweep, slowest first: a range that includes STOP, or NAME=A,B,C. A single value is set once.",
 )
 @click.option(
-    "--read", "readings", multiple=True, required=True, metavar="NAME", help="What to read; wildcards allowed."
+    "--read", "readings", multiple=True, required=True, metavar="NAME", help="Channel to read; wildcards allowed."
 )
-@out_option("HDF5 file.", "-o", "--out", default="scan.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
-@click.option("--snake", is_flag=True, help="Let every other pass of a faster setting go back.")
-@click.option("--by-hand", is_flag=True, help="Let no device run the sweep by itself.")
-@click.option(
-    "--keep-meters", is_flag=True, help="Do not set meters to the wavelength that is swept; they keep their own."
-)
-@click.option("--leave", is_flag=True, help="Leave the settings at the last point.")
-@click.option("--resume", is_flag=True, help="Go on with a scan that was interrupted.")
-@click.option("--plot", "picture", is_flag=True, help="Draw it as well: OUT with .png.")
-@click.option("--dry-run", is_flag=True, help="Check everything, say what would be done, and move nothing.")
+@out_option("HDF5 file to write.", "-o", "--out", default="scan.h5")
+@click.option("--record", metavar="RECORD", help="Calibration record to note in the file.")
+@click.option("--snake", is_flag=True, help="Sweep faster settings back and forth instead of always forwards.")
+@click.option("--by-hand", is_flag=True, help="Set every point from the host, without sweeps run by an instrument.")
+@click.option("--keep-meters", is_flag=True, help="Keep the wavelength settings of the power meters during the sweep.")
+@click.option("--leave", is_flag=True, help="Leave the settings at the last point instead of restoring them.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted scan.")
+@click.option("--plot", "picture", is_flag=True, help="Also draw the scan, to OUT with .png.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show the plan, but change nothing.")
 @json_option
 @click.pass_context
 def scan(
@@ -105,31 +103,33 @@ def scan(
     keep_meters: bool,
     leave: bool,
     resume: bool,
-    **held: Any,
+    **lock_arguments: Any,
 ) -> None:
-    """Sweep settings of BENCH against readings, into an HDF5 file.
+    """Sweep settings of BENCH, record readings at each point, and write an HDF5 file.
 
-    All values are checked before anything moves. Points go to a journal beside the file (OUT.journal) and are safe as
-    soon as they are counted: interrupt it, pull the plug, and --resume goes on. Afterwards the settings are as before.
-    BENCH is the path of a bench file, or the name of a built-in bench.
+    All values are checked before anything changes. Points are first written to a journal beside the file (OUT.journal),
+    so that an interrupted scan continues with --resume, even after a power failure. At the end the settings are
+    restored. BENCH is the path of a bench file or the name of a built-in bench.
     """
     from lumion_hw.acquisition import scan as run_scan
     from lumion_hw.acquisition.scanning import prepare_scan
     from lumion_hw.storage.record_files import load_record
 
-    names = _each_once(swept)
-    drawn = _picture_of(out) if picture else None
+    names = _check_no_duplicates(swept)
+    figure = _figure_path(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
-    with locked_bench(bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, held) as (
+    with locked_bench(
+        bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, lock_arguments
+    ) as (
         bench,
-        standing,
+        active_circuits,
     ):
         prepared = prepare_scan(bench, dict(swept), readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
         if dry_run:
-            _show(prepared, as_json)
+            _show_plan(prepared, as_json)
             return
-        _check_standing(standing, prepared)
-        with _telling(prepared.moves.plan.n_points) as tell:
+        _check_circuits_unaffected(active_circuits, prepared)
+        with _progress_bar(prepared.moves.plan.n_points) as on_point:
             data = run_scan(
                 bench,
                 dict(swept),
@@ -137,70 +137,70 @@ def scan(
                 out=out,
                 bench_file=path_of(bench_file),
                 record=in_force,
-                progress=tell,
+                progress=on_point,
                 snake=snake,
                 by_hand=by_hand,
                 keep_meters=keep_meters,
                 leave=leave,
                 resume=resume,
             )
-    if drawn is not None:
-        data.plot(target=drawn)
-    _report(data, out, drawn, as_json)
+    if figure is not None:
+        data.plot(target=figure)
+    _report(data, out, figure, as_json)
     if data.n_failed:
-        note(f"{data.n_failed} readings failed. They are NaN with state 4 in the file.")
+        note(f"{data.n_failed} readings failed; the file has NaN with state 4 for them.")
         context.exit(LumionError.exit_code)
 
 
-def _picture_of(out: Path) -> Path:
-    """Return where the picture of a scan goes. Raises ``ConfigError`` if it could not be drawn or written there."""
+def _figure_path(out: Path) -> Path:
+    """Return the path of the figure. Raises ``ConfigError`` if matplotlib is missing or the path is not writable."""
     from lumion_hw.acquisition.plotting import require_plots
 
-    drawn = out.with_suffix(".png")
+    figure = out.with_suffix(".png")
     require_plots()
-    check_target(drawn, "the picture")
-    return drawn
+    check_target(figure, "the figure")
+    return figure
 
 
-def _each_once(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
-    """Return the names of what is swept. Raises ``ConfigError`` for one that is given twice."""
+def _check_no_duplicates(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
+    """Return the names of the swept settings. Raises ``ConfigError`` if a setting is listed twice."""
     names = [name for name, _ in swept]
     if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"{doubled} is swept twice", hint="Name it once, with all of its values.")
+        raise ConfigError(f"{doubled} is listed twice", hint="Give one --set with all its values.")
     return names
 
 
-def _check_standing(standing: Sequence[str], prepared: PreparedScan) -> None:
-    """Refuse to drive the heaters of circuits that stand."""
-    if standing and any(name.endswith(".heaters_ma") for name in prepared.moves.wholes):
+def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: PreparedScan) -> None:
+    """Raise ``BusyError`` if the scan would change the heaters while circuits are connected."""
+    if active_circuits and any(name.endswith(".heaters_ma") for name in prepared.moves.wholes):
         raise BusyError(
-            f"other heater currents would take down what is connected: {', '.join(standing)}",
-            hint="`lumion disconnect --all` first, or sweep something else.",
+            f"sweeping heater currents would interrupt the connected circuits {', '.join(active_circuits)}",
+            hint="Run `lumion disconnect --all` first, or sweep other settings.",
         )
 
 
 @contextlib.contextmanager
-def _telling(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
-    """Show how far a scan is, and say afterwards why points were stepped, or what Ctrl-C leaves."""
-    stepped: set[str] = set()
+def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
+    """Show a progress bar; at the end print why points were set one by one, or the state that Ctrl-C leaves."""
+    reasons: set[str] = set()
     try:
         with progress(n_points, "points") as bar:
 
-            def tell(told: ScanProgress) -> None:
-                bar.update(told.done - bar.pos)
-                stepped.add(told.stepped)
+            def on_point(step: ScanProgress) -> None:
+                bar.update(step.done - bar.pos)
+                reasons.add(step.stepped)
 
-            yield tell
-    except KeyboardInterrupt as interrupt:  # which has no message of its own
+            yield on_point
+    except KeyboardInterrupt as interrupt:  # its own message is empty
         for text in getattr(interrupt, "__notes__", ()):
             note(text)
         raise
-    for why in sorted(filter(None, stepped)):
-        note(f"Set and read point by point: {why}.")
+    for reason in sorted(filter(None, reasons)):
+        note(f"The host set the points one by one: {reason}.")
 
 
 def path_of(bench_file: str) -> Path:
-    """Return the path of a bench file, or of a built-in bench by its name."""
+    """Return the path of a bench file, which may be given as the name of a built-in bench."""
     from lumion_hw.bench.file.loader import builtin_names, builtin_path
 
     built_in = bench_file in builtin_names() and not Path(bench_file).exists()
@@ -212,9 +212,9 @@ def _document(prepared: PreparedScan) -> dict[str, Any]:
     return {
         "points": plan.n_points,
         "swept": [
-            {"name": each.name, "points": axis.n_points, "from": _end(each, 0), "to": _end(each, -1), "unit": each.unit}
+            {"name": s.name, "points": axis.n_points, "from": _label(s, 0), "to": _label(s, -1), "unit": s.unit}
             for axis in plan.axes
-            for each in axis.settings
+            for s in axis.settings
         ],
         "follow": list(plan.followers),
         "readings": [{"name": column.name, "unit": column.unit} for column in prepared.reader.columns],
@@ -223,32 +223,33 @@ def _document(prepared: PreparedScan) -> dict[str, Any]:
     }
 
 
-def _end(setting: SweptSetting, at: int) -> Any:
-    label = setting.labels()[at].item()
-    return None if label != label else label  # noqa: PLR0124 - NaN stands for none, as of an automatic range
+def _label(setting: SweptSetting, index: int) -> Any:
+    label = setting.labels()[index].item()
+    return None if label != label else label  # noqa: PLR0124 - NaN means None, such as an automatic range
 
 
-def _show(prepared: PreparedScan, as_json: bool) -> None:
+def _show_plan(prepared: PreparedScan, as_json: bool) -> None:
     document = _document(prepared)
     if as_json:
         echo_json(document)
         return
-    rows = [(each["name"], each["points"], each["from"], each["to"], each["unit"]) for each in document["swept"]]
-    say(table(("setting", "points", "from", "to", "unit"), rows))
+    rows = [(row["name"], row["points"], row["from"], row["to"], row["unit"]) for row in document["swept"]]
+    echo_text(table(("setting", "points", "from", "to", "unit"), rows))
     if document["follow"]:
-        say(f"{', '.join(document['follow'])} follow{'s' * (len(document['follow']) == 1)} the light")
-    why = f": {prepared.stepped}" if prepared.stepped else ""
-    say(f"{document['points']} points of {len(document['readings'])} readings, run by {document['run_by']}{why}")
-    say("Nothing was moved.")
+        echo_text(f"Set to the swept wavelength at each point: {', '.join(document['follow'])}")
+    reason = f": {prepared.stepped}" if prepared.stepped else ""
+    n_readings = len(document["readings"])
+    echo_text(f"{document['points']} points of {n_readings} readings, run by {document['run_by']}{reason}")
+    echo_text("Nothing was changed.")
 
 
-def _report(data: ScanData, out: Path, drawn: Path | None, as_json: bool) -> None:
+def _report(data: ScanData, out: Path, figure: Path | None, as_json: bool) -> None:
     if as_json:
         document = {"file": str(out), "points": data.n_read, "readings": list(data.value)}
-        document |= {"swept": [each.name for each in data.plan.settings], "failed_readings": data.n_failed}
+        document |= {"swept": [setting.name for setting in data.plan.settings], "failed_readings": data.n_failed}
         document |= {"by_instrument": int(data.by_instrument.sum())}
-        echo_json(document | ({"picture": str(drawn)} if drawn else {}))
+        echo_json(document | ({"picture": str(figure)} if figure else {}))
         return
-    say(f"{out}: {data.n_read} points of {len(data.value)} readings")
-    if drawn is not None:
-        say(f"{drawn}: picture")
+    echo_text(f"{out}: {data.n_read} points of {len(data.value)} readings")
+    if figure is not None:
+        echo_text(f"{figure}: figure")

@@ -1,4 +1,4 @@
-"""``lumion schedule``: sequences of circuits, what they cost, demands, phases of a job. Mostly without a bench."""
+"""``lumion schedule``: communication schedules over circuits, their cost, traffic demands, phases of a job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MANY, SEED, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
 
@@ -30,21 +30,32 @@ _RANKS = click.IntRange(2, 1024)
 _DAY_S = 86_400.0
 _SECONDS = Number("s", 0.0, _DAY_S)
 _RATE = Number("bytes/s", 1.0, 1e15)
-_SHOWN_CONFIGURATIONS = 20
+_MAX_SHOWN_CONFIGURATIONS = 20
 
 
 @click.group(cls=NamedGroup)
 def schedule() -> None:
-    """Sequences of circuits for collectives, demands and phases of a job, and what they cost."""
+    """Build and check schedules of circuits for collectives, traffic demands and job phases; calculate their cost."""
 
 
 def _cost_options(function: _Command) -> _Command:
     for option in (
-        click.option("--hidden", type=_SECONDS, default=0.0, help="Other traffic before each change, in s."),
-        click.option("--relock", type=_SECONDS, default=0.0, help="Until the receiver has locked, in s."),
-        click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling, in s."),
-        click.option("--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed cost of a round, in s."),
-        click.option("--rate", type=_RATE, default=50e9, show_default=True, help="Bytes (not bits) per s of a port."),
+        click.option(
+            "--hidden",
+            type=_SECONDS,
+            default=0.0,
+            help="Part of each change that overlaps with other traffic, in seconds.",
+        ),
+        click.option("--relock", type=_SECONDS, default=0.0, help="Time until a receiver has locked, in seconds."),
+        click.option(
+            "--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling time, in seconds."
+        ),
+        click.option(
+            "--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed time per round, in seconds."
+        ),
+        click.option(
+            "--rate", type=_RATE, default=50e9, show_default=True, help="Data rate of a port in bytes per second."
+        ),
     ):
         function = option(function)
     return function
@@ -56,14 +67,14 @@ def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float
     return CostModel(rate, alpha, delta, relock, hidden)
 
 
-def _named_or_read(name: str, ranks: int | None) -> Schedule:
-    """Return a schedule by name and number of ranks, or from a JSON file."""
+def _make_or_load(name: str, ranks: int | None) -> Schedule:
+    """Make a schedule by name for a number of ranks, or load it from a JSON file."""
     if name.endswith(".json"):
         from lumion_hw.schedules.documents import load_schedule
 
         return load_schedule(name)
     if ranks is None:
-        raise click.UsageError("Give --ranks, or a schedule as JSON.")
+        raise click.UsageError("Give --ranks, or the JSON file of a schedule.")
     from lumion_hw.schedules.collectives import make_schedule
 
     with RunProgress(None, quiet=True) as bars:
@@ -74,7 +85,7 @@ def _named_or_read(name: str, ranks: int | None) -> Schedule:
 @click.option("--ranks", type=click.IntRange(2, 256), default=8, show_default=True, help="Number of ranks.")
 @json_option
 def list_(ranks: int, as_json: bool) -> None:
-    """List all schedules that there are for a number of ranks."""
+    """List all schedules for a number of ranks."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.schedules.collectives import MAKERS, make_schedule
 
@@ -87,90 +98,95 @@ def list_(ranks: int, as_json: bool) -> None:
     if as_json:
         echo_json({"ranks": ranks, "schedules": rows})
         return
-    made = [row for row in rows if "why_not" not in row]
+    possible = [row for row in rows if "why_not" not in row]
     keys = ("name", "collective", "ports", "rounds", "programmings", "configurations")
-    echo_table(f"{ranks} ranks", keys, [[row[key] for key in keys] for row in made])
+    echo_table(f"{ranks} ranks", keys, [[row[key] for key in keys] for row in possible])
     for row in rows:
         if "why_not" in row:
-            say(row["why_not"])
+            echo_text(row["why_not"])
 
 
-def _summary(made: Schedule) -> dict[str, Any]:
+def _summary(plan: Schedule) -> dict[str, Any]:
     return {
-        "name": made.name,
-        "collective": made.collective,
-        "ranks": made.ranks,
-        "ports": "duplex" if made.duplex else "simplex",
-        "rounds": len(made.rounds),
-        "programmings": made.programmings,
-        "configurations": made.configurations,
+        "name": plan.name,
+        "collective": plan.collective,
+        "ranks": plan.ranks,
+        "ports": "duplex" if plan.duplex else "simplex",
+        "rounds": len(plan.rounds),
+        "programmings": plan.programmings,
+        "configurations": plan.configurations,
     }
 
 
 @schedule.command()
 @click.argument("name")
 @click.option("--ranks", type=_RANKS, required=True, help="Number of ranks.")
-@out_option("Write it here as JSON.")
-@out_option("Draw it here: .png, .svg or .pdf.", "--plot")
+@out_option("JSON file of the schedule to write.")
+@out_option("Figure of the schedule to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
-    """Make a schedule, execute it with integers, and print its rounds.
+    """Make the schedule NAME, verify it by executing it with integers, and print its rounds.
 
-    In a line of text `a-b x/y` means that a sends chunk x while b sends y, `a>b x` that only a can send; `+` where the
-    receiver adds, `.` where nothing is sent. `lumion schedule list` has the names.
+    In the output, `a-b x/y` means that a sends chunk x while b sends chunk y, and `a>b x` that only a can send. `+`
+    means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document
     from lumion_hw.schedules.verification import verify
 
-    made = _named_or_read(name, ranks)
-    verify(made)
+    plan = _make_or_load(name, ranks)
+    verify(plan)
     if out is not None:
-        save_schedule(made, out, over(force))
+        save_schedule(plan, out, over(force))
     if plot is not None:
         from lumion_hw.schedules.picture import plot_schedule
 
-        plot_schedule(made, plot, over(force))
+        plot_schedule(plan, plot, over(force))
     if as_json:
-        echo_json(schedule_document(made))
+        echo_json(schedule_document(plan))
     else:
-        say(str(made))
-        _say_bound(made)
+        echo_text(str(plan))
+        _print_lower_bound(plan)
 
 
-def _say_bound(made: Schedule) -> None:
-    if made.collective == "straggler all-reduce":
+def _print_lower_bound(plan: Schedule) -> None:
+    if plan.collective == "straggler all-reduce":
         from lumion_hw.schedules.straggler import min_straggler_rounds
 
-        say(f"{len(made.rounds)} rounds; no schedule has fewer than {min_straggler_rounds(made.ranks)}")
+        echo_text(f"{len(plan.rounds)} rounds; the lower bound is {min_straggler_rounds(plan.ranks)}")
 
 
 @schedule.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the integers.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
 @json_option
 def verify(file: str, seed: int, as_json: bool) -> None:
-    """Execute a schedule from a JSON file with random integers: nothing sent that is not held, exact sums."""
+    """Verify the schedule in FILE (JSON) by executing it with random integers.
+
+    Checks that every rank sends only chunks that it has, and that all final sums are exact.
+    """
     from lumion_hw.schedules.documents import load_schedule
     from lumion_hw.schedules.verification import verify as execute
 
-    read = load_schedule(file)
-    execute(read, seed=seed)
+    plan = load_schedule(file)
+    execute(plan, seed=seed)
     if as_json:
-        echo_json({"verified": True} | _summary(read))
+        echo_json({"verified": True} | _summary(plan))
     else:
-        say(f"{file}: {str(read).splitlines()[0]}: right")
-        _say_bound(read)
+        echo_text(f"{file}: {str(plan).splitlines()[0]}: verified")
+        _print_lower_bound(plan)
 
 
 @schedule.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
 @click.option("--ranks", type=_RANKS, help="Number of ranks, for names.")
-@click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes of one rank.")
-@out_option("Draw time against dark time here: .png, .svg or .pdf.", "--plot")
+@click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes per rank.")
+@out_option("Figure of time against dark time to write: .png, .svg or .pdf.", "--plot")
 @force_option
-@click.option("--late", type=_SECONDS, help="How late a straggler is, in s; by default late enough.")
+@click.option(
+    "--late", type=_SECONDS, help="Delay of a straggler, in seconds.  [default: enough that it costs no time]"
+)
 @_cost_options
 @json_option
 def cost(
@@ -187,27 +203,27 @@ def cost(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Say how long schedules take, beside the best fixed configuration, and when they pay.
+    """Calculate how long schedules take, and compare them with the best fixed configuration.
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """
     from lumion_hw.schedules.cost import size_text, time_text
 
     model = _model(rate, alpha, delta, relock, hidden)
-    schedules = [_named_or_read(name, ranks) for name in names]
+    schedules = [_make_or_load(name, ranks) for name in names]
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.schedules.picture import plot_costs
 
         plot_costs(schedules, model, buffer_bytes, plot, over(force))
-    rows = [_cost_row(made, model, buffer_bytes, late) for made in schedules]
+    rows = [_cost_row(plan, model, buffer_bytes, late) for plan in schedules]
     if as_json:
         echo_json({"delta_s": model.delta_s, "buffer_bytes": buffer_bytes, "schedules": rows})
         return
     columns = ("time_s", "time_without_delta_s", "static_time_s", "break_even_delta_s", "straggler_late_s")
     echo_table(
-        f"{size_text(buffer_bytes)} per rank, {rate / 1e9:g} GB/s, dark for {time_text(model.delta_s)} per change",
-        ("schedule", "rounds", "changes", "time", "without dark time", "fixed", "break-even", "late by"),
+        f"{size_text(buffer_bytes)} per rank, {rate / 1e9:g} GB/s, {time_text(model.delta_s)} dark time per change",
+        ("schedule", "rounds", "changes", "time", "without dark time", "fixed", "break-even", "straggler delay"),
         [
             [row["name"], row["rounds"], row["programmings"]]
             + [None if row[key] is None else time_text(row[key]) for key in columns]
@@ -215,28 +231,28 @@ def cost(
         ],
     )
     for row in rows:
-        say(row["advice"])
+        echo_text(row["advice"])
 
 
-def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float | None) -> dict[str, Any]:
+def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float | None) -> dict[str, Any]:
     import math
 
     from lumion_hw.schedules.cost import advice, best_static, cost_of, port_times_s
 
-    own, beside = cost_of(made), best_static(made, model, buffer_bytes)
+    own, static = cost_of(plan), best_static(plan, model, buffer_bytes)
     late_s = math.inf if late is None else late
     break_even_s = None
-    if beside is not None and own.programmings > beside.programmings:
-        break_even_s = own.break_even_delta_s(beside, model, buffer_bytes)
-    return _summary(made) | {
+    if static is not None and own.programmings > static.programmings:
+        break_even_s = own.break_even_delta_s(static, model, buffer_bytes)
+    return _summary(plan) | {
         "time_s": own.time_s(model, buffer_bytes, late_s=late_s),
         "time_without_delta_s": own.time_s(model.with_delta_s(0.0), buffer_bytes, late_s=late_s),
-        "time_of_its_own_ports_s": port_times_s(made, model, buffer_bytes)[0],
+        "time_of_its_own_ports_s": port_times_s(plan, model, buffer_bytes)[0],
         "straggler_late_s": own.early_s(model, buffer_bytes) or None,
-        "static": None if beside is None else beside.name,
-        "static_time_s": None if beside is None else beside.time_s(model, buffer_bytes),
+        "static": None if static is None else static.name,
+        "static_time_s": None if static is None else static.time_s(model, buffer_bytes),
         "break_even_delta_s": break_even_s,
-        "advice": advice(made, model, buffer_bytes),
+        "advice": advice(plan, model, buffer_bytes),
     }
 
 
@@ -247,15 +263,22 @@ def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float
     type=Number("bytes", 0.0, 1e15, above=True),
     default=1.0,
     show_default=True,
-    help="Hidden size times bytes per element for tokens; seconds of an epoch for rates in bytes/s.",
+    help="Bytes per count. For tokens: hidden size times bytes per element; for rates in bytes/s: epoch in seconds.",
 )
-@click.option("--rank-of-column", metavar="R,R,...", help="Rank that has each column's expert.")
-@click.option("--combine", is_flag=True, help="Plan the way back: the transposed matrix.")
-@click.option("--configurations", "count", type=click.IntRange(1, MANY), help="Most configurations; all by default.")
-@click.option("--duplex", is_flag=True, help="Matchings only; needs --configurations.")
-@out_option("Draw what is served here: .png, .svg or .pdf.", "--plot")
+@click.option("--rank-of-column", metavar="R,R,...", help="Rank of the expert of each column.")
+@click.option("--combine", is_flag=True, help="Plan the opposite direction (the transposed matrix).")
+@click.option(
+    "--configurations",
+    "count",
+    type=click.IntRange(1, MAX_COUNT),
+    help="Largest number of configurations.  [default: as many as needed]",
+)
+@click.option("--duplex", is_flag=True, help="Use only matchings; needs --configurations.")
+@out_option("Figure of the served traffic to write: .png, .svg or .pdf.", "--plot")
 @force_option
-@click.option("--rest-rate", type=_RATE, help="Bytes per s of an electrical network that takes what is left.")
+@click.option(
+    "--rest-rate", type=_RATE, help="Data rate in bytes/s of an electrical network for the remaining traffic."
+)
 @_cost_options
 @json_option
 def demand(
@@ -275,95 +298,103 @@ def demand(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Turn a matrix of counts (CSV or NPY) into configurations with hold times."""
+    """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations with hold times."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
     from lumion_hw.schedules.demand import demand_from_counts, read_counts
 
     if duplex and count is None:
-        raise click.UsageError("Give --configurations with --duplex: permutations serve everything, matchings do not.")
-    columns = None if rank_of_column is None else _whole_numbers("--rank-of-column", rank_of_column)
-    wanted = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
-    wanted = wanted.reversed() if combine else wanted
-    found = birkhoff(wanted) if count is None else bounded(wanted, count, duplex=duplex)
+        raise click.UsageError("--duplex needs --configurations: matchings alone cannot serve every demand completely.")
+    columns = None if rank_of_column is None else _integers("--rank-of-column", rank_of_column)
+    traffic = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
+    traffic = traffic.reversed() if combine else traffic
+    result = birkhoff(traffic) if count is None else bounded(traffic, count, duplex=duplex)
     model = _model(rate, alpha, delta, relock, hidden)
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.schedules.picture import plot_served
 
-        plot_served(found, plot, over(force))
-    best = None if rest_rate is None else found.best_count(model, rest_rate)
+        plot_served(result, plot, over(force))
+    best = None if rest_rate is None else result.best_count(model, rest_rate)
     if as_json:
-        echo_json(_demand_document(found, model) | {"best_count": best})
+        echo_json(_demand_document(result, model) | {"best_count": best})
         return
-    _say_demand(found, model)
+    _print_demand(result, model)
     if best is not None and rest_rate is not None:
-        whole = f"the rest over the other network at {rest_rate / 1e9:g} GB/s"
-        say(f"best: {best} configurations, {whole}: {time_text(found.time_s(model, best, rest_rate))}")
+        rest = f"remaining traffic over the other network at {rest_rate / 1e9:g} GB/s"
+        echo_text(f"best: {best} configurations, {rest}: {time_text(result.time_s(model, best, rest_rate))}")
 
 
-def _demand_document(found: Decomposition, model: CostModel) -> dict[str, Any]:
-    wanted = found.demand
+def _demand_document(result: Decomposition, model: CostModel) -> dict[str, Any]:
+    traffic = result.demand
     return {
-        "method": found.method,
-        "ranks": wanted.ranks,
-        "wanted_bytes": wanted.total_bytes,
-        "local_bytes": wanted.local_bytes,
-        "busiest_bytes": wanted.busiest_bytes,
-        "served_bytes": found.served_after_bytes[-1],
-        "hold_bytes": found.hold_bytes,
-        "time_s": found.time_s(model),
-        "time_without_delta_s": found.time_s(model.with_delta_s(0.0)),
-        "duty": found.duty(model),
+        "method": result.method,
+        "ranks": traffic.ranks,
+        "wanted_bytes": traffic.total_bytes,
+        "local_bytes": traffic.local_bytes,
+        "busiest_bytes": traffic.busiest_bytes,
+        "served_bytes": result.served_after_bytes[-1],
+        "hold_bytes": result.hold_bytes,
+        "time_s": result.time_s(model),
+        "time_without_delta_s": result.time_s(model.with_delta_s(0.0)),
+        "duty": result.duty(model),
         "configurations": [
             {"circuits": each.circuits, "hold_bytes": each.hold_bytes, "hold_s": each.hold_bytes / model.bytes_per_s}
-            for each in found.configurations
+            for each in result.configurations
         ],
     }
 
 
-def _say_demand(found: Decomposition, model: CostModel) -> None:
+def _print_demand(result: Decomposition, model: CostModel) -> None:
     from lumion_hw.schedules.cost import size_text, time_text
 
-    wanted, served = found.demand, found.served_after_bytes
+    traffic, served = result.demand, result.served_after_bytes
     rows = [
         (
-            place,
-            len(each.circuits),
-            time_text(each.hold_bytes / model.bytes_per_s),
-            f"{100 * served[place] / wanted.total_bytes:.1f}",
+            number,
+            len(configuration.circuits),
+            time_text(configuration.hold_bytes / model.bytes_per_s),
+            f"{100 * served[number] / traffic.total_bytes:.1f}",
         )
-        for place, each in enumerate(found.configurations[:_SHOWN_CONFIGURATIONS], start=1)
+        for number, configuration in enumerate(result.configurations[:_MAX_SHOWN_CONFIGURATIONS], start=1)
     ]
-    title = (
-        f"{wanted.ranks} ranks want {size_text(wanted.total_bytes)}, {size_text(wanted.busiest_bytes)} at the busiest"
+    total, busiest = size_text(traffic.total_bytes), size_text(traffic.busiest_bytes)
+    title = f"Traffic of {traffic.ranks} ranks: {total}, {busiest} at the busiest port"
+    echo_table(title, ("configuration", "circuits", "hold time", "served %"), rows)
+    if len(result.configurations) > len(rows):
+        echo_text(f"... {len(result.configurations)} configurations in total")
+    echo_text(
+        f"served {100 * result.served_share:.1f} % in {time_text(result.time_s(model))}, without dark times "
+        f"{time_text(result.time_s(model.with_delta_s(0.0)))}; circuits are up {100 * result.duty(model):.1f} % of the "
+        "time"
     )
-    echo_table(title, ("configuration", "circuits", "held", "served %"), rows)
-    if len(found.configurations) > len(rows):
-        say(f"... {len(found.configurations)} configurations in all")
-    say(
-        f"served {100 * found.served_share:.1f} % in {time_text(found.time_s(model))}, without dark times "
-        f"{time_text(found.time_s(model.with_delta_s(0.0)))}; circuits are up {100 * found.duty(model):.1f} % of it"
-    )
-    if wanted.local_bytes:
-        say(f"{size_text(wanted.local_bytes)} stay on their ranks and need no circuit")
+    if traffic.local_bytes:
+        echo_text(f"{size_text(traffic.local_bytes)} are local to a rank and need no circuit")
 
 
 @schedule.command()
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--ranks", type=_RANKS, help="Number of ranks, for a name.")
-@click.option("--mesh", "layout", default="smartlight", show_default=True, help="As for `lumion mesh route`.")
-@click.option("--inputs", metavar="P,P,...", help="Port where the light of each rank enters.")
-@click.option("--outputs", metavar="P,P,...", help="Port where it leaves for each rank; the inputs by default.")
-@click.option("--bench", "bench_file", help="Instead: the calibrated mesh of this bench; needs --record, --modules.")
-@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
+@click.option("--mesh", "layout", default="smartlight", show_default=True, help="Mesh, as for `lumion mesh route`.")
+@click.option("--inputs", metavar="P,P,...", help="Input port of each rank.")
+@click.option("--outputs", metavar="P,P,...", help="Output port of each rank.  [default: the input ports]")
+@click.option(
+    "--bench", "bench_file", help="Bench whose calibrated mesh is used instead of --mesh; needs --record and --modules."
+)
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench.")
 @click.option("--modules", metavar="NAME,...", help="Module of each rank.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a way.")
-@click.option("--relabel", is_flag=True, help="Let ranks change places where that leaves fewer rounds without routes.")
-@click.option("--regroup", is_flag=True, help="Choose other rounds: for all-to-all and matchings.")
-@out_option("Write the schedule here as JSON, with the rounds and places that were chosen.")
-@out_option("Write the settings here, for `lumion schedule phases`; needs --bench.", "--phases")
-@click.option("--duration", type=_SECONDS, default=0.01, show_default=True, help="How long each of them lasts, in s.")
+@click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
+@click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
+@click.option("--regroup", is_flag=True, help="Distribute the transfers over other rounds (all-to-all and matchings).")
+@out_option("JSON file of the resulting schedule to write.")
+@out_option("Phase file of the settings to write, for `lumion schedule phases`; needs --bench.", "--phases")
+@click.option(
+    "--duration",
+    type=_SECONDS,
+    default=0.01,
+    show_default=True,
+    help="Duration of each setting written by --phases, in seconds.",
+)
 @force_option
 @json_option
 def route(
@@ -384,27 +415,27 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Turn a schedule into states of a mesh; rounds without routes are split.
+    """Find mesh states for every round of a schedule; rounds that cannot be routed are split.
 
     Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
     """
     from lumion_hw.schedules.mesh_steps import regroup_schedule, relabel_ranks, route_schedule
 
     if phases is not None and modules is None:
-        raise click.UsageError("Give --bench, --record and --modules with --phases.")
-    made = _named_or_read(name, ranks)
+        raise click.UsageError("--phases needs --bench, --record and --modules.")
+    plan = _make_or_load(name, ranks)
     router, names = _router(layout, inputs, outputs, bench_file, record, modules)
     router.max_hops = max_hops
-    places = relabel_ranks(router, made) if relabel else tuple(range(made.ranks))
+    places = relabel_ranks(router, plan) if relabel else tuple(range(plan.ranks))
     router = router.with_ports_of(places) if relabel else router
-    made = regroup_schedule(router, made) if regroup else made
-    found = route_schedule(router, made)
+    plan = regroup_schedule(router, plan) if regroup else plan
+    routed = route_schedule(router, plan)
     if out is not None or phases is not None:
-        _save_routed(made, found, [names[each] for each in places] if names else [], out, phases, duration, force)
+        _save_routed(plan, routed, [names[place] for place in places] if names else [], out, phases, duration, force)
     if as_json:
-        echo_json({"places": places} | _routed_document(router, found))
+        echo_json({"places": places} | _routed_document(router, routed))
     else:
-        _say_routed(router, made, found, places if relabel else ())
+        _print_routed(router, plan, routed, places if relabel else ())
 
 
 def _router(
@@ -415,29 +446,30 @@ def _router(
     record: str | None,
     modules: str | None,
 ) -> tuple[MeshRouter, list[str]]:
-    """Return the router of a mesh or of a calibrated bench, and the modules of that."""
+    """Return the router for a mesh layout, or for a calibrated bench with the names of its modules."""
     from lumion_hw.schedules.mesh_steps import MeshRouter
 
-    if len({each is None for each in (bench_file, record, modules)}) > 1:
-        raise click.UsageError("Give --bench, --record and --modules together.")
+    if len({option is None for option in (bench_file, record, modules)}) > 1:
+        raise click.UsageError("--bench, --record and --modules must be given together.")
     if (inputs is None) == (bench_file is None) or (outputs is not None and inputs is None):
-        raise click.UsageError("Give either --inputs, and --outputs if they differ, or a --bench.")
+        raise click.UsageError("Give either --inputs (and --outputs if they differ), or --bench.")
     if bench_file is not None and record is not None and modules is not None:
         from lumion_hw.bench.bench import load
         from lumion_hw.schedules.phases import bench_router
         from lumion_hw.storage import load_record
 
-        names = [each.strip() for each in modules.split(",")]
+        names = [name.strip() for name in modules.split(",")]
         return bench_router(load(bench_file), load_record(record), names), names
     from lumion_hw.cli.mesh import mesh_named
 
-    into = _whole_numbers("--inputs", inputs or "")
-    return MeshRouter(mesh_named(layout), into, into if outputs is None else _whole_numbers("--outputs", outputs)), []
+    input_ports = _integers("--inputs", inputs or "")
+    output_ports = input_ports if outputs is None else _integers("--outputs", outputs)
+    return MeshRouter(mesh_named(layout), input_ports, output_ports), []
 
 
 def _save_routed(
-    made: Schedule,
-    found: MeshSchedule,
+    plan: Schedule,
+    routed: MeshSchedule,
     modules: Sequence[str],
     out: Path | None,
     phases: Path | None,
@@ -449,18 +481,18 @@ def _save_routed(
     from lumion_hw.schedules.phases import save_phases, schedule_phases
 
     if out is not None:
-        save_schedule(made, out, over(force))
+        save_schedule(plan, out, over(force))
     if phases is not None:
-        save_phases(schedule_phases(found, modules, duration_s, made.name), phases, over(force))
+        save_phases(schedule_phases(routed, modules, duration_s, plan.name), phases, over(force))
 
 
-def _routed_document(router: MeshRouter, found: MeshSchedule) -> dict[str, Any]:
+def _routed_document(router: MeshRouter, routed: MeshSchedule) -> dict[str, Any]:
     return {
         "mesh": router.mesh.label,
         "mesh_sha256": router.mesh.sha256,
-        "rounds": found.rounds,
-        "extra": found.extra,
-        "least_extra": found.min_extra,
+        "rounds": routed.rounds,
+        "extra": routed.extra,
+        "least_extra": routed.min_extra,
         "steps": [
             {
                 "round": step.number,
@@ -469,47 +501,53 @@ def _routed_document(router: MeshRouter, found: MeshSchedule) -> dict[str, Any]:
                 "pucs": [path.pucs for path in step.routing.paths],
                 "states": {str(puc): state for puc, state in sorted(step.routing.states.items())},
             }
-            for step in found.steps
+            for step in routed.steps
         ],
     }
 
 
-def _say_routed(router: MeshRouter, made: Schedule, found: MeshSchedule, places: Sequence[int]) -> None:
+def _print_routed(router: MeshRouter, plan: Schedule, routed: MeshSchedule, places: Sequence[int]) -> None:
     from lumion_hw.schedules.mesh_steps import min_rounds
 
     rows = [
         (step.number, len(step.circuits), len(step.kept), max((p.hops for p in step.routing.paths), default=0))
-        for step in found.steps
+        for step in routed.steps
     ]
-    echo_table(router.mesh.label, ("round", "circuits", "of these kept", "longest way"), rows)
+    echo_table(router.mesh.label, ("round", "circuits", "unchanged", "longest path"), rows)
     if places:
-        say(f"ranks have the ports that were those of {', '.join(map(str, places))}")
-    say(
-        f"{found.rounds} rounds, {found.extra} more settings for rounds without routes "
-        f"(at least {found.min_extra}, proven), {found.rerouted} circuits led elsewhere"
+        echo_text(f"ranks 0 to {len(places) - 1} use the ports of ranks {', '.join(map(str, places))}")
+    echo_text(
+        f"{routed.rounds} rounds, {routed.extra} additional settings for rounds that were split "
+        f"(lower bound {routed.min_extra}), {routed.rerouted} circuits rerouted"
     )
-    if made.collective in ("all-to-all", "matchings"):
-        say(f"{len(found.steps)} settings; fewer than {min_rounds(made)} cannot do on any mesh")
+    if plan.collective in ("all-to-all", "matchings"):
+        echo_text(f"{len(routed.steps)} settings; the lower bound for any mesh is {min_rounds(plan)}")
 
 
-def _whole_numbers(option: str, text: str) -> list[int]:
+def _integers(option: str, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise click.BadParameter(
-            f"{text[:60]!r} is no list of whole numbers, such as 0,4,8.", param_hint=option
+            f"{text[:60]!r} is not a list of integers, such as 0,4,8.", param_hint=option
         ) from None
 
 
 @schedule.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--bench", "bench_file", help="Prepare the configurations for this bench; needs --record.")
-@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
-@out_option("Write the prepared configurations here as JSON; needs --bench.")
-@click.option("--run", is_flag=True, help="Switch the bench through the iterations, and measure.")
-@click.option("--iterations", type=click.IntRange(1, MANY), help="How often; as the file says by default.")
-@click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Dark time of a port, in s, not run.")
-@out_option("Draw one iteration here: .png, .svg or .pdf.", "--plot")
+@click.option("--bench", "bench_file", help="Bench to prepare the configurations for; needs --record.")
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench.")
+@out_option("JSON file of the prepared configurations to write; needs --bench.")
+@click.option("--run", is_flag=True, help="Run the iterations on the bench and measure them.")
+@click.option("--iterations", type=click.IntRange(1, MAX_COUNT), help="Number of iterations.  [default: as in FILE]")
+@click.option(
+    "--delta",
+    type=_SECONDS,
+    default=0.01,
+    show_default=True,
+    help="Assumed dark time of a port, in seconds; not used with --run.",
+)
+@out_option("Figure of one iteration to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @bench_options
 @json_option
@@ -528,15 +566,15 @@ def phases(
     endpoints: str | None,
     as_json: bool,
 ) -> None:
-    """Check the phases of a job, say what an iteration takes, prepare the circuits, or run it on a bench.
+    """Check the phases of a job, calculate the iteration time, prepare the circuits, or run the job on a bench.
 
-    FILE is a phase file, or what --out has written of one (.json): then nothing is routed anew.
+    FILE is a phase file, or a JSON file written by --out, whose routes are used again.
 
     Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
     """
     from lumion_hw.schedules.phases import iteration_times, load_phases, prepared_document
 
-    _check_given(file, bench_file, record, out, run)
+    _check_option_combinations(file, bench_file, record, out, run)
     measured: tuple[MeasuredPhase, ...] = ()
     changes: Mapping[str, MeasuredChange] = {}
     prepared: dict[str, PreparedPhase] = {}
@@ -546,17 +584,17 @@ def phases(
         from lumion_hw.storage import load_record
 
         calibrated = load_record(record)
-        plan, prepared = _prepared(file, bench_file, calibrated, out, force)
+        plan, prepared = _prepare(file, bench_file, calibrated, out, force)
         if run:
             target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
             changes, measured, settle_s = _run_phases(target, calibrated, prepared, plan, iterations)
         if not as_json:
-            _say_prepared(prepared)
+            _print_prepared(prepared)
     else:
         plan = load_phases(file)
     document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
     document |= {"configurations": prepared_document(prepared)} if prepared else {}
-    times = iteration_times(plan, delta, [each.excludes_others for each in prepared.values()] or None)
+    times = iteration_times(plan, delta, [phase.excludes_others for phase in prepared.values()] or None)
     modelled: IterationTimes | None = None
     if measured:
         from lumion_hw.schedules.phase_run import measured_iteration, model_with_measured_dark_times
@@ -569,16 +607,18 @@ def phases(
     if as_json:
         echo_json(document)
         return
-    _say_times(plan, times, measured, modelled, changes)
-    _say_darkness(measured, settle_s)
+    _print_times(plan, times, measured, modelled, changes)
+    _print_dark_times(measured, settle_s)
 
 
-def _check_given(file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool) -> None:
-    """Refuse options that need others."""
+def _check_option_combinations(
+    file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool
+) -> None:
+    """Raise ``UsageError`` if an option is given without the options that it needs."""
     if (bench_file is None) != (record is None) or (run and bench_file is None):
-        raise click.UsageError("Give --bench and --record together, and both with --run.")
+        raise click.UsageError("--bench and --record must be given together, and --run needs both.")
     if bench_file is None and (out is not None or file.endswith(".json")):
-        raise click.UsageError("Give --bench and --record with --out, and with prepared configurations (.json).")
+        raise click.UsageError("--out and prepared configurations (.json) need --bench and --record.")
 
 
 def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force: bool) -> None:
@@ -589,10 +629,10 @@ def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force
         plot_iteration(plan, times, plot, over(force))
 
 
-def _prepared(
+def _prepare(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Return phases with their configurations, read or prepared, and write them if that is asked for."""
+    """Load or prepare the configurations of the phases, and write them if ``out`` is given."""
     from lumion_hw.bench.bench import load
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.schedules.phases import load_phases, prepare
@@ -619,31 +659,31 @@ def _measured_document(
     return {
         "model": _times_document(modelled),
         "iterations": measured[-1].iteration + 1,
-        "dark_s": {each.tag: each.switched.longest_dark_s for each in measured if each.switched is not None},
+        "dark_s": {phase.tag: phase.switched.longest_dark_s for phase in measured if phase.switched is not None},
         "ports": measured_dark_times(measured),
         "controller_settle_s": settle_s,
-        "heat_mw": {each.tag: each.heat_mw for each in measured},
+        "heat_mw": {phase.tag: phase.heat_mw for phase in measured},
     }
 
 
-def _say_darkness(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
-    """Say how long each port was dark, beside what the controller says that its heaters need."""
+def _print_dark_times(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
+    """Print the measured dark time of each port and the settling time of the heaters."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phase_run import measured_dark_times
 
     rows = [
         (
-            each.tag,
-            each.port,
-            each.changes,
-            time_text(each.median_s),
-            time_text(each.longest_s),
+            dark.tag,
+            dark.port,
+            dark.changes,
+            time_text(dark.median_s),
+            time_text(dark.longest_s),
             None if settle_s is None else time_text(settle_s),
         )
-        for each in measured_dark_times(measured)
+        for dark in measured_dark_times(measured)
     ]
-    titles = ("phase", "port", "changes", "dark, median", "longest", "heaters settle in")
-    echo_table("\ndark times port by port", titles, rows)
+    titles = ("phase", "port", "changes", "median dark time", "longest", "heater settling")
+    echo_table("\nDark times by port", titles, rows)
 
 
 def _run_phases(
@@ -653,10 +693,10 @@ def _run_phases(
     plan: PhasePlan,
     iterations: int | None,
 ) -> tuple[Mapping[str, MeasuredChange], tuple[MeasuredPhase, ...], float]:
-    """Go through the phases on a bench that nothing else uses.
+    """Run the phases on a bench that has no other circuits.
 
     Returns:
-        How long each change takes, receivers included, how it went, and how long the heaters need by themselves.
+        The duration of each change including receivers, the measured phases, and the settling time of the heaters.
     """
     from lumion_hw.circuits import BenchLock, PathSetup, read_state
     from lumion_hw.errors import ConfigError
@@ -667,9 +707,11 @@ def _run_phases(
         BenchLock(directory, "lumion schedule phases"),
         open_bench(target.file, target.emulate, target.seed, target.endpoints) as bench,
     ):
-        if standing := read_state(directory)[0].circuits:
-            names = ", ".join(circuit.name for circuit in standing)
-            raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
+        if connected := read_state(directory)[0].circuits:
+            names = ", ".join(circuit.name for circuit in connected)
+            raise ConfigError(
+                f"the bench has connected circuits: {names}", hint="Disconnect them first with `lumion disconnect`."
+            )
         switch = PhaseSwitch(PathSetup(bench, record), prepared)
         switch.rehearse()
         return switch.measure(), switch.run(plan, iterations=iterations), bench.mesh.settle_s
@@ -685,22 +727,23 @@ def _times_document(times: IterationTimes) -> dict[str, Any]:
     }
 
 
-def _say_prepared(prepared: dict[str, PreparedPhase]) -> None:
+def _print_prepared(prepared: dict[str, PreparedPhase]) -> None:
     rows = [
         (
             tag,
-            len(each.circuits),
-            len(each.kept),
-            max((circuit.hops for circuit in each.plan.circuits), default=None),
-            round(min(circuit.budget.margin_db for circuit in each.plan.circuits), 1) if each.circuits else None,
-            round(each.plan.heat_mw, 1),
+            len(phase.circuits),
+            len(phase.kept),
+            max((circuit.hops for circuit in phase.plan.circuits), default=None),
+            round(min(circuit.budget.margin_db for circuit in phase.plan.circuits), 1) if phase.circuits else None,
+            round(phase.plan.heat_mw, 1),
         )
-        for tag, each in prepared.items()
+        for tag, phase in prepared.items()
     ]
-    echo_table("configurations", ("phase", "circuits", "kept", "longest way", "least margin dB", "heat mW"), rows)
+    headers = ("phase", "circuits", "unchanged", "longest path", "min margin dB", "heat mW")
+    echo_table("Configurations", headers, rows)
 
 
-def _say_times(
+def _print_times(
     plan: PhasePlan,
     times: IterationTimes,
     measured: Sequence[MeasuredPhase],
@@ -710,21 +753,21 @@ def _say_times(
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phases import plan_warnings
 
-    last = {each.tag: each for each in measured}
-    said = (None,) * len(plan.phases) if modelled is None else tuple(time_text(wait) for wait in modelled.waits_s)
+    last = {phase.tag: phase for phase in measured}
+    waits = (None,) * len(plan.phases) if modelled is None else tuple(time_text(wait) for wait in modelled.waits_s)
     rows = []
-    for phase, start_s, wait_s, model in zip(plan.phases, times.starts_s, times.waits_s, said, strict=True):
+    for phase, start_s, wait_s, model in zip(plan.phases, times.starts_s, times.waits_s, waits, strict=True):
         switched = last[phase.tag].switched if measured else None
         dark = None if switched is None else time_text(switched.longest_dark_s)
         change = None if switched is None else changes[phase.tag]
         after = (None, None) if change is None else (time_text(change.light_s), time_text(change.receivers_s))
         row = (phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), model, dark, *after)
         rows.append(row if measured else row[:4])
-    title = f"{plan.job}: one iteration, {'as measured' if measured else 'by the model'}"
-    titles = ("phase", "starts", "lasts", "waits", "by the model", "dark", "light after", "receivers after")
+    title = f"{plan.job}: one iteration, {'measured' if measured else 'by the model'}"
+    titles = ("phase", "start", "duration", "wait", "wait by model", "dark", "light after", "receivers after")
     echo_table(title, titles if measured else titles[:4], rows)
-    say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
+    echo_text(f"total {time_text(times.total_s)}, of which {100 * times.waiting_share:.2f} % waiting for circuits")
     if modelled is not None:
-        say(f"by the model, with the dark times that were measured: {time_text(modelled.total_s)}")
+        echo_text(f"by the model with the measured dark times: {time_text(modelled.total_s)}")
     for warning in plan_warnings(plan, times):
         note(warning)

@@ -1,4 +1,4 @@
-"""``lumion serve``: one process owns a bench, keeps it, and lets others see and use it."""
+"""``lumion serve``: one process owns a bench and serves it to several users and programs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 
 from lumion_hw.cli.circuits import BenchTarget, note_doubts
 from lumion_hw.cli.common.numbers import SEED, Number
-from lumion_hw.cli.common.opening import open_bench
-from lumion_hw.cli.common.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.opening import ENDPOINTS_HELP, LEAVE_ON_HELP, RECORD_HELP, TAKE_OVER_HELP, open_bench
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,35 +23,47 @@ if TYPE_CHECKING:
     from lumion_hw.serving.owner import BenchOwner
 
 _PORT = click.IntRange(0, 65535)
-_LOOK_S = 0.1
+_POLL_PERIOD_S = 0.1
 END_S = 4.5
 """Longest time from SIGTERM or Ctrl-C to the end of the process."""
-_LAST_WORDS_S = 1.0
-"""So long pages and PVs show why the server ends."""
+_SHUTDOWN_NOTICE_S = 1.0
+"""Time for which pages and PVs show the reason before the server ends."""
 
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@click.option("--emulate", is_flag=True, help="Emulate the bench, in a process that ends with this one.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random.")
-@click.option("--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`.")
-@click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]")
-@click.option("--state", metavar="DIR", help="Where journals and events are kept.  [default: of this user]")
-@click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name.")
+@click.option("--emulate", is_flag=True, help="Emulate the bench in a second process, which ends with this one.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
+@click.option("--endpoints", type=click.Path(dir_okay=False), help=ENDPOINTS_HELP)
+@click.option("--record", metavar="RECORD", help=RECORD_HELP)
+@click.option("--state", metavar="DIR", help="Directory for journals and event logs.  [default: one per user]")
+@click.option("--take-over", metavar="USER@HOST", help=TAKE_OVER_HELP)
 @click.option(
     "--leave-on",
     "leave_on_s",
     type=Number("s", 0.0, 3600.0),
-    help="Longest time that heaters stay on after the end, in s.  [default: as the bench file says]",
+    help=LEAVE_ON_HELP + "  [default: as the bench file says]",
 )
-@click.option("--pva", is_flag=True, help="Serve on EPICS PV Access.")
-@click.option("--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port of that; 0 takes any free one.")
-@click.option("--page", is_flag=True, help="Serve a page for browsers, and metrics.")
-@click.option("--page-port", type=_PORT, default=5080, show_default=True, help="TCP port of that; 0 takes any free.")
-@click.option("--page-writes", is_flag=True, help="Let pages change something, with a token printed and the lease.")
+@click.option("--pva", is_flag=True, help="Serve the bench over EPICS PV Access.")
+@click.option(
+    "--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port for PV Access; 0: any free port."
+)
+@click.option("--page", is_flag=True, help="Serve a web page, and metrics for Prometheus.")
+@click.option(
+    "--page-port", type=_PORT, default=5080, show_default=True, help="TCP port for the page; 0: any free port."
+)
+@click.option(
+    "--page-writes",
+    is_flag=True,
+    help="Let web pages change settings. Prints a token that the user types into the page; the page also needs the "
+    "lease.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--allow", multiple=True, metavar="ADDRESS", help="Who may connect from elsewhere: 192.0.2.7, or 192.0.2.0/24."
+    "--allow",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Remote address or network that may connect, such as 192.0.2.7 or 192.0.2.0/24.",
 )
 @click.option("--fabric/--no-fabric", default=True, help="Keep the jobs of the bench file connected.  [default: yes]")
 @click.option(
@@ -59,7 +71,7 @@ _LAST_WORDS_S = 1.0
     type=click.Choice(["hold", "off"]),
     default="hold",
     show_default=True,
-    help="Heaters that no circuit needs, when the program that drove them is gone.",
+    help="What happens to heaters that no circuit needs when the program that drove them has ended.",
 )
 @json_option
 def serve(
@@ -82,22 +94,22 @@ def serve(
     when_lost: str,
     as_json: bool,
 ) -> None:
-    """Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
+    """Own BENCH and serve it to several users and programs, until SIGTERM or Ctrl-C.
 
-    Everything is read and logged, circuits are held, and the fabric is watched where the bench file has jobs and there
-    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT"),
-    browsers http://HOST:PORT/, Prometheus /metrics there; docs/serving.md has the names of the process variables.
-    Without hardware: --emulate, on the wall clock.
+    The server reads and logs all channels and maintains the circuits. If the bench file has jobs and there is a
+    calibration record, it also watches the fabric. Clients need the lease to change anything. Scripts connect with
+    Bench.attach("pva://HOST:PORT"), browsers with http://HOST:PORT/, Prometheus with http://HOST:PORT/metrics;
+    docs/serving.md lists the process variables. Without hardware use --emulate, which runs on the wall clock.
     """
     ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
     if not ports:
-        raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
+        raise ConfigError("neither --pva nor --page is given, so nothing would be served", hint="Give at least one.")
     if page_writes and not page:
-        raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
+        raise ConfigError("--page-writes needs --page", hint="Give --page as well.")
     if emulate and endpoints:
-        raise ConfigError("--emulate and --endpoints exclude each other")
-    with _ended_by_signals() as stop, _emulator(file, emulate, seed) as emulator:
-        from lumion_hw.serving.owner import BenchOwner  # after the emulator has begun to start, which takes as long
+        raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
+    with _stop_on_signals() as stop, _emulator(file, emulate, seed) as emulator:
+        from lumion_hw.serving.owner import BenchOwner  # a slow import, in parallel with the start of the emulator
 
         _check(ports, host, allow, page_writes)
         kept = state or _state_without_mesh(file, emulate)
@@ -109,17 +121,17 @@ def serve(
                 record=record,
                 take_over=take_over,
                 fabric=fabric,
-                off_when_lost=when_lost == "off",
+                heaters_off_on_loss=when_lost == "off",
             )
             with owned as owner, contextlib.ExitStack() as servers:
-                addresses = _begun(servers, owner, ports, host, allow, page_writes)
-                _tell(owner, addresses, as_json)
+                addresses = _start_serving(servers, owner, ports, host, allow, page_writes)
+                _print_addresses(owner, addresses, as_json)
                 _serve_until(stop, owner, emulator)
-    note("ended")
+    note("server stopped")
 
 
 def _state_without_mesh(file: str, emulate: bool) -> str | None:
-    """Return where the state of a bench without a mesh is kept; ``None`` for one that is told by its controller."""
+    """Return the state directory of a bench without a mesh; ``None`` if it is named after the mesh controller."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.state import state_directory
 
@@ -130,7 +142,7 @@ def _state_without_mesh(file: str, emulate: bool) -> str | None:
 
 
 def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_writes: bool) -> None:
-    """Say what is not installed, or whose port it is, before anything is opened."""
+    """Check the installed packages and the ports before anything is opened."""
     if "pva" in ports:
         from lumion_hw.remote.pv_names import require_p4p
         from lumion_hw.serving.pva import check_listening
@@ -143,7 +155,7 @@ def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_wri
         check_page(host, ports["page"], allow, page_writes)
 
 
-def _begun(
+def _start_serving(
     servers: contextlib.ExitStack,
     owner: BenchOwner,
     ports: Mapping[str, int],
@@ -151,7 +163,7 @@ def _begun(
     allow: tuple[str, ...],
     page_writes: bool,
 ) -> dict[str, str]:
-    """Begin to serve, and return where; with the token of a page that writes."""
+    """Start the servers; return their addresses, and the token if pages may write."""
     addresses = {}
     if "pva" in ports:
         from lumion_hw.serving.pva import PvaServer
@@ -170,7 +182,7 @@ def _begun(
 
 @contextlib.contextmanager
 def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
-    """Start what emulates the bench, on wires and on the wall clock; ``None`` for a real one."""
+    """Start the process that emulates the bench on the wall clock; yield ``None`` for a real bench."""
     if not emulate:
         yield None
         return
@@ -189,14 +201,14 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
 
     model, clock = load(target.file), SystemClock()
     addresses = emulator.addresses()
-    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, emulated_there=True)
+    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, is_emulated_remotely=True)
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM and Ctrl-C set: what is under way ends first, and then all is left as configured.
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and Ctrl-C set, so that current operations finish before the server stops.
 
-    The process ends in :data:`END_S` at the latest, whatever a thread waits for: a device that hangs, or a client.
+    The process ends within :data:`END_S`, even if a thread still waits for a device or a client.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -205,7 +217,7 @@ def _ended_by_signals() -> Iterator[threading.Event]:
 
     def end(*_: object) -> None:
         if not stop.is_set():
-            last_resort = threading.Timer(END_S, _end_by_force)
+            last_resort = threading.Timer(END_S, _exit_at_once)
             last_resort.daemon = True
             last_resort.start()
         stop.set()
@@ -219,30 +231,32 @@ def _ended_by_signals() -> Iterator[threading.Event]:
             signal.signal(kind, handler)
 
 
-def _end_by_force() -> None:
-    """End the process without waiting for any thread; heaters that are still on are the watchdog's."""
-    note(f"not everything has ended within {END_S:g} s: heaters that are on go off by the controller's watchdog")
+def _exit_at_once() -> None:
+    """End the process without waiting for threads; the watchdog of the controller switches the heaters off."""
+    note(
+        f"the server did not stop within {END_S:g} s and was ended; the controller's watchdog switches the heaters off"
+    )
     os._exit(1)
 
 
 def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:
-    """Wait for the end. Raises why it cannot go on, once all who watch have been told."""
-    while not stop.wait(_LOOK_S):
+    """Wait until the server is stopped. A failure is first shown to all clients, then raised."""
+    while not stop.wait(_POLL_PERIOD_S):
         failure = None if emulator is None else emulator.failure()
         if failure is not None:
             owner.fail(failure)
         if owner.failure is not None:
-            stop.wait(_LAST_WORDS_S)
+            stop.wait(_SHUTDOWN_NOTICE_S)
             raise owner.failure
 
 
-def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
+def _print_addresses(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
     note_doubts(owner.record)
     state = owner.state
     if as_json:
-        echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)
+        echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, single_line=True)
         return
     for name, address in addresses.items():
-        say(f"token for writing on the page: {address}" if name == "page_token" else address)
+        echo_text(f"token for writing on the page: {address}" if name == "page_token" else address)
     how = "emulated" if state.is_emulated else "real"
-    note(f"{state.bench} ({how}): {len(state.points)} readings and settings; Ctrl-C or SIGTERM ends")
+    note(f"{state.bench} ({how}): serving {len(state.points)} readings and settings. Press Ctrl-C to stop.")

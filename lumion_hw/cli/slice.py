@@ -1,4 +1,4 @@
-"""``lumion slice``: accelerators of a rack for a request, on a torus and on a circuit fabric. Touches no bench."""
+"""``lumion slice``: allocate accelerators of a rack, on a torus and on a circuit fabric. Uses no bench."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MANY, SEED, Number
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.cli.plan import COUNTED_BY, MIX
@@ -19,18 +19,25 @@ if TYPE_CHECKING:
 
 _TOPOLOGIES = ("ring", "torus", "full")
 _TOPOLOGY = click.option(
-    "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="How they are joined."
+    "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="Topology of the slice."
 )
-_TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Lengths of the torus to compare with.")
+_TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Dimensions of the torus.")
 _SERVER = click.option(
-    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+    "--server",
+    "per_server",
+    type=click.IntRange(1, MAX_COUNT),
+    default=4,
+    show_default=True,
+    help="Accelerators per server.",
 )
-_PORTS = click.option("--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Of an accelerator.")
+_PORTS = click.option(
+    "--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Ports per accelerator."
+)
 
 
 @click.group("slice", cls=NamedGroup)
 def slice_() -> None:
-    """Slices of a rack: placed side by side on a torus, or anywhere on a circuit fabric."""
+    """Allocate slices of a rack: adjacent accelerators of a torus, or any accelerators of a circuit fabric."""
 
 
 def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
@@ -39,21 +46,21 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
     try:
         one, two, three = (int(part) for part in torus.split(","))
     except ValueError:
-        raise click.UsageError(f"--torus: {torus!r} is no three lengths, such as 4,4,4.") from None
+        raise click.UsageError(f"--torus: {torus!r} is invalid; give three dimensions, such as 4,4,4.") from None
     rack = TorusRack((one, two, three))
     return {"torus": rack, "fabric": FabricRack(rack.size, per_server, ports)}
 
 
 @slice_.command()
-@click.argument("accelerators", type=click.IntRange(1, MANY))
+@click.argument("accelerators", type=click.IntRange(1, MAX_COUNT))
 @_TOPOLOGY
-@click.option("--busy", default="", help="Accelerators that are taken: numbers with commas between.")
+@click.option("--busy", default="", help="Numbers of the busy accelerators, separated by commas.")
 @_TORUS
 @_SERVER
 @_PORTS
 @json_option
 def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: int, ports: int, as_json: bool) -> None:
-    """Place one slice beside accelerators that are busy, on both kinds of rack.
+    """Place one slice among busy accelerators, on both kinds of rack.
 
     Example: `lumion slice place 8 --topology torus --busy 0,5,10,15,21`
     """
@@ -63,12 +70,12 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
 
     request = SliceRequest(accelerators, topology)
     racks = _racks(torus, per_server, ports)
-    taken = np.zeros(racks["torus"].size, dtype=np.bool_)
+    is_busy = np.zeros(racks["torus"].size, dtype=np.bool_)
     for part in filter(None, busy.split(",")):
-        if not (part.strip().isdecimal() and int(part) < len(taken)):
-            raise click.UsageError(f"--busy: {part[:40]!r} is no accelerator from 0 to {len(taken) - 1}.")
-        taken[int(part)] = True
-    found = {name: rack.place(request, taken) for name, rack in racks.items()}
+        if not (part.strip().isdecimal() and int(part) < len(is_busy)):
+            raise click.UsageError(f"--busy: {part[:40]!r} is not an accelerator; give 0 to {len(is_busy) - 1}.")
+        is_busy[int(part)] = True
+    placements = {name: rack.place(request, is_busy) for name, rack in racks.items()}
     if as_json:
         echo_json(
             {
@@ -80,32 +87,40 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
                     "bandwidth_share": placed.bandwidth_share,
                     "circuits": placed.circuits if name == "fabric" else None,
                 }
-                for name, placed in found.items()
+                for name, placed in placements.items()
             }
         )
         return
-    for name, placed in found.items():
+    for name, placed in placements.items():
         if placed is None:
-            say(f"{name}: does not fit, {int((~taken).sum())} accelerators are free")
+            echo_text(f"{name}: the slice does not fit; {int((~is_busy).sum())} accelerators are free")
             continue
         box = f", box {'x'.join(map(str, placed.box))}" if placed.box else ""
-        say(f"{name}: {', '.join(map(str, placed.accelerators))}{box}")
-        say(f"  an all-reduce can use {placed.bandwidth_share:.0%} of the links")
+        echo_text(f"{name}: {', '.join(map(str, placed.accelerators))}{box}")
+        echo_text(f"  an all-reduce can use {placed.bandwidth_share:.0%} of the links")
         if name == "fabric":
-            say(f"  circuits: {', '.join(f'{one}-{other}' for one, other in placed.circuits) or 'none'}")
+            echo_text(f"  circuits: {', '.join(f'{a}-{b}' for a, b in placed.circuits) or 'none'}")
 
 
 @slice_.command()
-@click.option("--load", type=Number("", 0.0, 100.0, above=True), default=1.0, show_default=True, help="Over the rack.")
-@click.option("--requests", type=click.IntRange(1, MANY), default=10_000, show_default=True, help="How many come.")
+@click.option(
+    "--load",
+    type=Number("", 0.0, 100.0, above=True),
+    default=1.0,
+    show_default=True,
+    help="Offered load, relative to the size of the rack.",
+)
+@click.option(
+    "--requests", type=click.IntRange(1, MAX_COUNT), default=10_000, show_default=True, help="Number of requests."
+)
 @MIX
 @COUNTED_BY
 @_TOPOLOGY
 @_TORUS
 @_SERVER
 @_PORTS
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the requests; the same for both racks.")
-@out_option("Draw what became of the requests here: .png, .svg or .pdf.", "--plot")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed; both racks get the same requests.")
+@out_option("Figure of the outcomes to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def stream(
@@ -122,33 +137,33 @@ def stream(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Serve random requests on both kinds of rack: what is accepted, what is lost to fragmentation, bandwidth."""
+    """Serve random requests on both kinds of rack; compare acceptance, fragmentation and bandwidth."""
     from lumion_hw.planning import job_mix, serve_stream
 
     jobs = job_mix(mix, counted_by)
-    found = {}
+    results = {}
     for name, rack in _racks(torus, per_server, ports).items():
         with RunProgress(None, quiet=True) as bars:
-            found[name] = serve_stream(
+            results[name] = serve_stream(
                 rack, jobs, load=load, requests=requests, seed=seed, topology=topology, progress=bars
             )
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.planning import plot_stream
 
-        plot_stream(found, plot, over(force))
+        plot_stream(results, plot, over(force))
     if as_json:
-        echo_json(found)
+        echo_json(results)
         return
     echo_table(
-        f"{requests} requests at {load:g} times the rack",
-        ("rack", "accepted", "too few free", "fragmented", "at work", "links used", "all links would be"),
+        f"{requests} requests at an offered load of {load:g}",
+        ("rack", "accepted", "too few free", "fragmented", "busy", "links used", "gain with all links"),
         [
             (
                 name,
-                *(f"{share:.1%}" for share in (one.accepted, one.short, one.fragmented, one.used, one.bandwidth_share)),
-                f"{one.fabric_speedup:.2f}x",
+                *(f"{share:.1%}" for share in (r.accepted, r.short, r.fragmented, r.used, r.bandwidth_share)),
+                f"{r.fabric_speedup:.2f}x",
             )
-            for name, one in found.items()
+            for name, r in results.items()
         ],
     )

@@ -1,4 +1,4 @@
-"""``lumion snapshot`` and ``lumion restore``: the settings of every device in a file, and back on the bench."""
+"""``lumion snapshot`` and ``lumion restore``: save the settings of all devices to a file, and restore them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.numbers import Number
-from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.common.output import echo_json, json_option, note, say, table
+from lumion_hw.cli.common.opening import (
+    LEAVE_ON_HELP,
+    STATE_HELP,
+    TAKE_OVER_HELP,
+    bench_options,
+    channels_option,
+    devices_with,
+    open_bench,
+)
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note, table
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import BusyError, ConfigError, LinkError, LumionError
 
@@ -20,21 +28,21 @@ if TYPE_CHECKING:
     from lumion_hw.acquisition import Restoration, SettingChange, SettingValue
     from lumion_hw.bench.bench import Bench
 
-_SHOWN_VALUES = 4
+_MAX_SHOWN_VALUES = 4
 
 
 def lock_options(function: Any) -> Any:
-    """Add the options of commands that open a mesh controller and leave its heaters on."""
+    """Add the options of commands that lock the bench and leave its heaters on afterwards."""
     for option in (
-        click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
-        click.option("--state", metavar="DIR", help="Where it is kept what is connected.  [default: of this user]"),
+        click.option("--take-over", metavar="USER@HOST", help=TAKE_OVER_HELP),
+        click.option("--state", metavar="DIR", help=STATE_HELP),
         click.option(
             "--leave-on",
             "leave_on_s",
             type=Number("s", 0.0, 3600.0),
             default=3600.0,
             show_default=True,
-            help="Longest time the controller keeps its heaters on by itself after this command, in s.",
+            help=LEAVE_ON_HELP,
         ),
     ):
         function = option(function)
@@ -44,8 +52,8 @@ def lock_options(function: Any) -> Any:
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @lock_options
-@channels_option("store")
-@out_option("YAML file.  [default: on the terminal]", "-o", "--out")
+@channels_option("save")
+@out_option("YAML file to write.  [default: standard output]", "-o", "--out")
 @force_option
 @json_option
 @click.pass_context
@@ -57,31 +65,32 @@ def snapshot(
     out: Path | None,
     force: bool,
     as_json: bool,
-    **held: Any,
+    **lock_arguments: Any,
 ) -> None:
-    """Store the settings of every device of BENCH: heaters, lasers, modules, meters, polarization.
+    """Save the settings of all devices of BENCH: heaters, lasers, modules, meters, polarization.
 
-    Nothing is changed but what opening a bench sets from its file. `lumion restore BENCH FILE` puts them back.
-    Devices that do not answer are noted in the snapshot, and the command ends with exit code 4.
+    The command changes no setting, except those that opening a bench sets from its file. `lumion restore BENCH FILE`
+    restores the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
     from lumion_hw.files.writing import check_target, over, write_file
 
     if out is not None:
         check_target(out, "the snapshot", over(force))
-    with locked_bench(bench_file, devices_with(bench_file, channels), "lumion snapshot", as_json, held) as (bench, _):
-        taken = take_snapshot(bench, channels or ("*",))
+    only = devices_with(bench_file, channels)
+    with locked_bench(bench_file, only, "lumion snapshot", as_json, lock_arguments) as (bench, _):
+        saved = take_snapshot(bench, channels or ("*",))
     if out is not None:
-        write_file(out, "the snapshot", snapshot_yaml(taken), over(force))
+        write_file(out, "the snapshot", snapshot_yaml(saved), over(force))
     if as_json:
-        echo_json(taken.document() | ({"file": str(out)} if out else {}))
+        echo_json(saved.document() | ({"file": str(out)} if out else {}))
     elif out is None:
-        say(snapshot_yaml(taken).rstrip("\n"))
+        echo_text(snapshot_yaml(saved).rstrip("\n"))
     else:
-        say(f"{out}: {len(taken.values)} settings of {len(taken.devices)} devices")
-    for name, why in taken.silent.items():
-        note(f"Not stored: {name} did not answer: {why}")
-    if taken.silent:
+        echo_text(f"{out}: {len(saved.values)} settings of {len(saved.devices)} devices")
+    for name, reason in saved.silent.items():
+        note(f"Not saved: {name} did not answer: {reason}")
+    if saved.silent:
         context.exit(LinkError.exit_code)
 
 
@@ -89,9 +98,9 @@ def snapshot(
 @click.argument("bench_file", metavar="BENCH")
 @click.argument("file", type=click.Path(dir_okay=False))
 @lock_options
-@channels_option("put back")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Show the difference alone.")
+@channels_option("restore")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Only show the differences.")
 @json_option
 @click.pass_context
 def restore(
@@ -103,51 +112,56 @@ def restore(
     yes: bool,
     dry_run: bool,
     as_json: bool,
-    **held: Any,
+    **lock_arguments: Any,
 ) -> None:
-    """Put the settings in FILE, from `lumion snapshot`, back on BENCH, after showing what differs.
+    """Show the differences between BENCH and FILE, a file of `lumion snapshot`, and restore the saved settings.
 
-    Sources that are changed go dark first, and light comes back last. A snapshot of another bench or of other devices
-    is refused. What cannot be put back is said, and the command ends with exit code 1.
+    Sources whose settings change are switched off first and on last. A snapshot of another bench or of other devices is
+    rejected. The command reports every setting that it cannot restore; the exit code is then 1.
     """
-    from lumion_hw.acquisition import differences, load_snapshot, restore as put_back
+    from lumion_hw.acquisition import differences, load_snapshot, restore as restore_settings
     from lumion_hw.bench.bench import load
 
     if as_json and not (yes or dry_run):
-        raise ConfigError("--json asks nobody", hint="Give --yes as well, or --dry-run to see the difference alone.")
+        raise ConfigError(
+            "--json cannot ask for confirmation", hint="Give --yes as well, or --dry-run to see only the differences."
+        )
     stored = load_snapshot(file)
     for name in stored.silent:
-        note(f"{name} did not answer when the snapshot was taken. Its settings are unknown and stay as they are.")
+        note(f"{name} did not answer when the snapshot was saved, so its settings are not restored.")
     patterns = channels or tuple(stored.devices)
     only = devices_with(bench_file, channels) or [name for name in load(bench_file).devices if name in stored.devices]
-    with locked_bench(bench_file, only, "lumion restore", as_json, held) as (bench, standing):
+    with locked_bench(bench_file, only, "lumion restore", as_json, lock_arguments) as (bench, active_circuits):
         changes = differences(bench, stored, patterns)
         if not as_json:
-            _show(file, changes)
-        if standing and any(change.name.endswith(".heaters_ma") for change in changes) and not dry_run:
+            _show_differences(file, changes)
+        if active_circuits and any(change.name.endswith(".heaters_ma") for change in changes) and not dry_run:
             raise BusyError(
-                f"other heater currents would take down what is connected: {', '.join(standing)}",
-                hint="`lumion disconnect --all` first, or choose other settings with -c.",
+                f"restoring heater currents would interrupt the connected circuits {', '.join(active_circuits)}",
+                hint="Run `lumion disconnect --all` first, or choose other settings with -c.",
             )
-        done = None
+        result = None
         if changes and not dry_run:
-            if not (yes or _agreed()):
+            if not (yes or _ask_confirmation()):
                 note("Nothing was changed.")
                 context.exit(LumionError.exit_code)
-            done = put_back(bench, stored, patterns, progress=_told)
+            result = restore_settings(bench, stored, patterns, progress=_note_step)
     if as_json:
-        echo_json(_document(bench.model.name, file, changes, done))
-    elif done is not None:
-        _report(done)
-    if done is not None and not done.complete:
+        echo_json(_document(bench.model.name, file, changes, result))
+    elif result is not None:
+        _report(result)
+    if result is not None and not result.complete:
         context.exit(LumionError.exit_code)
 
 
 @contextlib.contextmanager
 def locked_bench(
-    file: str, only: Sequence[str] | None, program: str, as_json: bool, held: dict[str, Any]
+    file: str, only: Sequence[str] | None, program: str, as_json: bool, lock_arguments: dict[str, Any]
 ) -> Iterator[tuple[Bench, list[str]]]:
-    """Open devices of a bench, its mesh under the lock of the bench and left on; with it go the circuits that stand."""
+    """Open devices of a bench and yield the bench with the names of its connected circuits.
+
+    If the mesh controller is opened, the bench is locked, and its heaters stay on afterwards.
+    """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.file.devices import HeaterDriverModel
     from lumion_hw.circuits.lock import BenchLock
@@ -156,92 +170,94 @@ def locked_bench(
 
     model = load(file)
     controller = model.mesh.controller if model.mesh is not None else None
-    opened = controller is not None and (only is None or controller in only)
-    takes_currents = controller is not None and isinstance(model.devices[controller], HeaterDriverModel)
-    leave_on_s = held["leave_on_s"] if opened and takes_currents else None
-    where = (held["emulate"], held["seed"], held["endpoints"])
+    is_opened = controller is not None and (only is None or controller in only)
+    drives_heaters = controller is not None and isinstance(model.devices[controller], HeaterDriverModel)
+    leave_on_s = lock_arguments["leave_on_s"] if is_opened and drives_heaters else None
+    source = (lock_arguments["emulate"], lock_arguments["seed"], lock_arguments["endpoints"])
     with contextlib.ExitStack() as stack:
-        standing: list[str] = []
+        active_circuits: list[str] = []
         if leave_on_s is not None:
-            target = BenchTarget(file, *where, held["state"], None, held["take_over"], leave_on_s, as_json)
+            state, take_over = lock_arguments["state"], lock_arguments["take_over"]
+            target = BenchTarget(file, *source, state, None, take_over, leave_on_s, as_json)
             directory = stack.enter_context(target.directory())
-            stack.enter_context(BenchLock(directory, program, take_over=held["take_over"]))
-            standing = [circuit.name for circuit in read_state(directory)[0].circuits]
-        yield stack.enter_context(open_bench(file, *where, only, leave_on_s=leave_on_s)), standing
+            stack.enter_context(BenchLock(directory, program, take_over=take_over))
+            active_circuits = [circuit.name for circuit in read_state(directory)[0].circuits]
+        yield stack.enter_context(open_bench(file, *source, only, leave_on_s=leave_on_s)), active_circuits
 
 
-def _agreed() -> bool:
-    """Ask on the terminal. Raises ``ConfigError`` where nobody can answer."""
+def _ask_confirmation() -> bool:
+    """Ask the user to confirm. Raises ``ConfigError`` if standard input is not a terminal."""
     try:
-        return click.confirm("Put these settings back?", err=True)
+        return click.confirm("Restore these settings?", err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
         raise ConfigError(
-            "nobody answered: nothing was changed", hint="Give --yes, or --dry-run to see the difference alone."
+            "standard input is not a terminal, so nobody could confirm; nothing was changed",
+            hint="Give --yes, or --dry-run to see only the differences.",
         ) from None
 
 
-def _show(file: str, changes: Sequence[SettingChange]) -> None:
+def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
     if not changes:
-        say(f"{file}: the bench is as it was stored.")
+        echo_text(f"{file}: all settings of the bench are as saved.")
         return
-    rows = [(each.name, *_words(each.now, each.wanted), each.setting.unit) for each in changes]
-    say(table(("setting", "now", "stored", "unit"), rows))
+    rows = [(change.name, *_cells(change.now, change.wanted), change.setting.unit) for change in changes]
+    echo_text(table(("setting", "now", "stored", "unit"), rows))
 
 
-def _words(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return two values for a table; of long arrays, where they differ most."""
+def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
+    """Return the table cells of two values; for long arrays, the element with the largest difference."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):
-        return _word(now), _word(wanted)
-    if len(now) <= _SHOWN_VALUES:
+        return _cell(now), _cell(wanted)
+    if len(now) <= _MAX_SHOWN_VALUES:
         return " ".join(f"{value:.6g}" for value in now), " ".join(f"{value:.6g}" for value in wanted)
-    n_other, most = int(np.count_nonzero(now != wanted)), int(np.argmax(np.abs(now - wanted)))
+    n_different, worst = int(np.count_nonzero(now != wanted)), int(np.argmax(np.abs(now - wanted)))
     return (
-        f"{n_other} of {len(now)} differ, most no. {most}: {now[most]:.6g}",
-        f"{wanted[most]:.6g}",
+        f"{n_different} of {len(now)} differ, most at no. {worst}: {now[worst]:.6g}",
+        f"{wanted[worst]:.6g}",
     )
 
 
-def _word(value: SettingValue) -> object:
+def _cell(value: SettingValue) -> object:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "-" if value is None else f"{value:.10g}" if isinstance(value, float) else value
 
 
-def _told(name: str, value: SettingValue, error: LumionError | None) -> None:
-    """Say every step at once: what an interruption leaves is on the terminal."""
-    note(f"{name}: {'not put back: ' + str(error) if error else 'set'}")
+def _note_step(name: str, value: SettingValue, error: LumionError | None) -> None:
+    """Print each step at once, so that after an interruption the terminal shows which settings were restored."""
+    note(f"{name}: {'not restored: ' + str(error) if error else 'restored'}")
 
 
-def _report(done: Restoration) -> None:
-    total = len(done.put_back) + len(done.failed) + len(done.left_out)
-    say(f"put back: {len(done.put_back)} of {total}")
-    for change, error in done.failed:
-        note(f"not put back: {change.name}: {error}")
-    for change in done.left_out:
-        note(f"not tried, because of a failure before it: {change.name}")
-    for device in done.left_dark:
-        note(f"left dark: {device}")
+def _report(result: Restoration) -> None:
+    total = len(result.put_back) + len(result.failed) + len(result.left_out)
+    echo_text(f"restored: {len(result.put_back)} of {total} settings")
+    for change, error in result.failed:
+        note(f"not restored: {change.name}: {error}")
+    for change in result.left_out:
+        note(f"not tried, because an earlier setting failed: {change.name}")
+    for device in result.left_dark:
+        note(f"still switched off: {device}")
 
 
-def _document(bench: str, file: str, changes: Sequence[SettingChange], done: Restoration | None) -> dict[str, object]:
+def _document(bench: str, file: str, changes: Sequence[SettingChange], result: Restoration | None) -> dict[str, object]:
     document: dict[str, object] = {
         "bench": bench,
         "file": file,
         "differences": [
-            {"setting": each.name, "unit": each.setting.unit, "now": each.now, "stored": each.wanted}
-            for each in changes
+            {"setting": change.name, "unit": change.setting.unit, "now": change.now, "stored": change.wanted}
+            for change in changes
         ],
-        "complete": not changes if done is None else done.complete,
+        "complete": not changes if result is None else result.complete,
     }
-    if done is not None:
+    if result is not None:
         document |= {
-            "put_back": [change.name for change in done.put_back],
-            "failed": [{"setting": change.name, "why": str(error)} for change, error in done.failed],
-            "left_out": [change.name for change in done.left_out],
-            "left_dark": list(done.left_dark),
+            "put_back": [change.name for change in result.put_back],
+            "failed": [{"setting": change.name, "why": str(error)} for change, error in result.failed],
+            "left_out": [change.name for change in result.left_out],
+            "left_dark": list(result.left_dark),
         }
     return document

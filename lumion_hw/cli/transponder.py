@@ -1,4 +1,4 @@
-"""``lumion transponder``: show, tune, switch, watch, update and dump modules of a bench; decode a dump."""
+"""``lumion transponder``: show, tune, enable, watch, update and dump modules of a bench; decode a dump."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MANY, PERIOD, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
-from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, progress, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.interfaces import CoherentTransponder, LockReport, Reading, Transponder
 
-_MOST_FIRMWARE_BYTES = 64 << 20
+_MAX_FIRMWARE_BYTES = 64 << 20
 _MODULE_KINDS = ("cmis", "sfp-8472")
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
-_MARKS = {"error": "!!", "warning": "!", "note": ""}
+_SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
 @click.group(cls=NamedGroup)
 def transponder() -> None:
-    """Show, tune, switch, watch and dump modules; decode dumps.
+    """Show, tune, enable, watch, update and dump modules; decode dumps.
 
-    BENCH is the path of a bench file or the name of a built-in bench, DEVICE the name of a module in it. `decode` needs
-    no hardware: it reads a file that `dump`, another tool or a Linux driver has written.
+    BENCH is the path of a bench file or the name of a built-in bench, DEVICE the name of a module in this file.
+    `decode` needs no hardware: it reads a file written by `dump`, another tool or a Linux driver.
     """
 
 
 def _device_arguments(function: Any) -> Any:
-    """Add the arguments that name a module of a bench, and the options that say how the bench is opened."""
+    """Add the arguments BENCH and DEVICE, and the options that select how the bench is opened."""
     return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
 
 
 @contextmanager
-def _opened(
+def _open_module(
     bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None
 ) -> Iterator[tuple[Transponder, Clock]]:
-    """Open one module of a bench. Raises ``ConfigError`` if the bench has no such module."""
+    """Open one module of a bench. Raises ``ConfigError`` if the bench does not have it."""
     with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
         if device not in bench.transponders:
             devices = bench.model.devices.items()
@@ -58,19 +58,21 @@ def _opened(
         yield bench.transponders[device], bench.clock
 
 
-def _cmis(module: Transponder, what: str) -> CmisTransponder:
+def _cmis(module: Transponder, action: str) -> CmisTransponder:
+    """Return the module as a CMIS module. Raises ``NotSupportedError`` if it is of another kind."""
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
-        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+        raise NotSupportedError(f"{action} needs a CMIS module", hint="This module is managed by SFF-8472.")
     return module
 
 
-def _coherent(module: Transponder, what: str) -> CoherentTransponder:
+def _coherent(module: Transponder, action: str) -> CoherentTransponder:
+    """Return the module as a coherent module. Raises ``NotSupportedError`` if it is of another kind."""
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+        raise NotSupportedError(f"{action} needs a CMIS module", hint="This module is managed by SFF-8472.")
     return module
 
 
@@ -81,14 +83,14 @@ def _coherent(module: Transponder, what: str) -> CoherentTransponder:
 @_device_arguments
 @json_option
 def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, as_json: bool) -> None:
-    """Print who DEVICE is, what it can do, and how it is."""
-    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+    """Show the identity, capabilities and present state of DEVICE."""
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
         document = _description(module)
     if as_json:
         echo_json(document)
         return
     for title, part in document.items():
-        rows = [(key, _plain(value)) for key, value in part.items()] if isinstance(part, dict) else part
+        rows = [(key, _format_value(value)) for key, value in part.items()] if isinstance(part, dict) else part
         headers = ("", "") if isinstance(part, dict) else tuple(part[0]) if part else ()
         echo_table(title, headers, rows if isinstance(part, dict) else [tuple(row.values()) for row in part])
 
@@ -96,7 +98,12 @@ def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
 @transponder.command()
 @_device_arguments
 @click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
-@click.option("--grid", "grid_ghz", type=Number("GHz", 0.0, 1000.0, above=True), help="Use only this grid, in GHz.")
+@click.option(
+    "--grid",
+    "grid_ghz",
+    type=Number("GHz", 0.0, 1000.0, above=True),
+    help="Channel grid to use, in GHz.  [default: any]",
+)
 @click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
 @json_option
 def tune(
@@ -110,8 +117,8 @@ def tune(
     power_dbm: float | None,
     as_json: bool,
 ) -> None:
-    """Tune the laser of DEVICE to FREQUENCY_THZ, on any grid that it has. A dark transmitter stays dark."""
-    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    """Tune the laser of DEVICE to FREQUENCY_THZ. A transmitter that is off stays off."""
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "tuning")
         module.power_up()
         if power_dbm is not None:
@@ -121,15 +128,17 @@ def tune(
         echo_json({"device": device, "tuned": result})
     else:
         fine = f", fine offset {result.fine_ghz:g} GHz" if result.fine_ghz else ""
-        say(f"{device}: {result.frequency_thz:.6f} THz: channel {result.channel} of {result.grid}{fine}")
+        echo_text(f"{device}: {result.frequency_thz:.6f} THz, channel {result.channel} of {result.grid}{fine}")
 
 
 @transponder.command()
 @_device_arguments
-@click.option("--off", is_flag=True, help="Switch the transmitter off instead.")
-@click.option("--application", type=click.IntRange(1, 15), help="Select this application first.")
-@click.option("--first-lane", type=click.IntRange(1, 8), help="Only the data path that begins on this host lane.")
-@click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Wait so many seconds for the link.")
+@click.option("--off", is_flag=True, help="Switch the transmitter off.")
+@click.option("--application", type=click.IntRange(1, 15), help="Application to select first.")
+@click.option("--first-lane", type=click.IntRange(1, 8), help="First host lane of the data path.  [default: all paths]")
+@click.option(
+    "--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Longest wait for the receiver to lock, in seconds."
+)
 @json_option
 @click.pass_context
 def enable(
@@ -145,16 +154,16 @@ def enable(
     lock_s: float | None,
     as_json: bool,
 ) -> None:
-    """Switch the transmitter of DEVICE on, and wait until there is light; or off with --off.
+    """Switch the transmitter of DEVICE on and wait for its light, or switch it off with --off.
 
-    A module that runs several data paths switches all of them; with --first-lane only one, the others are left alone.
+    This affects all data paths of the module; with --first-lane only the selected one.
     """
-    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
         if application is not None:
-            chosen = _coherent(module, "selecting an application")
-            chosen.power_up()
-            chosen.select_application(application)
+            coherent = _coherent(module, "selecting an application")
+            coherent.power_up()
+            coherent.select_application(application)
         module.disable() if off else module.enable()
         report = None if lock_s is None else _coherent(module, "waiting for a lock").wait_for_lock(lock_s)
         monitors = module.monitors()
@@ -162,18 +171,20 @@ def enable(
         echo_json({"device": device, "enabled": not off, "monitors": monitors, "lock": _lock_document(report)})
     else:
         power = "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
-        say(f"{device}: {'off' if off else 'on'}, {power}")
+        echo_text(f"{device}: {'off' if off else 'on'}, {power}")
         if report is not None:
-            say(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
+            echo_text(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
     if report is not None and not report.locked:
-        note(f"{device}: {report.stage.value}: {report.detail}. The transmitter stays on.")
+        note(f"{device} is not locked: {report.stage.value}: {report.detail}. The transmitter stays on.")
         context.exit(LumionError.exit_code)
 
 
 @transponder.command()
 @_device_arguments
-@click.option("--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Seconds.")
-@click.option("--count", type=click.IntRange(1, MANY), help="Lines to print; until Ctrl-C if not given.")
+@click.option(
+    "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between lines, in seconds."
+)
+@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of lines to print.  [default: until Ctrl-C]")
 @json_option
 def watch(
     bench_file: str,
@@ -185,21 +196,21 @@ def watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Print state, powers and what holds the link up, one line per period; with --json one document per line."""
-    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, clock):
+    """Print the link state, the powers and the reason why the link is not locked; with --json one document per line."""
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = _cmis(opened, "watching")
         started, shown = clock.now(), 0
         while count is None or shown < count:
             if shown:
                 clock.sleep(period_s)
-            line = _line(module, clock.now() - started)
-            say(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            line = _watch_line(module, clock.now() - started)
+            echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             shown += 1
 
 
 @transponder.command()
 @_device_arguments
-@out_option("File to write; stdout if not given.")
+@out_option("File to write.  [default: standard output]")
 @click.pass_context
 def dump(
     context: click.Context,
@@ -210,16 +221,16 @@ def dump(
     endpoints: str | None,
     out: Path | None,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread.
+    """Save the memory of DEVICE as JSON. Registers that are cleared by reading are not read and marked as unread.
 
-    A page that cannot be read is named in the dump with the reason, and the rest is saved; the exit code is 1 then.
+    If a page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
     """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
 
     if out is not None:
         check_target(out, "the dump", over="nothing")
-    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
         image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "a dump").dump()
     document = image.to_document()
     if out is None:
@@ -234,7 +245,7 @@ def dump(
 
 
 class _Password(ParameterType[str]):
-    """A module's password: up to eight hexadecimal digits."""
+    """Parameter type: the password of a module, up to eight hexadecimal digits."""
 
     name = "hex"
 
@@ -242,21 +253,23 @@ class _Password(ParameterType[str]):
         """Return the digits."""
         text = str(value).lower().removeprefix("0x").removesuffix("h")
         if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
-            self.fail("give one to eight hexadecimal digits, such as 00001011.", param, ctx)
+            self.fail("not a password; give one to eight hexadecimal digits, such as 00001011.", param, ctx)
         return text
 
 
 @transponder.command()
 @_device_arguments
-@click.option("--download", "file", type=click.Path(dir_okay=False), help="Write this file into the bank that is idle.")
-@click.option("--run", "start", is_flag=True, help="Restart with the other image; it is dark afterwards.")
-@click.option("--hitless", is_flag=True, help="With --run: leave the traffic alone, where the module can.")
-@click.option("--commit", is_flag=True, help="Start with the running image from now on.")
+@click.option(
+    "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive bank."
+)
+@click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is then off.")
+@click.option("--hitless", is_flag=True, help="With --run: keep the traffic running, if the module supports it.")
+@click.option("--commit", is_flag=True, help="Use the running image at every start from now on.")
 @click.option(
     "--password",
     type=_Password(),
     envvar="LUMION_MODULE_PASSWORD",
-    help="The module's host password in hexadecimal; also from the environment.",
+    help="Host password of the module, in hexadecimal; also read from LUMION_MODULE_PASSWORD.",
 )
 @json_option
 def firmware(
@@ -272,19 +285,19 @@ def firmware(
     password: str | None,
     as_json: bool,
 ) -> None:
-    """Show the firmware images of DEVICE; download, run and commit another one, in this order.
+    """Show the firmware images of DEVICE; download, run and commit another image, in this order.
 
-    A download touches only the image that does not run. Without --commit the next reset brings the old one back; to go
-    back after a commit, --run --commit once more.
+    A download changes only the inactive image. Without --commit the next reset returns to the old image. To go back
+    after a commit, give --run --commit again.
     """
     from dataclasses import asdict
 
     from lumion_hw.files.reading import read_file
 
     if hitless and not start:
-        raise click.UsageError("--hitless says how to --run.")
-    content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MOST_FIRMWARE_BYTES)
-    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+        raise click.UsageError("--hitless needs --run.")
+    content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MAX_FIRMWARE_BYTES)
+    with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "firmware")
 
         def unlock() -> None:
@@ -296,7 +309,7 @@ def firmware(
             with progress(len(content), f"{device}: download") as bar:
                 module.download_firmware(content, lambda done, of: bar.update(done - bar.pos))
         if start:
-            note(f"{device}: restarting")
+            note(f"{device}: restarting with the other image")
             module.run_firmware(hitless=hitless)
             unlock()
         if commit:
@@ -304,32 +317,32 @@ def firmware(
         images = module.firmware()
     if as_json:
         named = zip("AB", images, strict=True)
-        echo_json({"device": device, "images": {name: None if it is None else asdict(it) for name, it in named}})
+        echo_json({"device": device, "images": {name: None if i is None else asdict(i) for name, i in named}})
         return
     rows = [
-        (name, image.version, *("yes" if it else "no" for it in (image.running, image.committed, image.valid)))
+        (name, image.version, *("yes" if flag else "no" for flag in (image.running, image.committed, image.valid)))
         for name, image in zip("AB", images, strict=True)
         if image is not None
     ]
-    echo_table(f"Firmware of {device}", ("image", "version", "runs", "committed", "valid"), rows)
+    echo_table(f"Firmware of {device}", ("image", "version", "running", "committed", "valid"), rows)
 
 
 @transponder.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--fields", is_flag=True, help="Print every field as well.")
+@click.option("--fields", is_flag=True, help="Also print every field.")
 @json_option
 @click.pass_context
 def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:
-    """Decode FILE: the memory of a CMIS or SFP module as JSON, as 256 bytes or more, or as a linear image.
+    """Decode FILE, the memory of a CMIS or SFP module: JSON, at least 256 raw bytes, or a linear image.
 
-    What the module got wrong (check sums, impossible values, contradictions) is listed, and not repeated as a value.
-    Values from a page whose check sum is wrong are marked. The exit code is 1 if the memory is damaged (a wrong check
-    sum, missing bytes, a finding that is an error), and 2 if FILE is no memory of a module.
+    Wrong checksums, impossible values and contradictions are listed as findings and not shown as values. Values from a
+    page with a wrong checksum are marked. The exit code is 1 if the memory is damaged (wrong checksum, missing bytes or
+    a finding of severity error), and 2 if FILE is not the memory of a module.
     """
     from lumion_hw.drivers.transponders.dump_decoder import decode_file
     from lumion_hw.files.reading import read_file
 
-    data = read_file(Path(file), "the dump", hint="Give the file that holds the dump.")
+    data = read_file(Path(file), "the dump", hint="Give the file of a dump.")
     module = decode_file(data, file)
     if as_json:
         echo_json(_decoded_document(module))
@@ -337,15 +350,15 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
         _print_decoded(module, fields)
     if module.damage:
         addresses = ", ".join(dict.fromkeys(item.address for item in module.damage))
-        note(f"{file}: damaged, see the findings at {addresses}; only fields of quality ok are numbers to work with")
+        note(f"{file} is damaged: see the findings at {addresses}. Use only fields of quality ok.")
         context.exit(LumionError.exit_code)
 
 
-# -- what is printed
+# -- output
 
 
 def _description(module: Transponder) -> dict[str, Any]:
-    """Return what ``show`` prints, in parts: tables of one row per thing, or of key and value."""
+    """Return the document of ``show``: per title either a dictionary or a list of table rows."""
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -353,10 +366,10 @@ def _description(module: Transponder) -> dict[str, Any]:
     document: dict[str, Any] = {"identity": asdict(module.identify())}
     warnings = getattr(module, "warnings", ())
     if warnings:
-        document["warnings"] = [{"warning": words} for words in warnings]
+        document["warnings"] = [{"warning": text} for text in warnings]
     if not isinstance(module, CmisTransponder):
         return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
-    found = module.capabilities()
+    capabilities = module.capabilities()
     document["applications"] = [
         {
             "number": a.number,
@@ -364,9 +377,9 @@ def _description(module: Transponder) -> dict[str, Any]:
             "media": a.media_interface,
             "lanes": f"{a.host_lanes}:{a.media_lanes}",
         }
-        for a in found.applications
+        for a in capabilities.applications
     ]
-    document["tuning"] = [asdict(item) for item in found.tuning]
+    document["tuning"] = [asdict(item) for item in capabilities.tuning]
     if module.is_flat:
         return document
     lock = module.lock_state()
@@ -378,7 +391,7 @@ def _description(module: Transponder) -> dict[str, Any]:
         "why": lock.detail,
     }
     readings = module.module_readings() | module.lane_readings()
-    if found.tunable:
+    if capabilities.tunable:
         readings |= module.laser()
     document["readings"] = [_reading_row(name, reading) for name, reading in readings.items()]
     document["flags"] = [asdict(flag) for flag in module.flags()]
@@ -395,8 +408,8 @@ def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
-    """Return one line of ``watch``."""
+def _watch_line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
+    """Read the module and return one line of ``watch``."""
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {
@@ -424,10 +437,10 @@ def _lock_document(report: LockReport | None) -> dict[str, Any] | None:
 
 
 def _decoded_document(module: DecodedModule) -> dict[str, Any]:
-    """Return a decoded module as what JSON knows."""
+    """Return a decoded module as a JSON document."""
     from dataclasses import asdict
 
-    def plain(value: object) -> object:
+    def as_json_value(value: object) -> object:
         return value.hex() if isinstance(value, bytes) else value
 
     return {
@@ -440,14 +453,14 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
         "applications": [asdict(item) for item in module.applications],
         "checksums": module.checksums,
         "damaged": bool(module.damage),
-        "thresholds": {name: list(words) for name, words in module.thresholds.items()},
+        "thresholds": {name: list(limits) for name, limits in module.thresholds.items()},
         "samples": [asdict(item) for item in module.samples],
         "findings": [
             {"severity": f.severity.value, "address": f.address, "kind": f.kind, "message": f.message}
             for f in module.findings
         ],
         "fields": [
-            asdict(item) | {"value": plain(item.value), "quality": item.quality.value} for item in module.fields
+            asdict(item) | {"value": as_json_value(item.value), "quality": item.quality.value} for item in module.fields
         ],
     }
 
@@ -457,29 +470,31 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
     from dataclasses import asdict
 
     flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
-    say(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
+    echo_text(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
     title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
     echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
     rows: list[tuple[object, ...]] = [
         (a.number, a.host_interface, a.media_interface, f"{a.host_lanes}:{a.media_lanes}", _lanes(a.first_host_lanes))
         for a in module.applications
     ]
-    echo_table("Applications", ("number", "host", "media", "lanes", "begin on"), rows)
-    rows = [(name, *words) for name, words in module.thresholds.items() if len(words) == 4]
+    echo_table("Applications", ("number", "host", "media", "lanes", "first lanes"), rows)
+    rows = [(name, *limits) for name, limits in module.thresholds.items() if len(limits) == 4]
     echo_table("Thresholds", ("monitor", "high alarm", "low alarm", "high warning", "low warning"), rows)
-    rows = [(name, "fits" if fits else "does not fit") for name, fits in module.checksums.items()]
-    echo_table("Check sums", ("byte", ""), rows)
+    rows = [(name, "correct" if is_correct else "wrong") for name, is_correct in module.checksums.items()]
+    echo_table("Checksums", ("byte", "result"), rows)
     if fields:
-        rows = [(item.address, item.name, item.index, _field_words(item), item.raw[:16]) for item in module.fields]
+        rows = [(item.address, item.name, item.index, _field_text(item), item.raw[:16]) for item in module.fields]
         echo_table("Fields", ("address", "field", "element", "value", "bytes"), rows)
         rows = [(item.source, item.name, item.lane, item.value, item.unit) for item in module.samples]
         echo_table("Diagnostics", ("address", "observable", "lane", "value", "unit"), rows)
-    rows = [(_MARKS[f.severity.value], f.severity.value, f.address, f.kind, f.message) for f in module.findings]
-    echo_table("Findings", ("", "severity", "address", "kind", "what"), rows)
+    rows = [
+        (_SEVERITY_SIGNS[f.severity.value], f.severity.value, f.address, f.kind, f.message) for f in module.findings
+    ]
+    echo_table("Findings", ("", "severity", "address", "kind", "finding"), rows)
 
 
-def _field_words(item: DecodedField) -> str:
-    """Return a field's value and, unless it is sound, what it is worth."""
+def _field_text(item: DecodedField) -> str:
+    """Return the value of a field, followed by its quality unless that is ok."""
     if item.quality.value == "ok":
         return item.words
     return f"{item.words} ({item.quality.value})" if item.words else item.quality.value
@@ -489,5 +504,5 @@ def _lanes(lanes: tuple[int, ...]) -> str:
     return ", ".join(map(str, lanes)) or "-"
 
 
-def _plain(value: object) -> object:
+def _format_value(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value

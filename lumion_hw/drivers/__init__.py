@@ -1,7 +1,7 @@
-"""Drivers: one file per instrument family, all of them from public documents, none of them aware of an emulator.
+"""Instrument drivers, one file per instrument family, written from public documents and independent of the emulator.
 
-A bench opens them by their kind; who opens an instrument without a bench file, or writes a driver, imports from here.
-The modules inside are private.
+A bench opens drivers by kind. To open an instrument without a bench file, or to write a driver, import from this
+package; its modules are private.
 """
 
 import lazy_loader

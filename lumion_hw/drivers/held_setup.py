@@ -1,10 +1,9 @@
-"""Settings that the meaning of a number depends on: read together with it, restored when somebody else changed them.
+"""Held settings: settings that a reading depends on, read together with it and restored if something changed them.
 
-A power is a power only in its unit. A press on the front panel, a second session or ``*RST`` changes the unit, the
-wavelength or a reference without a word to this driver, and the number that comes back looks as good as any other. So
-a driver holds what it has set: every number is read together with the settings it depends on. A setting that somebody
-else changed is set again, with a warning in the log, and the number is read anew
-(docs/decisions/0025-held-settings.md).
+A power reading is only meaningful together with its unit. The front panel, a second session or ``*RST`` can change the
+unit, the wavelength or a reference without the driver noticing, and the next reading looks as good as any other.
+Therefore a driver holds its settings: it reads them together with every number. If a setting has changed, the driver
+logs a warning, restores the setting and reads the number again (docs/decisions/0025-held-settings.md).
 """
 
 from __future__ import annotations
@@ -22,44 +21,45 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 160
-"""Characters. Input queues are finite, and the guides of Keysight do not state how long theirs are."""
+"""Characters. Input queues are finite, and Keysight's guides do not state their size."""
 
 
 @dataclass(frozen=True)
 class HeldSetting:
-    """One setting as the driver made it.
+    """A setting that the driver has set.
 
     Attributes:
         query: Query for the setting, such as ``SENS1:POW:UNIT?``.
-        wanted: The value, in the unit of the reply, or the word in capitals.
-        what: The setting, for messages.
-        restore: Sets the value again. Raises ``LumionError``.
-        tolerance: Largest difference of a number that counts as the same value.
+        value: Value that the driver set, in the unit of the reply, or the keyword in capitals.
+        name: Name of the setting, for messages.
+        restore: Function that sets the value again. Raises ``LumionError``.
+        tolerance: Largest difference of a number that still counts as unchanged.
     """
 
     query: str
-    wanted: float | str
-    what: str
+    value: float | str
+    name: str
     restore: Callable[[], object]
     tolerance: float = 0.0
 
-    def is_kept(self, reply: str) -> bool:
-        """Return whether a reply to the query is the value that the driver set."""
-        if isinstance(self.wanted, str):
-            return reply.strip().strip('"').upper() == self.wanted
+    def is_unchanged(self, reply: str) -> bool:
+        """Return whether the reply to the query equals the value that the driver set."""
+        if isinstance(self.value, str):
+            return reply.strip().strip('"').upper() == self.value
         try:
-            return abs(float(reply) - self.wanted) <= self.tolerance
+            return abs(float(reply) - self.value) <= self.tolerance
         except ValueError:
             return False
 
 
 class HeldSetup:
-    """The settings that some numbers of an instrument depend on.
+    """The held settings on which some readings of an instrument depend.
 
     Args:
-        session: The conversation with the instrument.
-        joined: The instrument takes several queries in one message, separated by semicolons, and replies to all of them
-            in one line (IEEE 488.2). Otherwise every query costs a message.
+        session: Session with the instrument.
+        joined: The instrument accepts several queries in one message, separated by semicolons, and returns all replies
+            in
+            one line (IEEE 488.2). Otherwise each query needs its own message.
     """
 
     def __init__(self, session: ScpiSession, *, joined: bool = True) -> None:
@@ -69,53 +69,53 @@ class HeldSetup:
         self._unread: dict[str, Callable[[], object]] = {}
 
     def hold(self, setting: HeldSetting) -> None:
-        """Read this setting with every number from now on; it replaces an earlier one with the same query."""
+        """Read this setting together with every number from now on. It replaces a held setting with the same query."""
         self._settings[setting.query] = setting
 
-    def set_along(self, name: str, restore: Callable[[], object]) -> None:
-        """Restore this, too, once a held setting was changed: ``*RST`` changes it as well, though no number's meaning.
+    def also_restore(self, name: str, restore: Callable[[], object]) -> None:
+        """Restore this setting as well whenever a held setting has changed: ``*RST`` changes both.
 
         Args:
-            name: The setting; a later call with the same name replaces this one.
-            restore: Sets the value again.
+            name: Name of the setting; a later call with the same name replaces this one.
+            restore: Function that sets the value again.
         """
         self._unread[name] = restore
 
-    def ask(self, query: str, timeout_s: float | None = None) -> str:
-        """Return the reply to a query, read in one message with the settings.
+    def query(self, query: str, timeout_s: float | None = None) -> str:
+        """Send a query together with the queries of the held settings, and return its reply.
 
         Raises:
-            VerifyError: A setting was changed again after it was restored.
-            FrameError: The instrument answered another number of queries.
-            LinkError: The reply did not come.
+            VerifyError: A setting changed again after it was restored.
+            FrameError: The instrument sent the wrong number of replies.
+            LinkError: The reply did not arrive.
         """
-        return self._until_kept(lambda: self._first_and_rest([query, *self._settings], timeout_s))
+        return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
-    def guard(self, read: Callable[[], ValueT]) -> ValueT:
-        """Return what ``read`` returns, once the settings were as they are held. Raises as :meth:`ask`."""
-        return self._until_kept(lambda: (read(), self._all([*self._settings])))
+    def read_held(self, read: Callable[[], ValueT]) -> ValueT:
+        """Return the result of ``read``, made while all settings were as held. Raises as :meth:`query`."""
+        return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
-    def keep(self) -> None:
-        """Restore the settings that somebody else changed. Raises as :meth:`ask`."""
-        self.guard(lambda: None)
+    def restore_changed(self) -> None:
+        """Restore settings that have been changed. Raises as :meth:`query`."""
+        self.read_held(lambda: None)
 
-    def check(self) -> None:
-        """Raise ``VerifyError`` if somebody else changed a setting, for numbers that cannot be read again."""
+    def check_unchanged(self) -> None:
+        """Raise ``VerifyError`` if a setting has been changed; for readings that cannot be repeated."""
         with self._session.transaction():
-            for setting, reply in self._changed(self._all([*self._settings])):
+            for setting, reply in self._changed(self._query_all([*self._settings])):
                 raise self._changed_error(setting, reply, "Measure again.")
 
     @staticmethod
-    def of(setups: Iterable[HeldSetup]) -> HeldSetup:
-        """Return the settings of several setups of one session as one; at least one setup has to be given."""
+    def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
+        """Return several setups of one session as one setup. Needs at least one."""
         first, *others = setups
         joined = HeldSetup(first._session, joined=first._joined)
-        for each in (first, *others):
-            joined._settings |= each._settings
-            joined._unread |= each._unread
+        for setup in (first, *others):
+            joined._settings |= setup._settings
+            joined._unread |= setup._unread
         return joined
 
-    def _until_kept(self, read: Callable[[], tuple[ValueT, list[str]]]) -> ValueT:
+    def _read_until_unchanged(self, read: Callable[[], tuple[ValueT, list[str]]]) -> ValueT:
         with self._session.transaction():
             value, replies = read()
             changed = list(self._changed(replies))
@@ -123,34 +123,34 @@ class HeldSetup:
                 return value
             for setting, reply in changed:
                 _log.warning(
-                    "%s: somebody else changed the %s to %s; set to %s again",
+                    "%s: another program or the front panel changed the %s to %s; restored %s",
                     self._session.device,
-                    setting.what,
+                    setting.name,
                     reply,
-                    setting.wanted,
+                    setting.value,
                 )
-            self._restore()
+            self._restore_all()
             value, replies = read()
             for setting, reply in self._changed(replies):
                 raise self._changed_error(setting, reply, "The reading was discarded.")
             return value
 
-    def _restore(self) -> None:
-        # All of them, and not those that differ: *RST changes what is not read, too.
+    def _restore_all(self) -> None:
+        # Restore all, because *RST also changes settings that are not read back.
         for restore in (*(setting.restore for setting in self._settings.values()), *self._unread.values()):
             restore()
 
     def _changed(self, replies: list[str]) -> Iterator[tuple[HeldSetting, str]]:
         for setting, reply in zip(self._settings.values(), replies, strict=True):
-            if not setting.is_kept(reply):
+            if not setting.is_unchanged(reply):
                 yield setting, reply
 
     def _first_and_rest(self, queries: Sequence[str], timeout_s: float | None) -> tuple[str, list[str]]:
-        first, *rest = self._all(queries, timeout_s)
+        first, *rest = self._query_all(queries, timeout_s)
         return first, rest
 
-    def _all(self, queries: Sequence[str], timeout_s: float | None = None) -> list[str]:
-        """Return the replies to queries, as many of them in one message as it may hold."""
+    def _query_all(self, queries: Sequence[str], timeout_s: float | None = None) -> list[str]:
+        """Return the replies to several queries, with as many queries per message as fit."""
         return [reply for message in self._messages(queries) for reply in self._query(message, timeout_s)]
 
     def _messages(self, queries: Sequence[str]) -> Iterator[list[str]]:
@@ -173,21 +173,21 @@ class HeldSetup:
             raise self._session.error(
                 FrameError,
                 f"{message}: expected {len(queries)} replies, found {reply!r}",
-                hint="Check that nobody else talks to the instrument over this connection.",
+                hint="Check that no other program uses this connection.",
             )
         return replies
 
     def _changed_error(self, setting: HeldSetting, found: str, outcome: str) -> VerifyError:
         return self._session.error(
             VerifyError,
-            setting.what,
-            wrote=setting.wanted,
+            setting.name,
+            wrote=setting.value,
             read=found,
-            hint=f"Another program or the front panel changes it. {outcome}",
+            hint=f"Another program or the front panel changed the setting. {outcome}",
         )
 
 
 def _joined(queries: Sequence[str]) -> str:
-    """Return several queries as one message; each is looked up from the root, whatever the one before it was."""
+    """Join queries into one message. Each starts at the root of the command tree, independent of the query before."""
     first, *others = queries
     return first + "".join(f";:{query.removeprefix(':')}" for query in others)

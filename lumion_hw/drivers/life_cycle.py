@@ -1,4 +1,4 @@
-"""What all drivers share of their life: opened, closed, and used in a ``with`` block."""
+"""Base classes of all drivers: opening, closing and the identity of the device."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from lumion_hw.sessions.conversation import Conversation
 
 
 class Driver(abc.ABC):
-    """A device that is opened and closed; ``with`` opens it and closes it whatever happens in the block."""
+    """Base of all drivers. A ``with`` block opens the device and always closes it."""
 
     @abc.abstractmethod
     def open(self) -> object:
-        """Open the way to the device and check who answers; a failure leaves it closed.
+        """Open the connection and check the identity of the device; after a failure the driver is closed.
 
         Returns:
-            Nothing, or how the device was found, where there is something to tell.
+            ``None``, or a description of the state in which the device was found.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Release the way to the device; idempotent, never raises."""
+        """Release the connection; idempotent, never raises."""
 
     def __repr__(self) -> str:
-        """Return one line: what it is, and its name in the bench file where it has one."""
+        """Return the class and the device name, if known, as one line of text."""
         name = getattr(self, "_device", "") or getattr(getattr(self, "_session", None), "device", "")
         return f"<{type(self).__name__}{f' {name}' if name else ''}>"
 
     def __enter__(self) -> Self:
-        """Open."""
+        """Open the device."""
         self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the device."""
         self.close()
 
 
 @contextlib.contextmanager
 def close_on_error(close: Callable[[], None]) -> Iterator[None]:
-    """Call ``close`` if the block, which opens a device, ends in any exception.
+    """Call ``close`` if the block, which opens a device, ends with any exception.
 
-    Also Ctrl-C: a port that is held on to is in use for everybody.
+    This includes Ctrl-C: a port that stays open would be blocked for every other program.
     """
     try:
         yield
@@ -57,19 +57,19 @@ def close_on_error(close: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def not_open(what: str, device: str, address: str) -> ConnectError:
-    """Return the error for a call on a device that was not opened, or was closed.
+def not_open(label: str, device: str, address: str) -> ConnectError:
+    """Return the error for a call on a device that is not open.
 
     Args:
-        what: The kind of device, as in "the meter".
-        device: Its name.
-        address: Its address.
+        label: Kind of device, such as "the meter".
+        device: Device name.
+        address: Address of the device.
     """
-    return ConnectError(f"{what} is not open", device=device, address=address, hint="Call open() first.")
+    return ConnectError(f"{label} is not open", device=device, address=address, hint="Call open() first.")
 
 
 class SelfIdentifying(Protocol):
-    """What every instrument that says who it is says at least."""
+    """The attributes that every identity has."""
 
     @property
     def model(self) -> str:
@@ -85,10 +85,10 @@ SessionT = TypeVar("SessionT", bound=Conversation)
 
 
 class IdentifiedDriver(Driver, Generic[IdentityT, SessionT]):
-    """A driver whose device said who it is when it was opened; a subclass fills ``_session`` and ``_identity``.
+    """Base of drivers whose device reports its identity on opening; a subclass sets ``_session`` and ``_identity``.
 
     Attributes:
-        kind: What the device is, for messages.
+        kind: Kind of device, for messages.
     """
 
     kind: ClassVar[str] = "instrument"
@@ -97,26 +97,26 @@ class IdentifiedDriver(Driver, Generic[IdentityT, SessionT]):
 
     @property
     def identity(self) -> IdentityT:
-        """Who the device says it is. Raises ``ConnectError`` while it is not open."""
+        """Identity that the device reported. Raises ``ConnectError`` if the driver is not open."""
         if self._identity is None:
             raise not_open(f"the {self.kind}", self._session.device, self._session.address)
         return self._identity
 
     @property
     def model(self) -> str:
-        """Model, such as ``N7745C``. Raises ``ConnectError`` while it is not open."""
+        """Model, such as ``N7745C``. Raises ``ConnectError`` if the driver is not open."""
         return self.identity.model
 
     @property
     def serial(self) -> str:
-        """Serial number. Raises ``ConnectError`` while it is not open."""
+        """Serial number. Raises ``ConnectError`` if the driver is not open."""
         return self.identity.serial
 
     @property
     def session(self) -> SessionT:
-        """The session, for its counters and for what this driver does not have."""
+        """The session, for its counters and for commands that this driver does not cover."""
         return self._session
 
     def _check_open(self) -> None:
-        """Raise ``ConnectError`` while it is not open."""
+        """Raise ``ConnectError`` if the driver is not open."""
         _ = self.identity

@@ -1,4 +1,4 @@
-"""Settings compared with their ranges: refused, never clipped."""
+"""Range checks of settings: a value outside its range is refused, never clipped."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _SLACK = 1e-9  # a limit in THz converted to nm and back
 
 
 def check_range(
-    what: str, value: float, low_high: tuple[float, float] | None, unit: str, session: Conversation
+    label: str, value: float, low_high: tuple[float, float] | None, unit: str, session: Conversation
 ) -> None:
-    """Compare a value with its range; without one, only see that it is a number.
+    """Check that a value is finite and, if a range is given, within it.
 
     Raises:
-        LimitError: Outside, or not finite; nothing was changed.
+        LimitError: The value is out of range or not finite; nothing was changed.
     """
     low, high = low_high or (-math.inf, math.inf)
     if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
     raise session.error(
         LimitError,
-        what,
+        label,
         requested=value,
         limit=low if value < low else high,
         unit=unit,
-        hint=f"It goes from {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
+        hint=f"The range is {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
     )
 
 
@@ -51,27 +51,27 @@ def check_fault_id(fault_id: object, device: str, address: str) -> None:
 
 
 def number_each(
-    values: Any, n: int, what: str, owner: str, *, device: str | None, address: str | None
+    values: Any, n: int, label: str, owner: str, *, device: str | None, address: str | None
 ) -> NDArray[np.float64]:
-    """Return one real number for each of ``n`` channels; nothing is converted that is not one already.
+    """Return ``values`` as one real number per channel. Nothing is converted that is not numeric already.
 
-    A masked value is no value, a complex one has no order, and a text or truth value was meant for something else.
+    Masked, complex, text and boolean values are refused: they are mistakes rather than settings.
 
     Args:
-        values: What was given.
-        n: Channels.
-        what: What was asked for, for the message.
-        owner: Who has so many channels, as in "the controller has 144 heaters".
-        device: Its name.
-        address: Its address.
+        values: Values given by the caller.
+        n: Number of channels.
+        label: Name of the values, for the message.
+        owner: Why ``n`` values are needed, such as "the controller has 144 heaters".
+        device: Device name.
+        address: Address of the device.
 
     Raises:
-        ConfigError: The values are no numbers, or there is not one per channel.
+        ConfigError: The values are not numbers, or their number is not ``n``.
     """
     try:
         given = np.asarray(values)
     except ValueError:  # ragged
-        found = "is no array"
+        found = "is not an array"
     else:
         if np.ma.is_masked(values):
             found = "has masked values"
@@ -82,8 +82,8 @@ def number_each(
         else:
             return given.astype(np.float64, copy=False)
     raise ConfigError(
-        f"{what} {found}, {owner}.",
+        f"{label} {found}, {owner}.",
         device=device,
         address=address,
-        hint=f"Give one number for each, shape ({n},).",
+        hint=f"Give one number per channel, shape ({n},).",
     )

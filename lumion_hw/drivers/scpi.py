@@ -1,7 +1,7 @@
-"""What drivers of SCPI instruments have in common: who answered, and commands that do not fail silently.
+"""Shared parts of SCPI drivers: identity checks and commands that cannot fail silently.
 
-:class:`ScpiDriver` is the base of a driver; :class:`StrictScpi` is what it sends its commands through: parse, check
-limits, drain the error queue, verify.
+:class:`ScpiDriver` is the base class of drivers. :class:`StrictScpi` sends their commands: it parses replies, checks
+limits, reads the error queue and verifies settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lumion_hw.sessions.scpi import ScpiSession
 
 @dataclass(frozen=True)
 class Identity:
-    """The four fields of ``*IDN?`` (IEEE 488.2, 10.14), as the instrument says them."""
+    """The four fields of the reply to ``*IDN?`` (IEEE 488.2, 10.14)."""
 
     maker: str
     model: str
@@ -34,13 +34,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class ExpectedIdentity:
-    """Who should answer.
+    """Identity that the instrument must report.
 
     Attributes:
-        makers: Beginnings of the maker's name, in capitals.
-        models: Models of the family, in capitals; any of these makers if there is none.
-        model: The one model that must be found; any of the family if ``None``.
-        serial: The serial number that must be found; any if ``None``.
+        makers: Accepted beginnings of the maker's name, in capitals.
+        models: Models of the family, in capitals; empty for any model of these makers.
+        model: Required model; ``None`` for any of the family.
+        serial: Required serial number; ``None`` for any.
     """
 
     makers: tuple[str, ...]
@@ -49,7 +49,7 @@ class ExpectedIdentity:
     serial: str | None = None
 
     def matches(self, identity: Identity) -> bool:
-        """Tell whether this is who should answer; maker and model in any letter case."""
+        """Return whether an identity matches; maker and model in any letter case."""
         model = identity.model.upper()
         return (
             identity.maker.upper().startswith(self.makers)
@@ -63,7 +63,7 @@ def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentit
     """Return the identity in a reply to ``*IDN?``.
 
     Raises:
-        IdentityError: Another instrument answers; the session forgets it.
+        IdentityError: The reply is from a different instrument. The session then forgets the identity.
     """
     # Four fields (IEEE 488.2, 10.14); some firmware pads them.
     fields = [field.strip() for field in reply.split(",")]
@@ -74,31 +74,31 @@ def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentit
     raise session.error(
         IdentityError,
         f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
-        hint="Check the address in the bench file, or which instrument is plugged in there.",
+        hint="Check the address in the bench file and which instrument is connected there.",
     )
 
 
 _log = logging.getLogger(__name__)
 
-# Known queues hold 10 to 30 entries; one that never empties must not hold the session.
+# Known error queues hold 10 to 30 entries. The limit keeps a queue that never empties from blocking the session.
 _LARGEST_QUEUE = 64
-_LIMIT_SLACK = 1e-6  # limits are float32 on the wire
+_LIMIT_SLACK = 1e-6  # instruments send their limits as float32
 NOT_A_VALUE = 1e20
-"""Numbers beyond this are marks, not values: the largest float32 or float64, 9.9E37 for infinity, 9.91E37 for NaN."""
+"""Larger numbers are markers, not values: the largest float32 or float64, 9.9E37 for infinity, 9.91E37 for NaN."""
 _OPERATION_COMPLETE = 1  # bit 0 of the standard event status register (IEEE 488.2, 11.5.1)
-# Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted or unterminated:
-# these occur in normal operation (public drivers for this family ignore them too).
+# Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted, query unterminated.
+# They occur in normal operation; other public drivers for this family ignore them too.
 KEYSIGHT_IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
 """Errors that Keysight's optical meters and lasers queue in normal operation."""
 
 
 class StrictScpi:
-    """Settings of a SCPI instrument, none of which fails silently.
+    """SCPI commands with checks, so that no setting fails silently.
 
     Args:
-        session: The conversation with the instrument.
-        ignorable: Error codes that occur in the instrument's normal operation.
-        error_query: The query that takes the oldest error out of the queue.
+        session: Session with the instrument.
+        ignorable: Error codes that occur in normal operation.
+        error_query: Query that removes the oldest error from the queue.
     """
 
     def __init__(
@@ -110,33 +110,33 @@ class StrictScpi:
         self._resyncs_seen = 0
 
     def number(self, command: str, timeout_s: float | None = None, held: HeldSetup | None = None) -> float:
-        """Return the number a query is answered with, which may be a mark. Raises ``FrameError`` for other answers.
+        """Send a query and return its reply as a number, or a marker. Raises ``FrameError`` for other replies.
 
         Args:
             command: The query.
-            timeout_s: Time for the reply; the session's default if omitted.
-            held: The settings that the number depends on, read along with it.
+            timeout_s: Time limit for the reply; by default that of the session.
+            held: Settings on which the number depends; they are read together with it.
         """
-        reply = self.session.query(command, timeout_s) if held is None else held.ask(command, timeout_s)
+        reply = self.session.query(command, timeout_s) if held is None else held.query(command, timeout_s)
         try:
             return float(reply)
         except ValueError:
             raise self.wrong_shape(command, reply, "a number") from None
 
     def setting(self, command: str, held: HeldSetup | None = None) -> float:
-        """Return the number a query for a setting is answered with. Raises ``DeviceError`` for a mark."""
+        """Query a setting and return its value. Raises ``DeviceError`` if the reply is a marker."""
         value = self.number(command, held=held)
         if is_value(value):
             return value
         raise self.session.error(
             DeviceError,
-            f"{command} is answered with {value:g}, which marks a query that failed",
+            f"{command} returned {value:g}, which marks a failed query",
             command=command,
-            hint=f"The instrument says: {self.errors()}.",
+            hint=f"The instrument's error queue: {self.errors()}.",
         )
 
     def numbers(self, command: str, timeout_s: float | None = None) -> tuple[float, ...]:
-        """Return the list of numbers a query is answered with. Raises ``FrameError`` for other answers."""
+        """Send a query and return the numbers of its reply. Raises ``FrameError`` for other replies."""
         reply = self.session.query(command, timeout_s)
         try:
             return tuple(float(field) for field in reply.split(","))
@@ -144,9 +144,10 @@ class StrictScpi:
             raise self.wrong_shape(command, reply, "numbers") from None
 
     def read_keyword(self, command: str, keywords: Iterable[str]) -> str:
-        """Return the one of some words, in mixed case such as ``SMEasure``, that a query is answered with.
+        """Send a query and return the keyword of its reply, spelled as in ``keywords``, such as ``SMEasure``.
 
-        Raises ``FrameError`` for any other answer.
+        Raises:
+            FrameError: The reply is not one of ``keywords``, in short or long form.
         """
         by_form = {form: word for word in keywords for form in (_short(word), word.upper())}
         reply = self.session.query(command)
@@ -155,7 +156,7 @@ class StrictScpi:
         return by_form[reply.strip().upper()]
 
     def set_keyword(self, header: str, word: str) -> None:
-        """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
+        """Set a keyword and verify it. ``word`` is in mixed case, such as ``SMEasure``; the reply may have any form."""
         short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
@@ -170,48 +171,48 @@ class StrictScpi:
         wrote: float,
         scale: float,
         tolerance: float,
-        what: str,
+        label: str,
         held: HeldSetup | None = None,
     ) -> float:
-        """Set a number and read it back.
+        """Set a number and verify it.
 
         Args:
             header: Header of the setting.
-            text: What is sent.
-            wrote: Its value in the caller's unit.
+            text: Value as sent to the instrument.
+            wrote: Value in the caller's unit.
             scale: The caller's unit per unit of the instrument's reply.
             tolerance: Largest accepted difference, in the caller's unit.
-            what: The quantity, for the message.
-            held: The settings that the number depends on, restored before it is sent if somebody else changed them.
+            label: Name of the quantity, for messages.
+            held: Settings on which the number depends; they are restored first if something else changed them.
 
         Returns:
             The value read back, in the caller's unit.
 
         Raises:
             DeviceError: The instrument refuses.
-            VerifyError: The instrument keeps another value.
+            VerifyError: The value read back differs.
         """
         with self.session.transaction():
             if held is not None:
-                held.keep()
+                held.restore_changed()
             self.set(f"{header} {text}")
             found = scale * self.setting(f"{header}?", held)
-            self.verify(what, wrote, found, tolerance)
+            self.verify(label, wrote, found, tolerance)
         return found
 
     def operations_done(self) -> bool:
-        """Tell whether no operation is pending, without waiting for it.
+        """Return whether no operation is pending, without waiting.
 
-        ``*OPC`` sets its bit at once when nothing is pending; ``*OPC?`` would hold the line until then, or answers 0
-        (Keysight's optical instruments).
+        ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until
+        then, or returns 0 (Keysight's optical instruments).
         """
         with self.session.transaction():
-            self.number("*ESR?")  # an operation that ended before does not count
+            self.number("*ESR?")  # clears the bit of an operation that ended earlier
             self.session.write("*OPC")
             return bool(int(self.number("*ESR?")) & _OPERATION_COMPLETE)
 
     def errors(self) -> tuple[tuple[int, str], ...]:
-        """Drain the error queue (``SYSTem:ERRor?``), oldest first."""
+        """Read and empty the error queue (``SYSTem:ERRor?``), oldest error first."""
         found: list[tuple[int, str]] = []
         with self.session.transaction():
             for _ in range(_LARGEST_QUEUE):
@@ -221,7 +222,7 @@ class StrictScpi:
                     code = int(code_text)
                 except ValueError:
                     raise self.wrong_shape(self._error_query, reply, "a number") from None
-                # Both 0 and +0 occur in the field, so the number is read and not the text.
+                # Instruments send 0 or +0, so the number is compared and not the text.
                 if code == 0:
                     break
                 found.append((code, text.strip().strip('"')))
@@ -229,10 +230,10 @@ class StrictScpi:
         return tuple(found)
 
     def set(self, command: str) -> None:
-        """Send a command and drain the error queue. Raises ``DeviceError`` for an error that is not ignorable."""
+        """Send a command and read the error queue. Raises ``DeviceError`` for an error that is not ignorable."""
         with self.session.transaction():
             if self.session.counters.resyncs != self._resyncs_seen:
-                # What is queued from before a link fault would be blamed on this command.
+                # Errors queued before a link fault must not be attributed to this command.
                 _log.warning("%s: errors from before a link fault: %s", self.session.device, self.errors())
             self.session.write(command)
             serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
@@ -245,77 +246,77 @@ class StrictScpi:
                 hint="This command changed nothing.",
             )
 
-    def check_limits(self, header: str, what: str, value: float, scale: float, unit: str) -> None:
-        """Compare a value with the instrument's own limits, before anything is sent.
+    def check_limits(self, header: str, label: str, value: float, scale: float, unit: str) -> None:
+        """Check a value against the limits that the instrument reports, before anything is sent.
 
         Args:
-            header: Header of the setting; its query takes ``MIN`` and ``MAX``.
-            what: The quantity, for the message.
-            value: The value asked for, in ``unit``.
+            header: Header of the setting; its query accepts ``MIN`` and ``MAX``.
+            label: Name of the quantity, for messages.
+            value: Requested value, in ``unit``.
             scale: ``unit`` per unit of the instrument's reply.
             unit: Unit of ``value``.
 
         Raises:
-            LimitError: ``value`` is outside, or not a number.
+            LimitError: ``value`` is outside the limits or not a number.
         """
-        # Asked each time: limits follow the sensor, the range and the laser that are plugged in.
-        self.check_within(what, value, *self.limits(header, scale), unit)
+        # Queried each time, because the limits depend on the sensor, the range and the laser.
+        self.check_within(label, value, *self.limits(header, scale), unit)
 
     def limits(self, header: str, scale: float) -> tuple[float, float]:
-        """Return the instrument's own limits of a setting, whose query takes ``MIN`` and ``MAX``, times ``scale``."""
+        """Return the limits that the instrument reports for a setting with ``MIN`` and ``MAX``, times ``scale``."""
         with self.session.transaction():
             return scale * self.setting(f"{header}? MIN"), scale * self.setting(f"{header}? MAX")
 
-    def check_within(self, what: str, value: float, lowest: float, highest: float, unit: str) -> None:
-        """Compare a value with limits, all in ``unit``. Raises ``LimitError`` if it is outside, or not a number."""
+    def check_within(self, label: str, value: float, lowest: float, highest: float, unit: str) -> None:
+        """Raise ``LimitError`` if a value is outside the limits, all in ``unit``, or not a number."""
         if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
             return
         raise self.session.error(
             LimitError,
-            f"{what} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
+            f"{label} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
             requested=value,
             limit=lowest if value < lowest else highest,
             unit=unit,
             hint="Nothing was changed.",
         )
 
-    def verify(self, what: str, wrote: float, found: float, tolerance: float) -> None:
-        """Compare a value set with the value read back. Raises ``VerifyError``."""
-        # Negated, so that NaN does not pass.
+    def verify(self, label: str, wrote: float, found: float, tolerance: float) -> None:
+        """Raise ``VerifyError`` if the value read back differs from the value set by more than ``tolerance``."""
+        # The comparison is negated so that NaN fails.
         if not abs(found - wrote) <= tolerance:
             raise self.session.error(
                 VerifyError,
-                what,
+                label,
                 wrote=wrote,
                 read=found,
-                hint="The instrument keeps another value; see its front panel.",
+                hint="The instrument holds a different value from the one set; check its front panel.",
             )
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
-        """Return the error of a reply that is not what it should be, and trust no reply before a resynchronisation."""
+        """Return the error for an unexpected reply, and mark the session out of sync."""
         self.session.mark_out_of_sync(f"{command} answered with {reply!r}")
         return self.session.error(
             FrameError,
             f"{command}: expected {expected}, found {reply!r}",
-            hint="Check that nobody else talks to the instrument over this connection.",
+            hint="Check that no other program uses this connection.",
         )
 
 
 def _short(word: str) -> str:
-    """Return the short form: the capitals of a word as its maker writes it.
+    """Return the short form of a SCPI keyword: its capitals, as its maker writes it.
 
-    SCPI's own rule for short forms is broken by several, such as Santec's MODe.
+    SCPI's rule for short forms is not used, because several makers break it, such as Santec with MODe.
     """
     return "".join(letter for letter in word if not letter.islower())
 
 
 def is_value(number: float) -> bool:
-    """Tell whether a number from the wire is a value, and no mark such as 9.9E37."""
+    """Return whether a number from the instrument is a value and not a marker such as 9.9E37."""
     return math.isfinite(number) and abs(number) < NOT_A_VALUE
 
 
 class DeviceNames(TypedDict, total=False):
-    """The named arguments that every :class:`ScpiDriver` is made with."""
+    """Named arguments of every :class:`ScpiDriver`."""
 
     device: Required[str]
     expected_model: str | None
@@ -323,23 +324,23 @@ class DeviceNames(TypedDict, total=False):
 
 
 class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
-    """Base of the drivers of instruments that answer ``*IDN?``.
+    """Base of drivers for instruments that reply to ``*IDN?``.
 
-    A subclass writes ``open`` (``_identify`` asks who is there) and talks through ``_session``, the conversation, and
-    ``_scpi``, a :class:`StrictScpi` on it; time is ``_clock``, its name in messages ``_device``.
+    A subclass defines ``open``, which calls ``_identify``. It sends commands through ``_scpi`` (a :class:`StrictScpi`)
+    or ``_session``. ``_clock`` is its clock and ``_device`` its name in messages.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
+        link: Link to the instrument.
+        clock: Clock of the link.
         device: Device name, for messages.
-        expected_model: Model that must be found; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+        expected_model: Required model; any of the family if omitted.
+        expected_serial: Required serial number; any if omitted.
 
     Attributes:
-        makers: Beginnings of the maker's name, in capitals.
+        makers: Accepted beginnings of the maker's name, in capitals.
         models: Models of the family, in capitals.
-        terminator: What ends a message to the instrument.
-        ignorable_errors: Error codes that occur in its normal operation.
+        terminator: Bytes that end a message to the instrument.
+        ignorable_errors: Error codes that occur in normal operation.
     """
 
     makers: ClassVar[tuple[str, ...]] = ()
@@ -364,20 +365,20 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         self._closing = fork_safe(threading.Lock())
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
-        """Return the session it talks through; for instruments that want more than a link before they answer."""
+        """Return the session of this driver. Override it for instruments that need, for example, a login."""
         return ScpiSession(link, clock, device=device, terminator=self.terminator)
 
     def close(self) -> None:
-        """Release the link; idempotent, never raises. What the instrument does stays as it is."""
+        """Release the link; idempotent, never raises. The instrument keeps its state."""
         with self._closing:
             self._identity = None
             self._session.close()
 
     @property
     def firmware(self) -> str:
-        """Firmware version. Raises ``ConnectError`` while it is not open."""
+        """Firmware version. Raises ``ConnectError`` if the driver is not open."""
         return self.identity.firmware
 
     def _identify(self) -> None:
-        """Open the session and check who answers. Raises as ``open`` of every driver."""
+        """Open the session and check the identity. Raises as ``open`` of every driver."""
         self._identity = checked_identity(self._session, self._session.open(), self._expected)

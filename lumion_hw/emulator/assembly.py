@@ -15,9 +15,10 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.faults.bench_faults import BenchFaults
 from lumion_hw.emulator.faults.fault_table import ScriptedFault
 from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.polarization import Jones
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
-from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh, truth_id
+from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh, truth_id
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError
@@ -181,14 +182,14 @@ class EmulatedBench:
         """Return a function that sends pulse times from a trigger output to its inputs."""
 
         def pulses(times_s: NDArray[np.float64]) -> None:
-            for take in self._trigger_inputs.get(name, ()):
-                take(times_s)
+            for trigger_input in self._trigger_inputs.get(name, ()):
+                trigger_input(times_s)
 
         return pulses
 
-    def trigger_cable(self, source: str, take: Callable[[NDArray[np.float64]], None]) -> None:
-        """Connect a device's trigger output to a trigger input, ``take``, which is called with pulse times."""
-        self._trigger_inputs.setdefault(source, []).append(take)
+    def trigger_cable(self, source: str, trigger_input: Callable[[NDArray[np.float64]], None]) -> None:
+        """Connect a device's trigger output to ``trigger_input``, which is called with the pulse times."""
+        self._trigger_inputs.setdefault(source, []).append(trigger_input)
 
     def turn(self, name: str) -> Callable[[Jones], None]:
         """Return a function that sets the Jones matrix of a polarization controller."""

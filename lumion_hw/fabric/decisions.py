@@ -149,36 +149,36 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
     """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
-    request = next((each for each in view.connected if each.name == verdict.name), None)
+    request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
-    proven = {puc for each, paths in view.connected.items() if each != request for path in paths for puc in path.pucs}
+    proven = {puc for other, paths in view.connected.items() if other != request for path in paths for puc in path.pucs}
     # Every path of a circuit begins and ends at the PUCs of its ports, so these cannot be avoided.
     inner = [puc for path in view.connected[request] for puc in path.pucs[1:-1] if puc not in proven]
     half = len(inner) // 2
     attempts = [tuple(pucs) for pucs in (inner, inner[:half], inner[half:]) if pucs]
     if len(failures) < len(attempts):
-        idle = tuple(each for each in view.connected if each.source == each.target)
+        idle = tuple(other for other in view.connected if other.source == other.target)
         return Reroute(request, attempts[len(failures)], idle)
-    known = units(view.model)
-    sender = next((name for name in (*view.in_service, *view.spares) if request.source in known[name].nics), None)
+    all_units = units(view.model)
+    sender = next((name for name in (*view.in_service, *view.spares) if request.source in all_units[name].nics), None)
     if sender is None:
         return DoNothing()
     reason = "; ".join(failures) or "its ports are neighbours"
-    words = f"{verdict.words}; no other path helps ({reason})"
-    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=words), reason)
+    description = f"{verdict.words}; no other path helps ({reason})"
+    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=description), reason)
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
     reason = "; ".join(reasons) or "the bench file has no free spare"
-    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.at, job.members)]
-    known = units(view.model)
+    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.unit_at, job.members)]
+    all_units = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
         f"{verdict.words}. No spare can replace it: {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
-        tuple(nic for name in sorted(failed & known.keys()) for nic in known[name].nics),
+        tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )
 
 
@@ -195,7 +195,7 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
         proven: PUCs on proven paths, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
-    member = next(each for each in members if view.state.at(each) == verdict.name)
+    member = next(place for place in members if view.state.unit_at(place) == verdict.name)
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
     avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
     return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)
@@ -219,11 +219,11 @@ def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
     """Return the servers and accelerators that serve as members of jobs, each once."""
-    return tuple(dict.fromkeys(state.at(member) for job in model.fabric.all_jobs for member in job.members))
+    return tuple(dict.fromkeys(state.unit_at(member) for job in model.fabric.all_jobs for member in job.members))
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
     """Return the spares that are healthy and free, including replaced members that were repaired."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
-    known, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
-    return tuple(name for name in known if name not in busy and name not in state.failed)
+    names, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
+    return tuple(name for name in names if name not in busy and name not in state.failed)

@@ -68,7 +68,7 @@ class FailureVerdict:
     circuits: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> FailureVerdict:
+    def from_document(cls, document: Mapping[str, Any]) -> FailureVerdict:
         """Return a verdict from its stored fields."""
         named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
         return cls(**{**document, **named})
@@ -127,7 +127,7 @@ class Judge:
         self.senders = senders
         self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
         # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
-        self._reported &= set(senders) | {each.unit for each in senders.values()} | set(self._gone)
+        self._reported &= set(senders) | {sender.unit for sender in senders.values()} | set(self._gone)
         self._explained &= set(senders)
 
     def add(self, evidence: Evidence) -> None:
@@ -189,13 +189,13 @@ class Judge:
             now_s: Bench time.
         """
         self._explained.add(circuit)
-        seen, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
+        reports, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
         if sends:
             text = f"{circuit} is dark, but its transmitter reports light ({reason}): fibre, PUC or port"
-            return self._report_failure("path", circuit, "light", text, seen, (circuit,), now_s)
+            return self._report_failure("path", circuit, "light", text, reports, (circuit,), now_s)
         state = "does not answer" if sends is None else "sends no light"
         text = f"{circuit} is dark, and its transmitter {state} ({reason})"
-        return self._report_failure("unit", unit, "light", text, seen, (circuit,), now_s)
+        return self._report_failure("unit", unit, "light", text, reports, (circuit,), now_s)
 
     def next_due_s(self) -> float:
         """Return when the next fade counts as a failure; infinity if nothing is dark."""
@@ -205,7 +205,7 @@ class Judge:
         """Treat a server, an accelerator or a circuit as healthy again."""
         self._gone.pop(name, None)
         self._reported.discard(name)
-        for circuit in [each for each, senders in self.senders.items() if name in (each, senders.unit)]:
+        for circuit in [other for other, senders in self.senders.items() if name in (other, senders.unit)]:
             self._dark.pop(circuit, None)
             self._explained.discard(circuit)
 
@@ -222,10 +222,10 @@ class Judge:
         return tuple(self._dark)
 
     def _circuits_by_unit(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        result: dict[str, tuple[str, ...]] = {}
         for name, senders in self.senders.items():
-            found[senders.unit] = (*found.get(senders.unit, ()), name)
-        return found
+            result[senders.unit] = (*result.get(senders.unit, ()), name)
+        return result
 
     def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
         """Return whether all light of a unit, over at least two fibres, went out within a short time."""
@@ -233,26 +233,26 @@ class Judge:
         modules = {self.senders[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
-        firsts = [min(self._dark[name].values(), key=lambda each: each.at_s) for name in circuits]
+        firsts = [min(self._dark[name].values(), key=lambda report: report.at_s) for name in circuits]
         # Each light went out between the last check with light and the first one without.
-        return max(each.since_s for each in firsts) <= min(each.at_s for each in firsts) + TOGETHER_S
+        return max(first.since_s for first in firsts) <= min(first.at_s for first in firsts) + TOGETHER_S
 
     def _evidence_in_order(self, circuits: Iterable[str]) -> list[Evidence]:
-        seen = [each for name in circuits for each in self._dark.get(name, {}).values()]
-        return sorted(seen, key=lambda each: each.reported_s)
+        reports = [report for name in circuits for report in self._dark.get(name, {}).values()]
+        return sorted(reports, key=lambda report: report.reported_s)
 
     def _report_failure(
         self,
         suspect: Literal["unit", "path"],
         name: str,
         cause: Literal["light", "process"],
-        words: str,
-        seen: list[Evidence],
+        description: str,
+        reports: list[Evidence],
         circuits: tuple[str, ...],
         now_s: float,
     ) -> FailureVerdict:
         self._reported |= {name, *circuits}
         self.counters.verdicts += 1
-        detectors = tuple(dict.fromkeys(each.detector for each in seen))
-        since_s = min((each.since_s for each in seen), default=now_s)
-        return FailureVerdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)
+        detectors = tuple(dict.fromkeys(report.detector for report in reports))
+        since_s = min((report.since_s for report in reports), default=now_s)
+        return FailureVerdict(suspect, name, cause, description, since_s, now_s, detectors, circuits)

@@ -48,7 +48,7 @@ class JobCircuits:
 
     def members(self, job: JobModel) -> tuple[str, ...]:
         """Return the units that serve as a job's members, in rank order."""
-        return tuple(self.state.at(member) for member in job.members)
+        return tuple(self.state.unit_at(member) for member in job.members)
 
     @property
     def spares(self) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ class JobCircuits:
         self._remove_leftovers()
         for job in self.jobs:
             while job.name not in self.state.refused:
-                wanted = job_requests(self.bench.model, job, self.state.places)
-                missing = [request for request in wanted if request not in self._active_requests()]
+                required = job_requests(self.bench.model, job, self.state.places)
+                missing = [request for request in required if request not in self._active_requests()]
                 if not missing:
                     break
                 try:
@@ -91,14 +91,15 @@ class JobCircuits:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
 
     def _remove_leftovers(self) -> None:
-        wanted, standing = self._required_requests(), self._active_requests()
+        required, active = self._required_requests(), self._active_requests()
         idle = [loop for name in self.spares for loop in loop_requests(find_unit(self.bench.model, name))]
-        leftover = [request for request in standing if request not in wanted]
-        if all(request in standing for request in wanted):
+        leftover = [request for request in active if request not in required]
+        if all(request in active for request in required):
             leftover = [request for request in leftover if request not in idle]
         # Otherwise tear down spare loops first: jobs have priority.
         self._remove_circuits(
-            leftover, [end for each in leftover for end in (each.source, each.target) if not self._is_responding(end)]
+            leftover,
+            [end for request in leftover for end in (request.source, request.target) if not self._is_responding(end)],
         )
 
     def _is_responding(self, module: str) -> bool:
@@ -127,10 +128,10 @@ class JobCircuits:
         state = dataclasses.replace(self.state, failed=failed)
         changed = {member: at for member, at in places.items() if member != at}
         if changed != dict(self.state.places):
-            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=reason)
+            self.journal.record("substituted", dataclasses.replace(state, places=changed), words=reason)
             return
         refused = {**self.state.refused, job.name: reason}
-        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=reason)
+        self.journal.record("refused", dataclasses.replace(state, refused=refused), words=reason)
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
@@ -160,7 +161,7 @@ class JobCircuits:
                 places = {member: at for member, at in places.items() if member != at}
                 refused = {name: reason for name, reason in self.state.refused.items() if name != job.name}
                 state = dataclasses.replace(self.state, places=places, refused=refused)
-                self.journal.note("tried again", state)
+                self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
         """Remove circuits without waiting for modules that may be dead.
@@ -169,9 +170,9 @@ class JobCircuits:
             requests: The circuits; those that are not connected are ignored.
             lost: Modules that may be dead.
         """
-        standing = [request for request in requests if request in self._active_requests()]
-        dead = [each.name for each in standing if {each.source, each.target} & set(lost)]
-        alive = [each.name for each in standing if each.name not in dead]
+        active = [request for request in requests if request in self._active_requests()]
+        dead = [request.name for request in active if {request.source, request.target} & set(lost)]
+        alive = [request.name for request in active if request.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
@@ -185,8 +186,12 @@ class JobCircuits:
             LumionError: A device does not answer.
         """
         bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
-        standing = self._active_requests()
-        bad += [f"{each.name} is not connected" for each in self._required_requests() if each not in standing]
+        active = self._active_requests()
+        bad += [
+            f"{required_request.name} is not connected"
+            for required_request in self._required_requests()
+            if required_request not in active
+        ]
         bad += [
             f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]
@@ -202,9 +207,9 @@ class JobCircuits:
         Raises:
             LumionError: A device does not answer.
         """
-        wanted = self._required_requests()
-        self.service.setup.await_los_clear(wanted)
-        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in wanted)
+        required = self._required_requests()
+        self.service.setup.await_los_clear(required)
+        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in required)
         bad = [proof for proof in proofs if not proof.proven]
         if bad:
             self._emit("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})

@@ -19,7 +19,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists
-from lumion_hw.storage.line_journal import LineJournal, checked, read_lines
+from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
 
 JOURNAL = "fabric.jsonl"
 """Name of the journal in the state directory."""
@@ -49,7 +49,7 @@ class FabricState:
     fades: int = 0
     false_alarms: int = 0
 
-    def at(self, member: str) -> str:
+    def unit_at(self, member: str) -> str:
         """Return the unit that serves in the place of a member."""
         return self.places.get(member, member)
 
@@ -73,17 +73,17 @@ class FabricJournal:
 
     def begin(self, verdict: FailureVerdict) -> None:
         """Record that a recovery begins. Nothing may be changed before this method has returned."""
-        self._note("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
+        self._record("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
 
     def end(self, outcome: str, state: FabricState, **details: Any) -> None:
         """Record the outcome of a recovery and the new state; further details are kept for the history."""
-        self._note("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
+        self._record("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
 
-    def note(self, what: str, state: FabricState, **details: Any) -> None:
+    def record(self, what: str, state: FabricState, **details: Any) -> None:
         """Record another change of the state, such as ``failed`` or ``repaired``."""
-        self._note(what, state, **details)
+        self._record(what, state, **details)
 
-    def _note(self, what: str, state: FabricState, **details: Any) -> None:
+    def _record(self, what: str, state: FabricState, **details: Any) -> None:
         entry = {"entry": what, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state = state
@@ -119,7 +119,7 @@ def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
     states = [entry["state"] for entry in entries if "state" in entry]
     if not states:
         return FabricState()
-    state = checked(FabricState, states[-1], path)
+    state = parse_entry(FabricState, states[-1], path)
     if state.open is not None:
-        checked(FailureVerdict, state.open, path)
+        parse_entry(FailureVerdict, state.open, path)
     return state

@@ -79,7 +79,7 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        on_event: EventCallback = lambda what, told: None,
+        on_event: EventCallback = lambda what, details: None,
     ) -> None:
         super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()
@@ -121,7 +121,7 @@ class FabricManager(JobCircuits):
             if was_off:
                 self.judge.forget_light()
             if self.state.open is not None:
-                finished = self._finish_interrupted(FailureVerdict.of(self.state.open), was_off)
+                finished = self._finish_interrupted(FailureVerdict.from_document(self.state.open), was_off)
             self._retry_refused()
             self.connect()
             self.refresh()
@@ -142,14 +142,14 @@ class FabricManager(JobCircuits):
             self._emit("withdrawn", {"words": reason})
             return None
         self._emit("resumed", {"verdict": verdict.words})
-        standing = self._active_requests()
+        active = self._active_requests()
         for job in self.jobs:
             for member in job.members:
-                if self.state.at(member) != verdict.name:
+                if self.state.unit_at(member) != verdict.name:
                     continue
                 for spare in self.spares:
                     places = {**self.state.places, member: spare}
-                    if all(request in standing for request in job_requests(self.bench.model, job, places)):
+                    if all(request in active for request in job_requests(self.bench.model, job, places)):
                         # The circuits were switched and recorded; the manager died before it recorded the end.
                         view = FabricView(self.bench.model, self.state, {})
                         state = after_swap(view, verdict, spare)
@@ -191,21 +191,21 @@ class FabricManager(JobCircuits):
         active = self.service.setup.active
         circuits = () if active is None else active.circuits
         names = (*self._in_service(), *self.spares)
-        known = units(self.bench.model)
-        sender = {nic: name for name in names for nic in known[name].nics}
+        all_units = units(self.bench.model)
+        sender = {nic: name for name in names for nic in all_units[name].nics}
         senders = {
-            each.request.name: CircuitSender(sender[each.request.source], each.request.source)
-            for each in circuits
-            if each.request.source in sender
+            circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
+            for circuit in circuits
+            if circuit.request.source in sender
         }
         self.judge.watch(senders)
         exits = OutputPowerReader(self.bench, self.service.setup.record)
-        promised = {each.request.name: exits.budgeted_photocurrent_ma(each) for each in circuits}
+        promised = {circuit.request.name: exits.budgeted_photocurrent_ma(circuit) for circuit in circuits}
         watched = WatchTargets(
             self.bench,
-            tuple(each for each in circuits if each.request.name in senders),
+            tuple(circuit for circuit in circuits if circuit.request.name in senders),
             names,
-            {name: each for name, each in promised.items() if each is not None},
+            {name: promised_ma for name, promised_ma in promised.items() if promised_ma is not None},
         )
         for detector in self._detectors:
             detector.start(watched)
@@ -213,11 +213,11 @@ class FabricManager(JobCircuits):
 
     def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
         """Return a detector for circuits that another detector cannot watch because they are dark already."""
-        unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
-        if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
+        unwatched = {name for detector in self._detectors for name in getattr(detector, "unwatched", ())}
+        if not unwatched or any(isinstance(detector, Modules) for detector in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if each.request.name in unwatched)
+        circuits = tuple(circuit for circuit in watched.circuits if circuit.request.name in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
@@ -335,8 +335,8 @@ class FabricManager(JobCircuits):
                 max_wait_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
                 news = detector.poll(max(max_wait_s, 0.0))
                 with self._guard:
-                    for each in news:
-                        self.judge.add(each)
+                    for report in news:
+                        self.judge.add(report)
                     verdict = None if stop.is_set() else self.judge.next_verdict(clock.now())
                     if verdict is not None:
                         stop.set()
@@ -398,7 +398,7 @@ class FabricManager(JobCircuits):
         if (after.fades, after.false_alarms) != (before.fades, before.false_alarms):
             state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
             what = "false alarm" if after.false_alarms > before.false_alarms else "fade"
-            self.journal.note(what, state)
+            self.journal.record(what, state)
             self._emit(what, {"fades": after.fades, "false_alarms": after.false_alarms})
 
     # -- recover ------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ class FabricManager(JobCircuits):
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
         failed = {unit: reason for unit, reason in self.state.failed.items() if unit != name}
-        self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
+        self.journal.record("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._emit("repaired", {"unit": name})
         with self._keeper.exclusive():
@@ -443,7 +443,7 @@ class FabricManager(JobCircuits):
         state = FabricState(fades=self.state.fades, false_alarms=self.state.false_alarms)
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
-        self.journal.note("put back", state)
+        self.journal.record("put back", state)
         with self._keeper.exclusive():
             self.connect()
             self.refresh()
@@ -546,7 +546,7 @@ class FabricManager(JobCircuits):
     ) -> Recovery:
         """Record a recovery in journal and event log, and return it."""
         new = {proof.circuit.request for proof in proofs}
-        kept = tuple(request for request in self._active_requests() if request not in new)
+        remaining = tuple(request for request in self._active_requests() if request not in new)
         failed, spare, details = "", "", dict[str, Any]()
         if isinstance(decision, Swap):
             failed, spare = verdict.name, decision.plan.spare
@@ -559,7 +559,7 @@ class FabricManager(JobCircuits):
         self.journal.end("done", state, **details, words=verdict.words, spans=span_documents(timer.spans))
         if spare:
             self.bench.events.add("replaced", failed=failed, spare=spare)
-        return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, kept)
+        return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, remaining)
 
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
@@ -624,7 +624,7 @@ class FabricManager(JobCircuits):
         timer = ReportingTimer(self.bench, self._fault_time_s(recovery), None, self._emit, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
-        self.journal.note(
+        self.journal.record(
             "confirmed",
             self.state,
             proven=all(proof.proven for proof in proofs),

@@ -123,26 +123,26 @@ class RequestBox:
         finally:
             path.unlink(missing_ok=True)
 
-    def serve(self, me: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+    def serve(self, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
         """Carry out the waiting requests and write their outcomes. Never raises because of a request.
 
         Args:
-            me: This program, as the owner of the bench.
+            owner: This program, as the owner of the bench.
             perform: Carries out one request; an error that it raises becomes the outcome.
         """
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.glob("*.json")):
-                self._serve(path, me, perform)
+                self._serve(path, owner, perform)
 
-    def _serve(self, path: Path, me: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
-        taken = path.with_suffix(".taken")
+    def _serve(self, path: Path, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+        accepted = path.with_suffix(".taken")
         try:
-            path.rename(taken)
+            path.rename(accepted)
         except OSError:
             return  # withdrawn in the meantime
         outcome = Outcome()
         try:
-            perform(_request(taken, me))
+            perform(_request(accepted, owner))
         except LumionError as error:
             outcome = Outcome(str(error), error.exit_code)
         except Exception as error:  # noqa: BLE001 - a request must not end the manager
@@ -150,13 +150,13 @@ class RequestBox:
         finally:
             with contextlib.suppress(LumionError):
                 write_file(path.with_suffix(".done"), _WHAT, json_text(dataclasses.asdict(outcome)) + "\n", "any")
-            taken.unlink(missing_ok=True)
+            accepted.unlink(missing_ok=True)
 
     def _path(self, number: str, suffix: str) -> Path:
         return self._folder / f"{number}.{suffix}"
 
 
-def _request(path: Path, me: LockOwner) -> FabricRequest:
+def _request(path: Path, owner: LockOwner) -> FabricRequest:
     """Return the request in a file.
 
     Raises:
@@ -168,7 +168,7 @@ def _request(path: Path, me: LockOwner) -> FabricRequest:
         age_s, manager = time.time() - float(document["sent_s"]), str(document["manager"])
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} is not a request to a fabric's manager ({error!r})") from error
-    if manager != _identity(me):
+    if manager != _identity(owner):
         raise ConfigError(f"the request is for another manager, {manager}", hint="Send it again.")
     if not age_s <= MAX_AGE_S:
         raise ConfigError(f"the request is {age_s:.0f} s old", hint="Send it again if it is still wanted.")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.files.shown import xml_text
+from lumion_hw.files.escaping import xml_text
 
 EventCallback = Callable[[str, dict[str, Any]], None]
 """Called with each event (``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …) and its details."""

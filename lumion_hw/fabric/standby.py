@@ -88,8 +88,8 @@ class Standby:
         self.cold = {}
         for name in spares:
             unit = find_unit(setup.bench.model, name)
-            standing = {circuit.request for circuit in setup.active.circuits} if setup.active else set()
-            missing = [request for request in loop_requests(unit) if request not in standing]
+            active = {circuit.request for circuit in setup.active.circuits} if setup.active else set()
+            missing = [request for request in loop_requests(unit) if request not in active]
             if not missing:
                 continue
             try:
@@ -119,7 +119,7 @@ class Standby:
             plans[name] = self.plans_for(name, spares, failed)
         self.plans, self._made_for = plans, now
         self._service.setup.bench.events.add(
-            "plans ready", plans={name: [each.spare for each in found] for name, found in plans.items()}
+            "plans ready", plans={name: [plan.spare for plan in found] for name, found in plans.items()}
         )
 
     def stop(self) -> None:
@@ -129,34 +129,36 @@ class Standby:
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:
         """Return the plans for the failure of one unit, best first."""
         model = self._service.setup.bench.model
-        known = units(model)
-        lost = frozenset[str]().union(*(known[each].risks for each in {*failed, name} if each in known))
-        found: list[StandbyPlan] = []
+        all_units = units(model)
+        lost = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))
+        plans: list[StandbyPlan] = []
         for spare in spares:
-            shared = known[spare].risks & lost
+            shared = all_units[spare].risks & lost
             if spare == name or shared:
                 reason = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"
                 self.refused[name, spare] = reason
                 continue
-            spares_left = sum(not known[other].risks & known[spare].risks for other in spares if other != spare)
+            spares_left = sum(not all_units[other].risks & all_units[spare].risks for other in spares if other != spare)
             try:
-                found.append(self._plan(name, spare, spares_left))
+                plans.append(self._plan(name, spare, spares_left))
             except LumionError as error:
                 self.refused[name, spare] = str(error)
-        return tuple(sorted(found, key=lambda each: each.rank))
+        return tuple(sorted(plans, key=lambda plan: plan.rank))
 
     def _plan(self, failed: str, spare: str, spares_left: int) -> StandbyPlan:
         setup = self._service.setup
         model = setup.bench.model
-        standing = {} if setup.active is None else {each.request: each for each in setup.active.circuits}
+        active = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
         own, stand_in = find_unit(model, failed), find_unit(model, spare)
-        lost = touching(list(standing), own.nics)
-        waiting = [request for request in loop_requests(stand_in) if request in standing]
+        lost = touching(list(active), own.nics)
+        waiting = [request for request in loop_requests(stand_in) if request in active]
         removed = (*lost, *waiting)
-        added = tuple(substituted(model, [each for each in lost if each not in loop_requests(own)], failed, spare))
+        added = tuple(
+            substituted(model, [request for request in lost if request not in loop_requests(own)], failed, spare)
+        )
         is_warm = len(waiting) == len(stand_in.nics)
         moved: tuple[CircuitRequest, ...] = ()
-        stays = [request for request in standing if request not in removed]
+        stays = [request for request in active if request not in removed]
         idle = [request for request in stays if request.source == request.target]
         # Moving other circuits is better than no recovery; loops of other spares are removed first.
         for freed, avoid in (
@@ -172,14 +174,14 @@ class Standby:
         else:
             busy = [request for request in stays if request not in idle]
             plan = setup.plan([*busy, *added])
-            removed, before = tuple(standing), {each.request: each.paths for each in standing.values()}
-            after = {each.request: each.paths for each in plan.circuits}
+            removed, before = tuple(active), {circuit.request: circuit.paths for circuit in active.values()}
+            after = {circuit.request: circuit.paths for circuit in plan.circuits}
             moved = tuple(request for request in busy if after[request] != before[request])
-        new = [each for each in plan.circuits if each.request in added]
-        worst_db = max((each.budget.mesh_loss_db for each in new), default=0.0)
+        new = [circuit for circuit in plan.circuits if circuit.request in added]
+        worst_db = max((circuit.budget.mesh_loss_db for circuit in new), default=0.0)
         return StandbyPlan(failed, spare, removed, added, plan, moved, worst_db, is_warm, spares_left)
 
     def _planning_inputs(self) -> tuple[object, ...]:
         setup = self._service.setup
-        standing = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
-        return standing, id(setup.record), self.avoided
+        active = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
+        return active, id(setup.record), self.avoided

@@ -1,8 +1,8 @@
-"""Files that somebody named: read within bounds, written over nothing of others, shown without taking effect."""
+"""Reading and writing of user files: bounded reads, atomic writes, no overwriting of foreign files, safe display."""
 
 from __future__ import annotations
 
 import os
 
 AnyPath = str | os.PathLike[str]
-"""The path of a file as a user may give it: text or a path object."""
+"""Path of a file: text or a path object."""

@@ -1,4 +1,4 @@
-"""Tables of pandas and labelled arrays of xarray: the extra ``frames``."""
+"""Imports of the optional packages pandas and xarray (extra ``frames``)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from lumion_hw.errors import ConfigError
 
-_HINT = "pip install 'lumion-hw[frames]'"
+_HINT = "Install it with: pip install 'lumion-hw[frames]'"
 
 
 def require_pandas() -> Any:
-    """Return pandas. Raises ``ConfigError`` with the command that helps, if it is not installed."""
+    """Import and return pandas. Raises ``ConfigError`` with the install command if it is missing."""
     try:
         import pandas
     except ImportError as error:
@@ -19,7 +19,7 @@ def require_pandas() -> Any:
 
 
 def require_xarray() -> Any:
-    """Return xarray. Raises ``ConfigError`` with the command that helps, if it is not installed."""
+    """Import and return xarray. Raises ``ConfigError`` with the install command if it is missing."""
     try:
         import xarray
     except ImportError as error:

@@ -1,7 +1,8 @@
-"""HDF5 files that somebody named: nothing is believed, nothing larger than the file can hold is allocated.
+"""Safe reading of HDF5 files, which may be damaged or malicious.
 
-h5py raises whatever the damage happens to hit, ``OSError`` and ``RuntimeError`` as much as ``KeyError``,
-``UnicodeDecodeError`` or ``MemoryError``. Here every such fault is one clear error that names the file.
+No array is allocated that is larger than the file can contain. For a damaged file h5py raises many types of errors
+(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all become one error that names
+the file.
 """
 
 from __future__ import annotations
@@ -21,75 +22,76 @@ from lumion_hw.files.reading import MEGABYTE, check_regular
 MADE_BY_ATTRIBUTE = "made_by"
 NUMBERS = "biuf"
 """Kinds of numpy types that are numbers: booleans, integers, floats."""
-_SMALL_BYTES, _PACKED = 32 * MEGABYTE, 32
-_MOST_NAMES = 100_000
+_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION = 32 * MEGABYTE, 32
+_MAX_NAMES = 100_000
 
 
 def max_bytes(file_bytes: int) -> int:
-    """Return how much a file of a size may claim to hold: some, and more only as far as it could be packed."""
-    return _SMALL_BYTES + _PACKED * file_bytes
+    """Return the largest plausible size of the uncompressed contents of a file."""
+    return _ALWAYS_ALLOWED_BYTES + _MAX_COMPRESSION * file_bytes
 
 
 def require_hdf5() -> Any:
-    """Return h5py. Raises ``ConfigError`` with the command that helps, if it is not installed."""
+    """Import and return h5py. Raises ``ConfigError`` with the install command if it is missing."""
     try:
         import h5py
     except ImportError as error:
-        raise ConfigError("HDF5 files need h5py", hint="pip install 'lumion-hw[hdf5]'") from error
+        hint = "Install it with: pip install 'lumion-hw[hdf5]'"
+        raise ConfigError("HDF5 files need h5py", hint=hint) from error
     return h5py
 
 
-def unreadable(found: Exception, what: str) -> str:
-    """Return why a file could not be read, the end of a sentence that begins with its name."""
-    if isinstance(found, FileNotFoundError):
+def unreadable_reason(error: Exception, what: str) -> str:
+    """Return why a file could not be read, as the end of a sentence that begins with the file name."""
+    if isinstance(error, FileNotFoundError):
         return "is missing"
-    reason = getattr(found, "strerror", None) or str(found) or type(found).__name__
-    return f"is damaged, or is no {what}: {reason}"
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return f"is damaged, or is not a {what}: {reason}"
 
 
 class Hdf5Reader:
-    """An HDF5 file open for reading; made by :func:`open_hdf5`, which turns what its methods raise into one error."""
+    """An HDF5 file open for reading, made by :func:`open_hdf5`; its methods may raise any exception."""
 
-    def __init__(self, file: Any, left_bytes: int) -> None:
+    def __init__(self, file: Any, remaining_bytes: int) -> None:
         self._file = file
-        self._left_bytes = left_bytes
+        self._remaining_bytes = remaining_bytes
 
     def names(self) -> list[str]:
-        """Return the names of the datasets at the top."""
+        """Return the names of the top-level datasets."""
         h5py = require_hdf5()
-        if len(self._file) > _MOST_NAMES:
+        if len(self._file) > _MAX_NAMES:
             raise ValueError(f"it has {len(self._file)} entries")
         return [name for name in self._file if self._file.get(name, getclass=True) is h5py.Dataset]
 
     def made_by(self) -> str:
-        """Return what the file says of the program that made it; empty if nothing."""
+        """Return the name of the program that wrote the file; empty if the file does not contain it."""
         attributes = self._file.attrs
         if MADE_BY_ATTRIBUTE not in attributes:
             return ""
-        # Text of variable length lies in a heap, and HDF5 1.14 runs for ever in one that is damaged: never read any.
+        # Never read text of variable length: HDF5 1.14 loops forever if its heap is damaged.
         if attributes.get_id(MADE_BY_ATTRIBUTE).dtype.kind != "S":
             return ""
         return bytes(attributes[MADE_BY_ATTRIBUTE]).decode("ascii", "replace")
 
     def array(self, name: str, dimensions: int | None = None) -> NDArray[Any]:
-        """Return a dataset of numbers that are in this file.
+        """Return a numeric dataset as an array.
 
         Args:
-            name: Its path.
-            dimensions: How many it has to have; any number if not given.
+            name: Path of the dataset.
+            dimensions: Required number of dimensions; any number if not given.
         """
         h5py = require_hdf5()
         dataset = self._file[name]
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in NUMBERS:
-            raise TypeError(f"{name!r} is no array of numbers")
+            raise TypeError(f"{name!r} is not an array of numbers")
         if dataset.external or dataset.is_virtual:
-            raise TypeError(f"{name!r} lies in another file")
+            raise TypeError(f"{name!r} is stored in another file")
         if dataset.shape is None or (dimensions is not None and dataset.ndim != dimensions):
             raise ValueError(f"{name!r} has the shape {dataset.shape}")
         claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-        if claimed > self._left_bytes:
-            raise ValueError(f"{name!r} claims to hold {claimed / MEGABYTE:.0f} MiB, more than can be in this file")
-        self._left_bytes -= claimed
+        if claimed > self._remaining_bytes:
+            raise ValueError(f"{name!r} claims a size of {claimed / MEGABYTE:.0f} MiB, more than this file can contain")
+        self._remaining_bytes -= claimed
         return np.asarray(dataset[()])
 
 
@@ -97,16 +99,16 @@ class Hdf5Reader:
 def open_hdf5(
     path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> Iterator[Hdf5Reader]:
-    """Open an HDF5 file to read from it, and from nothing else, in a block.
+    """Open an HDF5 file for reading while the ``with`` block runs; data in other files is not followed.
 
     Args:
         path: The file.
-        what: What it should be, for the message.
+        what: Kind of file, for messages.
         error: Class of the error.
-        hint: What to do instead.
+        hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: it is missing, no such file, damaged, or claims to hold more than can be in it.
+        LumionError: As ``error``: the file is missing, damaged, of another kind, or claims an implausible size.
         ConfigError: h5py is missing.
     """
     h5py = require_hdf5()
@@ -116,5 +118,5 @@ def open_hdf5(
             yield Hdf5Reader(file, max_bytes(path.stat().st_size))
     except LumionError:
         raise
-    except Exception as found:
-        raise error(f"{path}: {unreadable(found, what)}", hint=hint) from found
+    except Exception as cause:
+        raise error(f"{path} {unreadable_reason(cause, what)}", hint=hint) from cause

@@ -1,35 +1,35 @@
-"""What notebooks show of an object: small tables and pictures, escaped, without scripts or anything from elsewhere."""
+"""HTML representations of objects in notebooks: small tables and figures, escaped, without scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lumion_hw.files.shown import xml_text
+from lumion_hw.files.escaping import xml_text
 
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
-    """Return a small table of names and values; values that are ``None`` or empty are left out."""
+    """Return an HTML table of names and values, without the values that are ``None`` or empty."""
     rows = [(name, value) for name, value in pairs.items() if value not in (None, "")]
     return html_table(title, (), rows)
 
 
 def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table with its title; of many rows the first, and how many there are."""
-    head = f"<tr>{''.join(f'<th>{xml_text(each)}</th>' for each in headers)}</tr>" if headers else ""
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MOST_ROWS])
-    rest = f"<p>{_MOST_ROWS} of {len(rows)}</p>" if len(rows) > _MOST_ROWS else ""
+    """Return an HTML table with its title; of a long table the first rows and the number of rows."""
+    head = f"<tr>{''.join(f'<th>{xml_text(text)}</th>' for text in headers)}</tr>" if headers else ""
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
+    rest = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""
     return f"<div><strong>{xml_text(title)}</strong><table>{head}{body}</table>{rest}</div>"
 
 
 def html_picture(title: str, svg: str) -> str:
-    """Return a picture under its title. The SVG is this program's own, which escapes what it writes."""
+    """Return an SVG figure under its title. The SVG must come from this program, which escapes its texts."""
     return f'<div style="max-width:60em"><strong>{xml_text(title)}</strong>{svg}</div>'
 
 
 def _cell(value: object) -> str:
-    """Return a value for a cell: short numbers, a dash for nothing."""
+    """Return the text of a table cell: numbers with 4 digits, a dash for ``None``."""
     if value is None:
         return "–"
     if isinstance(value, bool):

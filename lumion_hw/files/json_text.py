@@ -1,4 +1,4 @@
-"""JSON that every reader takes: NaN and infinity, which JSON does not have, become ``null``."""
+"""Standard JSON output: NaN and infinity, which JSON does not have, become ``null``."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ def json_text(
 ) -> str:
     """Return a document as JSON text (RFC 8259).
 
-    A number that is none has no place in JSON, and must not end a program that only shows or logs it: a NaN or infinite
-    value becomes ``null``, wherever it stands.
+    NaN and infinite values become ``null`` instead of raising an error, because the text is often only shown or logged.
 
     Args:
-        document: What JSON knows, and what ``default`` turns into that.
-        indent: Spaces of each level; one line by default.
-        compact: Without blanks.
-        default: Returns what stands for a value that JSON does not know.
-        ascii_only: Write other characters as escapes.
+        document: JSON values, and values that ``default`` converts to JSON values.
+        indent: Spaces per level; a single line if not given.
+        compact: Whether to omit blanks.
+        default: Converts a value of another type to a JSON value.
+        ascii_only: Whether to write non-ASCII characters as escapes.
 
     Raises:
-        TypeError: It holds what neither JSON nor ``default`` knows.
-        ValueError: It contains itself.
+        TypeError: A value is of a type that neither JSON nor ``default`` supports.
+        ValueError: The document contains itself.
     """
     form: dict[str, Any] = {"indent": indent, "ensure_ascii": ascii_only}
     if compact:
@@ -40,28 +39,29 @@ def json_text(
     try:
         return json.dumps(document, allow_nan=False, default=default, **form)
     except ValueError:
-        # Rare, so at leisure: written with the tokens of Python, and read back with null in their place.
-        plain = json.loads(json.dumps(document, default=default), parse_constant=lambda _: None)
-        return json.dumps(plain, allow_nan=False, **form)
+        # Rare, so speed does not matter: write Python's NaN tokens, and replace them by null while reading back.
+        cleaned = json.loads(json.dumps(document, default=default), parse_constant=lambda _: None)
+        return json.dumps(cleaned, allow_nan=False, **form)
 
 
 def check_numbers(document: Mapping[str, Any], what: str) -> None:
-    """Refuse a document that holds NaN or infinity, for files that this program works with when it reads them again.
+    """Raise an error if a document contains NaN or infinity; for files whose numbers are used again.
 
     Raises:
-        ConfigError: It does; the message names the place.
+        ConfigError: A number is NaN or infinite; the message names its key.
     """
-    for place, number in _numbers(document, ""):
+    for key, number in _numbers(document, ""):
         if not math.isfinite(number):
-            raise ConfigError(f"{what} cannot be written: {place} is {number}", hint="Give a number, or leave it out.")
+            raise ConfigError(f"cannot write {what}: {key} is {number}", hint="Give a finite number, or leave it out.")
 
 
-def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
+    """Yield every float of a document with its full key."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _numbers(each, f"{place}.{key}" if place else str(key))
+        for name, item in value.items():
+            yield from _numbers(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _numbers(each, f"{place}[{number}]")
+        for number, item in enumerate(value):
+            yield from _numbers(item, f"{key}[{number}]")
     elif isinstance(value, float):
-        yield place, value
+        yield key, value

@@ -1,4 +1,4 @@
-"""A lock on an open file, which the system releases when the process ends."""
+"""Lock of an open file; the system releases it when the process ends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lumion_hw.errors import BusyError
 
 
 def lock_file(handle: int, path: Path, what: str, hint: str) -> None:
-    """Lock an open file for this process alone. A file system without locks locks nothing.
+    """Lock an open file exclusively. On a file system without locks this has no effect.
 
     Args:
-        handle: Its descriptor.
-        path: Its path, for the message.
-        what: What it is, for the message.
-        hint: What to do if another process has it.
+        handle: Descriptor of the file.
+        path: Path of the file, for the message.
+        what: Kind of file, for the message.
+        hint: Hint of the error.
 
     Raises:
         BusyError: Another process, or another descriptor of this process, holds the lock.

@@ -1,4 +1,4 @@
-"""Reading files that somebody named: regular ones, up to a size, and JSON as JSON is."""
+"""Reading of user files: only regular files, up to a maximum size, and strict JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lumion_hw.files.input_kinds import input_kind
 
 MEGABYTE = 1 << 20
 MAX_BYTES = 64 * MEGABYTE
-"""More than any document of this program has."""
-MOST_LEVELS = 32
-_WHOLE_LIMIT = 1 << 64
+"""Largest file to read; larger than any document of this program."""
+MAX_LEVELS = 32
+_INTEGER_LIMIT = 1 << 64
 KINDS: dict[int, str] = {
     stat.S_IFDIR: "a directory",
     stat.S_IFCHR: "a device",
@@ -25,7 +25,7 @@ KINDS: dict[int, str] = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }
-"""What is no regular file, in words."""
+"""Names of the kinds of paths that are not regular files."""
 
 
 def read_file(
@@ -40,33 +40,36 @@ def read_file(
 
     Args:
         path: The file.
-        what: What it should be, for the message.
-        max_bytes: Largest size.
+        what: Kind of file, for the message.
+        max_bytes: Largest accepted size.
         error: Class of the error.
-        hint: What to do instead.
+        hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: it cannot be read, is a device, a pipe or a directory, or is larger.
+        LumionError: As ``error``: the file cannot be read, is not a regular file, or is too large.
     """
     try:
-        check_regular(path)  # before it is opened: to open a device may already do something
+        check_regular(path)  # before opening, because opening a device may already have an effect
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
             data = file.read(max_bytes + 1)
-    except (OSError, ValueError) as found:
+    except (OSError, ValueError) as cause:
         shown = str(path) if len(str(path)) <= 300 else f"{str(path)[:300]}…"
-        reason = getattr(found, "strerror", None) or str(found)
-        raise error(f"cannot read {what} {shown}: {reason}.", hint=hint) from found
+        reason = getattr(cause, "strerror", None) or str(cause)
+        raise error(f"cannot read {what} {shown}: {reason}.", hint=hint) from cause
     if len(data) > max_bytes:
-        raise error(f"{what} {path} is larger than {max_bytes // 1024} KiB", hint=hint or "No such file is as large.")
+        raise error(
+            f"{what} {path} is larger than {max_bytes // 1024} KiB",
+            hint=hint or "It is probably another kind of file.",
+        )
     return data
 
 
 def path_exists(path: Path, what: str) -> bool:
-    """Return whether there is something at a path.
+    """Return whether a path exists.
 
     Raises:
-        ConfigError: The system does not say, such as in a directory that this user must not read.
+        ConfigError: The system denies access, for example to the directory.
     """
     try:
         return path.exists()
@@ -75,7 +78,7 @@ def path_exists(path: Path, what: str) -> bool:
 
 
 def check_regular(path: Path) -> None:
-    """Raise ``OSError`` if there is no regular file at a path."""
+    """Raise ``OSError`` if a path is not a regular file."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise OSError(0, f"it is {KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file")
@@ -89,7 +92,7 @@ def read_json(
     error: type[LumionError] = ConfigError,
     hint: str | None = None,
 ) -> Any:
-    """Return the document in a JSON file; arguments and errors as for :func:`read_file` and :func:`parse_json`."""
+    """Read a JSON file; arguments and errors as for :func:`read_file` and :func:`parse_json`."""
     data = read_file(path, what, max_bytes=max_bytes, error=error, hint=hint)
     check_kind(data, path, what, error=error, hint=hint)
     return parse_json(data, str(path), error=error, hint=hint)
@@ -113,44 +116,45 @@ def check_kind(
 
 
 def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = ConfigError, hint: str | None = None) -> Any:
-    """Return a JSON document.
+    """Parse a JSON document.
 
     Args:
         text: The document; bytes are UTF-8.
-        name: What it is called in the message.
+        name: Name of the document, for messages.
         error: Class of the error.
-        hint: What to do instead.
+        hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: it is not JSON, is nested deeper than :data:`MOST_LEVELS`, or holds what no other
-            reader of JSON could take: NaN, infinity, numbers too large, half a surrogate pair. The message says where.
+        LumionError: As ``error``: the text is not JSON, is nested deeper than :data:`MAX_LEVELS`, or contains values
+            that other JSON readers reject: NaN, infinity, too large numbers, half a surrogate pair. The message names
+            the key.
     """
-    odd: list[str] = []
+    invalid: list[str] = []
 
-    def real(word: str) -> float:
-        number = float(word)
+    def parse_float(literal: str) -> float:
+        number = float(literal)
         if not math.isfinite(number):
-            odd.append(word)
+            invalid.append(literal)
         return number
 
-    def whole(word: str) -> int:
-        number = int(word) if len(word) <= 20 else _WHOLE_LIMIT
-        if abs(number) >= _WHOLE_LIMIT:
-            odd.append(word)
+    def parse_int(literal: str) -> int:
+        number = int(literal) if len(literal) <= 20 else _INTEGER_LIMIT
+        if abs(number) >= _INTEGER_LIMIT:
+            invalid.append(literal)
         return number
 
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        document = json.loads(decoded, parse_float=real, parse_int=whole, parse_constant=real)
-    except RecursionError as found:
-        raise error(f"{name}: is nested deeper than {MOST_LEVELS} levels", hint=hint) from found
-    except ValueError as found:
-        raise error(f"{name}: is not JSON: {found}", hint=hint) from found
+        document = json.loads(decoded, parse_float=parse_float, parse_int=parse_int, parse_constant=parse_float)
+    except RecursionError as cause:
+        raise error(f"{name} is nested deeper than {MAX_LEVELS} levels", hint=hint) from cause
+    except ValueError as cause:
+        raise error(f"{name} is not JSON: {cause}", hint=hint) from cause
     for depth, level in enumerate(_levels(document)):
-        if depth > MOST_LEVELS:
-            raise error(f"{name}: is nested deeper than {MOST_LEVELS} levels", hint=hint)
-        if odd or "\\u" in decoded:
-            _refuse_odd(level, name, error, hint)
+        if depth > MAX_LEVELS:
+            raise error(f"{name} is nested deeper than {MAX_LEVELS} levels", hint=hint)
+        if invalid or "\\u" in decoded:
+            _check_values(level, name, error, hint)
     return document
 
 
@@ -158,7 +162,7 @@ Level = list[tuple[str, Any]]
 
 
 def _levels(document: Any) -> Iterator[Level]:
-    """Yield the values of a document level by level, each with its name."""
+    """Yield the values of a document level by level, each with its key."""
     level: Level = [("", document)]
     while level:
         yield level
@@ -167,24 +171,24 @@ def _levels(document: Any) -> Iterator[Level]:
 
 def _children(name: str, value: Any) -> Level:
     if isinstance(value, dict):
-        return [(f"{name}.{key}" if name else key, each) for key, each in value.items()]
+        return [(f"{name}.{key}" if name else key, item) for key, item in value.items()]
     if isinstance(value, list):
-        return [(f"{name}[{number}]", each) for number, each in enumerate(value)]
+        return [(f"{name}[{number}]", item) for number, item in enumerate(value)]
     return []
 
 
-def _refuse_odd(level: Level, name: str, error: type[LumionError], hint: str | None) -> None:
-    """Refuse the first value of a level that is no JSON, by its name."""
+def _check_values(level: Level, name: str, error: type[LumionError], hint: str | None) -> None:
+    """Raise an error for the first value of a level that is not valid in JSON."""
 
-    def refuse(where: str, what: str) -> NoReturn:
-        where = where.encode("utf-8", "backslashreplace").decode()
-        raise error(f"{name}: {where or 'the document'} is {what}", hint=hint)
+    def fail(key: str, problem: str) -> NoReturn:
+        key = key.encode("utf-8", "backslashreplace").decode()
+        raise error(f"{name}: {key or 'the document'} is {problem}", hint=hint)
 
-    for where, value in level:
+    for key, value in level:
         if isinstance(value, float) and not math.isfinite(value):
-            refuse(where, "NaN" if math.isnan(value) else "infinite")
-        if isinstance(value, int) and abs(value) >= _WHOLE_LIMIT:
-            refuse(where, "a number too large")
-        for text in (where, value) if isinstance(value, str) else (where,):
-            if any("\ud800" <= letter <= "\udfff" for letter in text):
-                refuse(where, "text with half of a surrogate pair")
+            fail(key, "NaN" if math.isnan(value) else "infinite")
+        if isinstance(value, int) and abs(value) >= _INTEGER_LIMIT:
+            fail(key, "a number that is too large")
+        for text in (key, value) if isinstance(value, str) else (key,):
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                fail(key, "text with half a surrogate pair")

@@ -1,4 +1,4 @@
-"""Writing files that somebody named: whole or not at all, into regular files only, and over nothing of others."""
+"""Writing of user files: complete or not at all, only regular files, and never over files of other programs."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pathlib import Path
 from typing import Literal
 
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.files.made_here import made_here
+from lumion_hw.files.own_files import is_own_file
 from lumion_hw.files.reading import KINDS
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 Over = Literal["nothing", "own", "any"]
-"""What may be written over: no file at all, one that this program has made, or any regular file."""
+"""Files that may be overwritten: none, files of this program, or any regular file."""
 
 
 def over(force: bool) -> Over:
-    """Return what a command may write over that has ``--force``."""
+    """Return which files a command may overwrite, with or without ``--force``."""
     return "any" if force else "own"
 
 
 @contextlib.contextmanager
 def writing(what: str, path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of the block into an error of this package.
+    """Convert an ``OSError`` of the ``with`` block to an error of this package.
 
     Args:
-        what: What is written, for the message.
-        path: Where to.
+        what: Kind of file, for the message.
+        path: The file.
 
     Raises:
-        ConfigError: Nothing can be written at this path.
-        LumionError: The path is right, but there is no room, or the disk failed.
+        ConfigError: The path is not writable.
+        LumionError: The disk is full or failed.
     """
     try:
         yield
@@ -43,27 +43,27 @@ def writing(what: str, path: Path) -> Iterator[None]:
         if isinstance(error, LumionError):
             raise
         failure = f"cannot write {what} {_short(path)}: {error.strerror or error}."
-        if error.errno in _NO_ROOM:
-            raise LumionError(failure, hint="Make room, or choose another place.") from error
-        raise ConfigError(failure, hint="Choose another place.") from error
+        if error.errno in _DISK_ERRORS:
+            raise LumionError(failure, hint="Free some disk space, or choose another directory.") from error
+        raise ConfigError(failure, hint="Choose another path.") from error
 
 
 def check_target(path: Path, what: str, over: Over = "own") -> Path:
-    """Return where a file is to be written: links are followed, so that they stay links.
+    """Check that a file can be written, and return its path with symbolic links resolved.
 
-    For commands that work before they write: what cannot be written is refused at once.
+    Commands call this before long work, so that a wrong path fails at once.
 
     Args:
-        path: What somebody named.
-        what: What is to be written, for the message.
-        over: What may be written over.
+        path: Path given by the user.
+        what: Kind of file, for the message.
+        over: Files that may be overwritten.
 
     Raises:
-        ConfigError: There is something that must not be written over, or that is no file.
+        ConfigError: The path is not a file, or the file must not be overwritten.
     """
     with writing(what, path):
         if not path.name or "\0" in str(path):
-            raise ConfigError(f"cannot write {what}: {str(path)!r} names no file", hint="Choose another name.")
+            raise ConfigError(f"cannot write {what}: {str(path)!r} is not a file name", hint="Choose another name.")
         real = Path(os.path.realpath(path))
         try:
             mode = real.stat().st_mode
@@ -78,35 +78,35 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
             kind = KINDS.get(stat.S_IFMT(mode), "something else")
             raise ConfigError(f"cannot write {what} {path}: it is {kind}, not a file", hint="Choose another name.")
         if over == "nothing":
-            raise ConfigError(f"{path} exists", hint="Choose another name.")
+            raise ConfigError(f"{path} already exists", hint="Choose another name.")
         if over == "own":
             _check_own(real, path, what, mode)
     return real
 
 
 def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
-    """Refuse a file of somebody else, or one that is protected."""
-    hint = "Choose another name, or move it away; --force writes over it where a command has that."
+    """Raise ``ConfigError`` if a file is read-only or was not written by this program."""
+    hint = "Choose another name, move the file away, or give --force if the command has this option."
     if not mode & 0o222:
-        raise ConfigError(f"cannot write {what} {path}: that file is read-only.", hint=hint)
-    if not made_here(real):
-        raise ConfigError(f"cannot write {what} {path}: that file was not made by this program.", hint=hint)
+        raise ConfigError(f"cannot write {what} {path}: the existing file is read-only.", hint=hint)
+    if not is_own_file(real):
+        raise ConfigError(f"cannot write {what} {path}: the existing file is not from this program.", hint=hint)
 
 
 def write_file(path: Path, what: str, content: str | bytes | Callable[[Path], None], over: Over = "own") -> None:
-    """Write a file so that a reader finds the old one or the new one, never half of it.
+    """Write a file atomically: a reader finds either the complete old file or the complete new file.
 
-    It is written under another name beside it, synced and renamed; then the directory is synced.
+    The file is written under a temporary name, synced and renamed; then the directory is synced.
 
     Args:
-        path: Where to.
-        what: What it is, for the message.
-        content: Text, bytes, or a function that writes the file at the path it is given.
-        over: What may be written over.
+        path: The file.
+        what: Kind of file, for the message.
+        content: Text, bytes, or a function that writes the file at a given path.
+        over: Files that may be overwritten.
 
     Raises:
-        ConfigError: Nothing can be written there, or there is something that must not be written over.
-        LumionError: There is no room, or the disk failed.
+        ConfigError: The path is not writable, or the file must not be overwritten.
+        LumionError: The disk is full or failed.
     """
     with writing(what, path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What a device can do: one ``typing.Protocol`` per kind of device, with its value types.
+"""Device interfaces: one ``typing.Protocol`` per kind of device, with its value types.
 
-Drivers implement these structurally; nothing here imports a driver. Every value carries its unit in its name, and a
-reading is a number or an error, never a sentinel. The modules inside are private: users import from here. Each kind has
-a suite in :mod:`lumion_hw.testing.contracts` that a lab's own driver is held to.
+Drivers implement these protocols structurally; nothing here imports a driver. Every name of a value includes its unit,
+and a reading is a number or an error, never a sentinel. Import from this package; its modules are private. For each
+interface, :mod:`lumion_hw.testing.contracts` has tests that a driver must pass.
 """
 
 import lazy_loader

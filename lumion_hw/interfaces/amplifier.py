@@ -1,4 +1,4 @@
-"""The optical amplifier, such as an erbium-doped fibre amplifier: one input, one output."""
+"""Interface of an optical amplifier with one input and one output, such as an erbium-doped fibre amplifier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class AmplifierMode(enum.Enum):
-    """What an amplifier holds constant."""
+    """Quantity that an amplifier holds constant."""
 
     CURRENT = "pump current"
     POWER = "output power"
@@ -17,13 +17,13 @@ class AmplifierMode(enum.Enum):
 
 @dataclass(frozen=True)
 class AmplifierSettings:
-    """What is set on an amplifier.
+    """Settings of an amplifier.
 
     Attributes:
-        mode: What it holds constant.
-        current_ma: Pump current held; ``None`` in another mode.
-        power_dbm: Output power held; ``None`` in another mode.
-        gain_db: Gain held; ``None`` in another mode.
+        mode: Quantity that is held constant.
+        current_ma: Pump current; ``None`` in another mode.
+        power_dbm: Output power; ``None`` in another mode.
+        gain_db: Gain; ``None`` in another mode.
         enabled: The pump is switched on.
     """
 
@@ -36,12 +36,12 @@ class AmplifierSettings:
 
 @dataclass(frozen=True)
 class AmplifierLimits:
-    """Lowest and highest settings, both ends included; ``None`` for what the amplifier cannot hold.
+    """Lowest and highest settings, both ends included; ``None`` for a quantity that the amplifier cannot hold.
 
     Attributes:
-        current_ma: Pump currents.
-        power_dbm: Output powers.
-        gain_db: Gains.
+        current_ma: Pump current.
+        power_dbm: Output power.
+        gain_db: Gain.
     """
 
     current_ma: tuple[float, float] | None
@@ -51,17 +51,17 @@ class AmplifierLimits:
 
 @dataclass(frozen=True)
 class AmplifierState:
-    """What an amplifier does at one moment.
+    """State of an amplifier at one moment.
 
     Attributes:
         emitting: The pump is switched on.
-        ready: It is switched on, nothing is pending and no alarm is active.
+        ready: The pump is on, no operation is pending and no alarm is active.
         input_power_dbm: Power at the input; ``None`` if it is dark or not measured.
         output_power_dbm: Power at the output; ``None`` if it is dark or not measured.
-        pump_current_ma: Current of the pump, of the first one if there are several; ``None`` if not measured.
-        temperature_c: Temperature of the case; ``None`` if not measured.
-        flags: Warnings and alarms that are active, in plain words.
-        timestamp_s: Host clock when the last of these arrived.
+        pump_current_ma: Current of the first pump; ``None`` if not measured.
+        temperature_c: Case temperature; ``None`` if not measured.
+        flags: Active warnings and alarms, in plain words.
+        timestamp_s: Host clock when the last of these values arrived.
     """
 
     emitting: bool
@@ -75,62 +75,65 @@ class AmplifierState:
 
 
 class OpticalAmplifier(Protocol):
-    """An optical amplifier. Thread-safe; every set is read back. What it cannot hold raises ``NotSupportedError``.
+    """An optical amplifier. Thread-safe; every setting is read back. Unsupported modes raise ``NotSupportedError``.
 
-    Opening and closing leave the output as it is.
+    Opening and closing do not switch the output.
     """
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def hold_current_ma(self, current_ma: float) -> None:
-        """Hold this pump current.
+        """Hold this pump current constant.
 
         Raises:
-            NotSupportedError: The amplifier cannot hold it.
+            NotSupportedError: The amplifier has no such mode.
             LimitError: Outside the amplifier's limits; nothing was changed.
-            DeviceError: The amplifier refuses, such as another mode while it emits.
-            VerifyError: It keeps another setting.
+            DeviceError: The amplifier refuses, for example to change mode while it emits.
+            VerifyError: The setting read back differs.
         """
 
     def hold_power_dbm(self, power_dbm: float) -> None:
-        """Hold this output power. Raises as :meth:`hold_current_ma`."""
+        """Hold this output power constant. Raises as :meth:`hold_current_ma`."""
 
     def hold_gain_db(self, gain_db: float) -> None:
-        """Hold this gain. Raises as :meth:`hold_current_ma`."""
+        """Hold this gain constant. Raises as :meth:`hold_current_ma`."""
 
     def enable(self) -> None:
-        """Switch the pump on. The light may need longer than this call: see :meth:`wait_ready`.
+        """Switch the pump on. The light may appear later than this call returns: see :meth:`wait_ready`.
 
         Raises:
-            DeviceError: The amplifier refuses, such as with its interlock open.
+            DeviceError: The amplifier refuses, for example with an open interlock.
         """
 
     def disable(self) -> None:
-        """Switch the pump off, and verify it."""
+        """Switch the pump off and verify it."""
 
     def wait_ready(self, timeout_s: float) -> AmplifierState:
-        """Wait until the amplifier emits at its settings, at most ``timeout_s`` from now; return that state.
+        """Wait until the amplifier emits at its settings and return that state.
+
+        Args:
+            timeout_s: Longest wait, from now.
 
         Raises:
             DeviceError: The pump is off, or the amplifier reports a failure.
-            DeviceTimeoutError: The amplifier answers, but was not ready in time.
-            LimitError: The time is negative or no number.
+            DeviceTimeoutError: The amplifier responds, but was not ready in time.
+            LimitError: ``timeout_s`` is negative or not a number.
         """
 
     def state(self) -> AmplifierState:
-        """Ask the amplifier what it does."""
+        """Read the present state."""
 
     def settings(self) -> AmplifierSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
 
     def limits(self) -> AmplifierLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
 
     def close(self) -> None:
-        """Release the link; idempotent. The output is left as it is."""
+        """Release the link; idempotent. The output stays as it is."""

@@ -1,4 +1,4 @@
-"""The variable attenuator, one or several channels."""
+"""Interface of a variable optical attenuator with one or several channels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class AttenuatorSettings:
-    """What is set on one channel.
+    """Settings of one channel.
 
     Attributes:
-        attenuation_db: Attenuation as the instrument counts it, with what it takes at its least or without.
-        wavelength_nm: Wavelength that the attenuation is meant for; ``None`` if the instrument is made for one.
-        passing: Light passes; ``False`` while a shutter holds it back. Always ``True`` without a shutter.
+        attenuation_db: Attenuation as the instrument reports it, with or without its insertion loss.
+        wavelength_nm: Wavelength for which the attenuation is set; ``None`` if the instrument has a fixed one.
+        passing: ``False`` if the shutter is closed. Always ``True`` without a shutter.
     """
 
     attenuation_db: float
@@ -26,10 +26,10 @@ class AttenuatorLimits:
     """Lowest and highest settings of one channel, both ends included.
 
     Attributes:
-        attenuation_db: Attenuations.
+        attenuation_db: Attenuation.
         attenuation_step_db: Attenuations are rounded to multiples of this step.
-        wavelength_nm: Wavelengths; ``None`` if it cannot be set.
-        shutter: The light can be held back by :meth:`VariableAttenuator.disable`.
+        wavelength_nm: Wavelength; ``None`` if it cannot be set.
+        shutter: The channel has a shutter, which :meth:`VariableAttenuator.disable` closes.
     """
 
     attenuation_db: tuple[float, float]
@@ -39,9 +39,9 @@ class AttenuatorLimits:
 
 
 class VariableAttenuator(Protocol):
-    """An optical attenuator whose loss is set. Thread-safe; every set is read back.
+    """A variable optical attenuator. Thread-safe; every setting is read back.
 
-    A set returns once the light has followed. Opening and closing leave light and settings as they are.
+    A call returns when the light has settled. Opening and closing do not change the settings.
     """
 
     @property
@@ -50,11 +50,11 @@ class VariableAttenuator(Protocol):
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
         """Set the attenuation.
@@ -62,28 +62,28 @@ class VariableAttenuator(Protocol):
         Raises:
             LimitError: Outside the instrument's limits; nothing was changed.
             DeviceError: The instrument refuses.
-            DeviceTimeoutError: It does not get there.
-            VerifyError: The instrument keeps another attenuation.
+            DeviceTimeoutError: The attenuation was not reached in time.
+            VerifyError: The attenuation read back differs.
         """
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength that the attenuation is meant for. Raises as :meth:`set_attenuation_db`.
+        """Set the wavelength for which the attenuation is set. Raises as :meth:`set_attenuation_db`.
 
         Raises:
-            NotSupportedError: The instrument is made for one wavelength.
+            NotSupportedError: The instrument has a fixed wavelength.
         """
 
     def enable(self, channel: int) -> None:
-        """Let the light pass. Nothing to do without a shutter."""
+        """Open the shutter. Does nothing without a shutter."""
 
     def disable(self, channel: int) -> None:
-        """Hold the light back. Raises ``NotSupportedError`` without a shutter."""
+        """Close the shutter. Raises ``NotSupportedError`` without a shutter."""
 
     def settings(self, channel: int) -> AttenuatorSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
 
     def close(self) -> None:
         """Release the link; idempotent. The settings stay."""

@@ -1,4 +1,4 @@
-"""The mesh controller: drives heater currents, reads port monitors, owns the safe state."""
+"""Interface of a mesh controller, which drives heater currents, reads port monitors and enforces the safe state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ControllerInfo:
-    """What the controller says of itself.
+    """Identity and capabilities that the controller reports.
 
     Attributes:
         model: Product name.
@@ -20,20 +20,20 @@ class ControllerInfo:
         firmware: Firmware version.
         n_heaters: Number of drive channels, numbered from 0.
         n_monitors: Number of monitor channels, numbered from 0.
-        current_full_scale_ma: Largest current a channel can express.
+        current_full_scale_ma: Largest current that a channel can be set to.
         current_step_ma: Smallest current step (one native code).
-        atomic: All channels change at one edge.
-        readback: The driven table can be read back.
-        watchdog: The controller switches off by itself when the host is silent.
-        on_board_sweep: Sweeps can be executed on the controller.
-        telemetry: Monitors can be streamed.
+        atomic: All channels change at the same instant.
+        readback: The currents in force can be read back.
+        watchdog: The controller switches its outputs off when the host is silent for too long.
+        on_board_sweep: The controller can execute sweeps.
+        telemetry: The controller can stream monitor readings.
         monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
-        readback_tolerance_ma: How far the table read back may be from the one driven, for controllers that measure
-            their outputs; 0 for those that read back what they were told, to one step.
-        sweep_points: Points that fit into one sweep whatever they change; 0 if there are no sweeps.
-        watches_light: The controller tells by itself when light at a monitor goes or comes.
-        tick_s: Step of the times it keeps by itself; 0 if unknown.
+        readback_tolerance_ma: Largest difference between a current read back and the current set, for controllers that
+            measure their outputs. 0 for controllers that return the set value; it is then exact to one step.
+        sweep_points: Number of points that fit into one sweep, however many channels change; 0 without sweeps.
+        watches_light: The controller reports a loss or return of light at a monitor.
+        tick_s: Resolution of the controller's time stamps; 0 if unknown.
     """
 
     model: str
@@ -61,9 +61,9 @@ class ControllerLimits:
     """Limits and safety policy applied to a controller before anything is driven.
 
     Attributes:
-        heater_max_ma: Largest current per heater, shape ``(n_heaters,)``; 0 switches a channel off for good.
-        heater_ohm: Heater resistance used for the controller's power sum, shape ``(n_heaters,)``.
-        total_power_mw: Cap on the computed power of a whole table.
+        heater_max_ma: Largest current per heater, shape ``(n_heaters,)``; 0 disables the channel.
+        heater_ohm: Heater resistance with which the controller computes the total power, shape ``(n_heaters,)``.
+        total_power_mw: Limit for the computed power of all heaters together.
         watchdog_s: Host silence after which the controller switches off.
     """
 
@@ -78,8 +78,8 @@ class Generation:
     """Receipt of one atomic programming step.
 
     Attributes:
-        number: Generation number, growing within a session.
-        crc32: CRC-32 of the table the controller confirms to drive.
+        number: Generation number; increases within a session.
+        crc32: CRC-32 of the table that the controller confirmed.
         timestamp_s: Host clock when the confirmation arrived.
     """
 
@@ -94,8 +94,8 @@ class MonitorReading:
 
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
-        saturated: Shape ``(n_monitors,)``; the true value is above full scale and unknown.
-        generation: Generation that was driven when the scan was taken.
+        saturated: Shape ``(n_monitors,)``; ``True`` where the photocurrent exceeds full scale.
+        generation: Generation in force when the scan was made.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -107,16 +107,16 @@ class MonitorReading:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault the controller keeps.
+    """One entry in the fault list of a controller.
 
     Attributes:
-        fault_id: Number by which it is cleared.
+        fault_id: Number by which the fault is cleared.
         source: Name of the source, such as ``WATCHDOG``.
-        latched: Still latched.
-        present: The condition is still there.
-        channel: Channel concerned, if one is.
-        value: What was measured, in the unit of the source.
-        limit: The threshold, in the unit of the source.
+        latched: The fault has not been cleared.
+        present: The cause is still present.
+        channel: Channel concerned; ``None`` if the fault is not about one channel.
+        value: Measured value, in the unit of the source.
+        limit: Threshold, in the unit of the source.
     """
 
     fault_id: int
@@ -129,7 +129,7 @@ class Fault:
     extra: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return source, number, channels, and the measured value with its limit."""
+        """Return source, number, channels, measured value and limit as one line of text."""
         candidates = self.extra.get("candidates", ())
         channels = [self.channel] if self.channel is not None else candidates if isinstance(candidates, tuple) else ()
         listed = ", ".join(map(str, channels))
@@ -138,7 +138,7 @@ class Fault:
         return f"{self.source} (id {self.fault_id}){channel}{measured}"
 
     def _quantity(self, value: int) -> str:
-        """Return a value with its unit, which may have a factor, such as ``0.01 °C``."""
+        """Return a value with its unit. The unit may have a factor, such as ``0.01 °C``."""
         unit = str(self.extra.get("unit", ""))
         factor, _, name = unit.partition(" ")
         try:
@@ -149,15 +149,16 @@ class Fault:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that the controller executes by itself.
+    """A sweep that the controller executes.
 
     Attributes:
-        start_ma: Table before the first point, shape ``(n_heaters,)``; the one driven now if ``None``.
-        points: One mapping of heater to current in mA per point; heaters not named keep the value of the point before.
-        settle_s: Wait between the latch of a point and its first scan.
-        n_avg: Scans averaged per point.
-        monitors: Monitor channels to record, ascending; all if ``None``.
-        keep_last: Keep driving the last point; otherwise the table from before the sweep is driven again.
+        start_ma: Currents before the first point, shape ``(n_heaters,)``; ``None`` for the present currents.
+        points: For each point, the heaters that change and their currents in mA; other heaters keep the current of the
+            previous point.
+        settle_s: Time between setting a point and its first scan.
+        n_avg: Number of scans averaged per point.
+        monitors: Monitor channels to record, ascending; ``None`` for all.
+        keep_last: Keep the currents of the last point. Otherwise the currents from before the sweep are restored.
     """
 
     points: tuple[Mapping[int, float], ...]
@@ -170,14 +171,14 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep recorded.
+    """Readings that a sweep recorded.
 
     Attributes:
         photocurrent_ma: Shape ``(n_points, n_monitors)``; NaN where ``saturated``.
         saturated: Shape ``(n_points, n_monitors)``.
         monitors: Monitor channel of each column.
-        generation: Generation of the run.
-        late: Points that took longer than planned.
+        generation: Generation of the sweep.
+        late: Number of points that took longer than planned.
     """
 
     photocurrent_ma: NDArray[np.float64]
@@ -192,10 +193,10 @@ class TelemetrySample:
     """One record of a monitor stream.
 
     Attributes:
-        reading: The monitors selected, in ascending order.
-        dropped: Records the controller has discarded so far, for lack of credit or queue space.
-        lost: Records lost on the wire so far.
-        chip_temperature_c: Temperature of the chip, ``None`` if the controller has no sensor.
+        reading: Readings of the selected monitors, in ascending order.
+        dropped: Number of records that the controller has discarded so far because the host fell behind.
+        lost: Number of records lost on the link so far.
+        chip_temperature_c: Temperature of the chip; ``None`` if the controller has no sensor.
     """
 
     reading: MonitorReading
@@ -206,14 +207,14 @@ class TelemetrySample:
 
 @dataclass(frozen=True)
 class LightThreshold:
-    """When a monitor counts as dark, and when as lit again.
+    """Photocurrents at which a monitor counts as dark and as lit.
 
     Attributes:
-        monitor: Number of the monitor.
-        dark_below_ma: Photocurrent below which it is dark.
-        light_from_ma: Photocurrent from which on it is lit again; at least ``dark_below_ma``. Between the two it stays
-            what it was.
-        hold_s: Time for which readings have to stay so before it counts.
+        monitor: Monitor number.
+        dark_below_ma: Photocurrent below which the monitor is dark.
+        light_from_ma: Photocurrent from which the monitor is lit; at least ``dark_below_ma``. In between, the state
+            does not change.
+        hold_s: Time for which all readings must agree before the state changes.
     """
 
     monitor: int
@@ -224,13 +225,13 @@ class LightThreshold:
 
 @dataclass(frozen=True)
 class LightState:
-    """Which of the watched monitors are dark.
+    """The watched monitors that are dark.
 
     Attributes:
-        dark: Their numbers.
-        held_s: How long before this was decided the first reading showed the change; 0 if nothing changed.
-        generation: Generation that was driven.
-        timestamp_s: Host clock when it was told.
+        dark: Numbers of the dark monitors.
+        held_s: Time from the first reading that showed the change to this report; 0 if nothing changed.
+        generation: Generation in force.
+        timestamp_s: Host clock when the report arrived.
     """
 
     dark: frozenset[int]
@@ -240,35 +241,35 @@ class LightState:
 
 
 class LightWatcher(Protocol):
-    """A watch over monitors; close it when it is no longer needed."""
+    """Watches monitors for loss of light; close it when it is no longer needed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Watch other monitors, or with other thresholds, from now on; every monitor begins as lit."""
+        """Replace the thresholds and the period. All monitors start as lit."""
 
     def wait(self, timeout_s: float) -> LightState | None:
-        """Return the next state told, or ``None`` when none has come within ``timeout_s``."""
+        """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
 
     def close(self) -> None:
-        """End the watch; idempotent."""
+        """Stop watching; idempotent."""
 
 
 class MeshController(Protocol):
-    """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``.
+    """A controller of heater currents. Thread-safe; every method either succeeds or raises a ``LumionError``.
 
-    What a controller cannot do it says in ``info``, and the method raises ``NotSupportedError``.
+    ``info`` lists the capabilities. A method that the controller does not support raises ``NotSupportedError``.
     """
 
     @property
     def info(self) -> ControllerInfo:
-        """Identity and capabilities, read when the device was opened."""
+        """Identity and capabilities, read when the device is opened."""
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits and watchdog policy. A controller that already has this configuration is left alone."""
+        """Apply limits and watchdog time-out. Does nothing if the controller already has these."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
-        """Drive all heaters, at one edge if ``info.atomic``, otherwise each straight from its old to its new current.
+        """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
 
-        A table that is refused changes nothing.
+        If the controller refuses the currents, nothing changes.
 
         Args:
             currents_ma: Shape ``(n_heaters,)``.
@@ -276,68 +277,68 @@ class MeshController(Protocol):
         Raises:
             LimitError: A value is outside the limits; the message names the channel.
             SafetyError: The controller is in its safe state with latched faults.
-            VerifyError: The controller confirmed another table than the one sent.
+            VerifyError: The controller confirmed other currents than those sent.
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the driven currents in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
+        """Return the currents in force in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.
         """
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all monitors, averaging ``n_avg`` scans.
+        """Read all monitors, averaged over ``n_avg`` scans.
 
         Raises:
-            LimitError: No such average.
+            LimitError: ``n_avg`` is out of range.
             NotSupportedError: ``info.n_monitors`` is 0.
         """
 
     def sweep(self, plan: SweepPlan) -> SweepResult:
-        """Run a sweep on the controller and return everything it recorded.
+        """Run a sweep on the controller and return all readings.
 
         Raises:
-            LimitError: A point is outside the limits; nothing was driven.
-            ConfigError: There is no point, or a heater or monitor that does not exist.
+            LimitError: A point is outside the limits; nothing was changed.
+            ConfigError: The sweep has no points, or names a heater or monitor that does not exist.
             NotSupportedError: ``info.on_board_sweep`` is false.
-            DeviceError: The run ended early; the message says why and how many points were recorded.
+            DeviceError: The sweep ended early; the message gives the reason and the number of recorded points.
         """
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
     ) -> Iterator[TelemetrySample]:
-        """Iterate over monitor readings that the controller sends by itself, until the iterator is closed.
+        """Iterate over monitor readings that the controller streams, until the iterator is closed.
 
         Raises:
-            LimitError: No such period or average.
+            LimitError: The period or ``n_avg`` is out of range.
             ConfigError: A monitor does not exist.
             NotSupportedError: ``info.telemetry`` is false.
         """
 
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> LightWatcher:
-        """Let the controller watch monitors by itself and tell when light goes or comes.
+        """Let the controller watch monitors and report when light is lost or returns.
 
         Raises:
-            LimitError: A threshold, hold-off or period cannot be expressed.
-            ConfigError: A monitor does not exist, or none is given.
-            BusyError: It watches already.
+            LimitError: A threshold, hold time or period is out of range.
+            ConfigError: A monitor does not exist, or no thresholds were given.
+            BusyError: A watch is already active.
             NotSupportedError: ``info.watches_light`` is false.
         """
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return the faults the controller keeps, oldest first."""
+        """Return the controller's fault list, oldest first."""
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear the latched fault of this id and no other; one that was cleared before stays so.
+        """Clear only the latched fault with this id. Clearing it twice is not an error.
 
         Raises:
-            BadValueError: No fault was given this id; nothing was cleared.
-            SafetyError: Its cause is still present; nothing was cleared.
+            BadValueError: No fault has this id; nothing was cleared.
+            SafetyError: The cause is still present; nothing was cleared.
         """
 
     def outputs_off(self) -> None:
-        """Switch all outputs off, whatever the state; latches a fault that has to be cleared by its id."""
+        """Switch all outputs off in any state. This latches a fault that must be cleared by its id."""
 
     def close(self) -> None:
-        """Bring the outputs to zero without latching a fault, and release the link; idempotent."""
+        """Set all outputs to zero without latching a fault and release the link; idempotent."""

@@ -1,4 +1,4 @@
-"""A mesh that takes states of its unit cells and keeps currents and calibration to itself."""
+"""Interface of a mesh that accepts states of its unit cells but does not expose heater currents or calibration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PucState = Literal["bar", "cross"]
 
 @dataclass(frozen=True)
 class MeshStatesInfo:
-    """What such a mesh can and cannot do.
+    """Capabilities of a mesh that is set by states.
 
     Attributes:
-        n_pucs: Unit cells, numbered from 0.
-        atomic: All cells change at one edge.
-        readback: What is set can be read back.
-        watchdog: It switches off by itself when the host is silent.
+        n_pucs: Number of unit cells, numbered from 0.
+        atomic: All cells change at the same instant.
+        readback: The states in force can be read back.
+        watchdog: The mesh switches off when the host is silent for too long.
     """
 
     n_pucs: int
@@ -29,15 +29,15 @@ class MeshStatesInfo:
 
 @dataclass(frozen=True)
 class Submission:
-    """A configuration that was sent. It is no proof that anything changed.
+    """Record of a configuration that was sent. It does not prove that anything changed.
 
     Attributes:
-        line: What was sent, as text.
-        greeting: What the mesh said first.
-        progress: What it said afterwards, up to 64 KiB, with everything but printable ASCII escaped.
-        progress_dropped: Bytes it said beyond that.
+        line: Text that was sent.
+        greeting: Text that the mesh sent first.
+        progress: Text that the mesh sent afterwards, up to 64 KiB; all but printable ASCII is escaped.
+        progress_dropped: Number of further bytes, which were discarded.
         sent_s: Host clock when the configuration had been written.
-        closed_s: Host clock when the mesh ended the exchange.
+        closed_s: Host clock when the mesh closed the connection.
     """
 
     line: str
@@ -51,25 +51,25 @@ class Submission:
 class MeshStates(Protocol):
     """A mesh whose unit cells are set by state. Thread-safe: one configuration at a time.
 
-    It is no :class:`~lumion_hw.interfaces.MeshController`: without heater currents there is nothing to calibrate and
-    no phase to set.
+    This is not a :class:`~lumion_hw.interfaces.MeshController`: without access to heater currents nothing can be
+    calibrated and no phase can be set.
     """
 
     @property
     def info(self) -> MeshStatesInfo:
-        """What it can and cannot do."""
+        """Capabilities of the mesh."""
 
     def program_states(self, states: Mapping[int, PucState]) -> Submission:
-        """Send one whole configuration; unit cells that are not named become inactive.
+        """Send one complete configuration; unit cells that are not named become inactive.
 
-        Returns when the mesh has ended the exchange, which means *sent*: whether the light follows is for a power
-        meter or a transponder to say. Nothing is ever sent twice by itself.
+        Returns when the mesh has closed the connection. This only means that the configuration was *sent*: check the
+        light with a power meter or a transponder. A configuration is never repeated automatically.
 
         Raises:
-            LimitError: There is no such unit cell; nothing was sent.
-            ConfigError: An index or a state is none; nothing was sent.
-            LinkError: The message says whether the configuration may have been taken.
+            LimitError: A unit cell does not exist; nothing was sent.
+            ConfigError: An index or a state is not valid; nothing was sent.
+            LinkError: The link failed; the message says whether the configuration may have been applied.
         """
 
     def close(self) -> None:
-        """Release the link and leave the cells as they are; idempotent."""
+        """Release the link; idempotent. The cells keep their states."""

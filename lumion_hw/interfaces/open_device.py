@@ -1,4 +1,4 @@
-"""What an open device of a bench may be: the interfaces that kinds of devices are of."""
+"""Union of all interfaces that an open device of a bench may have."""
 
 from lumion_hw.interfaces.amplifier import OpticalAmplifier
 from lumion_hw.interfaces.attenuator import VariableAttenuator

@@ -1,4 +1,4 @@
-"""The optical matrix switch: any of its inputs to any of its outputs."""
+"""Interface of an optical matrix switch, which connects any input to any output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class SwitchPorts:
-    """The ports of a switch, by the numbers on its panel.
+    """Ports of a switch, as numbered on its panel.
 
     Attributes:
-        inputs: Ports at which light enters. Most switches pass it in both directions all the same.
-        outputs: Ports at which it leaves.
+        inputs: Ports at which light enters. Most switches pass light in both directions anyway.
+        outputs: Ports at which light leaves.
     """
 
     inputs: tuple[int, ...]
@@ -21,44 +21,44 @@ class SwitchPorts:
 
 
 class OpticalSwitch(Protocol):
-    """A switch that joins inputs with outputs, each with one at most. Thread-safe; every set is read back.
+    """A switch that connects inputs to outputs, each to at most one. Thread-safe; every setting is read back.
 
-    A set returns once the light has followed. Opening and closing leave all connections as they are.
+    A call returns when the light has switched. Opening and closing do not change any connection.
     """
 
     @property
     def ports(self) -> SwitchPorts:
-        """The ports there are."""
+        """Ports of the switch."""
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def connections(self) -> Mapping[int, int]:
-        """Ask for the connections in force: output by input."""
+        """Return the present connections: output by input."""
 
     def connect(self, connections: Mapping[int, int]) -> None:
-        """Join inputs with outputs; what is joined otherwise stays.
+        """Connect inputs to outputs; all other connections stay.
 
         Args:
             connections: Output by input.
 
         Raises:
-            ConfigError: There is no such port, or an output is named twice; nothing was changed.
-            BusyError: A port is part of another connection; nothing was changed. Disconnect it first.
+            ConfigError: A port does not exist, or an output is named twice; nothing was changed.
+            BusyError: A port belongs to another connection; nothing was changed. Disconnect it first.
             DeviceError: The switch refuses.
-            VerifyError: Other connections are in force.
+            VerifyError: The connections read back differ.
         """
 
     def disconnect(self, inputs: Collection[int]) -> None:
-        """Part these inputs from their outputs; those that are not connected stay so. Raises as :meth:`connect`."""
+        """Disconnect these inputs; inputs that are not connected are ignored. Raises as :meth:`connect`."""
 
     def set_connections(self, connections: Mapping[int, int]) -> None:
-        """Make these connections and part all others. Raises as :meth:`connect`, but for ``BusyError``."""
+        """Make these connections and remove all others. Raises as :meth:`connect`, without ``BusyError``."""
 
     def close(self) -> None:
         """Release the link; idempotent. The connections stay."""

@@ -1,4 +1,4 @@
-"""Instruments of polarization: the controller, the closed box that improves by itself, and the polarimeter."""
+"""Interfaces of polarization instruments: controller, self-contained optimizer and polarimeter."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class ActuatorInfo:
     """One actuator of a polarization controller.
 
     Attributes:
-        kind: What the number set means.
-        unit: Unit of the number set.
+        kind: Meaning of the setting.
+        unit: Unit of the setting.
         minimum: Smallest setting.
         maximum: Largest setting.
         step: Smallest change.
-        period: Change that brings the same polarization back, if it is known.
-        endless: The range has no ends.
+        period: Change of the setting after which the polarization repeats; ``None`` if unknown.
+        endless: The actuator has no end stops.
     """
 
     kind: Literal["drive voltage", "retardance", "angle"]
@@ -33,21 +33,21 @@ class ActuatorInfo:
 
 
 class PolarizationController(Protocol):
-    """A controller that turns one state of polarization into another. Thread-safe; every set is read back."""
+    """Transforms one state of polarization into another. Thread-safe; every setting is read back."""
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """The actuators, in the order of :meth:`set`."""
+        """Actuators, in the order that :meth:`set` uses."""
 
     @property
     def settle_s(self) -> float:
-        """Time after a set until the light follows."""
+        """Time from a change of settings until the light has settled."""
 
     def set(self, settings: NDArray[np.float64]) -> None:
-        """Set all actuators, in their units. Raises ``LimitError`` outside a range, changing nothing."""
+        """Set all actuators, in their units. Raises ``LimitError`` if a value is out of range; nothing changes then."""
 
     def read(self) -> NDArray[np.float64]:
-        """Return the settings in force, in their units."""
+        """Return the present settings of all actuators, in their units."""
 
     def close(self) -> None:
         """Release the link; idempotent. The settings stay."""
@@ -55,30 +55,30 @@ class PolarizationController(Protocol):
 
 @runtime_checkable
 class PolarizationOptimizer(Protocol):
-    """A closed box that turns the polarization by itself towards a smaller factor that it is told. Thread-safe.
+    """A closed instrument that minimizes a figure of merit that the host measures. Thread-safe.
 
-    Such an instrument has no settings to set: the loop is to measure, to tell, and to let it take its step.
+    It has no settings. The host measures, reports the figure of merit, and the instrument makes its next step.
     """
 
     @property
     def settle_s(self) -> float:
-        """Time after a step until the light follows."""
+        """Time from a step until the light has settled."""
 
     def start(self) -> None:
-        """Begin: the present polarization is where the steps set out from."""
+        """Start the search from the present polarization."""
 
     def improve(self, factor: float) -> None:
-        """Tell what the present polarization is worth, smaller being better, and let the box take one step.
+        """Report the figure of merit of the present polarization, smaller is better, and let the box make one step.
 
         Args:
-            factor: A positive number, linear in power, with its largest value near 100.
+            factor: A positive number, linear in power, with a largest value near 100.
 
         Raises:
-            LimitError: The factor is not above 0 and at most 100, or not a number; nothing was sent.
+            LimitError: The factor is not above 0 and at most 100; nothing was sent.
         """
 
     def stop(self) -> None:
-        """Hold the polarization as it is. Idempotent."""
+        """Stop the search and hold the present polarization; idempotent."""
 
     def close(self) -> None:
         """Release the link; idempotent. The polarization stays."""
@@ -90,9 +90,9 @@ class PolarizationReading:
 
     Attributes:
         power_w: Total power S0.
-        stokes: S1, S2, S3 divided by the polarized power (a point on the sphere), shape ``(3,)``.
-        dop: Degree of polarization, 0 to 1; noise can lead a little above 1.
-        time_s: When it was read, on the session's clock.
+        stokes: S1, S2, S3 divided by the polarized power (a point on the Poincaré sphere), shape ``(3,)``.
+        dop: Degree of polarization, 0 to 1; noise can make it slightly larger than 1.
+        time_s: Time of the reading, on the session's clock.
     """
 
     power_w: float
@@ -103,10 +103,10 @@ class PolarizationReading:
 
 @dataclass(frozen=True)
 class PolarimeterSettings:
-    """What is set on a polarimeter.
+    """Settings of a polarimeter.
 
     Attributes:
-        frequency_thz: Optical frequency it is calibrated for.
+        frequency_thz: Optical frequency for which the calibration is applied.
         averaging_s: Averaging time.
     """
 
@@ -119,8 +119,8 @@ class PolarimeterLimits:
     """Lowest and highest settings of a polarimeter, both ends included.
 
     Attributes:
-        frequency_thz: Optical frequencies.
-        averaging_s: Averaging times.
+        frequency_thz: Optical frequency.
+        averaging_s: Averaging time.
     """
 
     frequency_thz: tuple[float, float]
@@ -131,19 +131,19 @@ class Polarimeter(Protocol):
     """Measures states of polarization. Thread-safe; settings are read back."""
 
     def read(self) -> PolarizationReading:
-        """Return the present state, all components of one instant. Raises ``DeviceError`` outside the power range."""
+        """Measure the present state; all components belong to one instant. Raises ``DeviceError`` out of range."""
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency it is calibrated for; returns what is in force. Raises ``LimitError``."""
+        """Set the optical frequency for the calibration; return the value in force. Raises ``LimitError``."""
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time; returns what is in force, the nearest it has. Raises ``LimitError``."""
+        """Set the averaging time to the nearest available value and return that. Raises ``LimitError``."""
 
     def settings(self) -> PolarimeterSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
 
     def limits(self) -> PolarimeterLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
 
     def close(self) -> None:
         """Release the link; idempotent."""

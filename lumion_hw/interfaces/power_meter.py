@@ -1,4 +1,4 @@
-"""The optical power meter, one or several channels."""
+"""Interface of an optical power meter with one or several channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumion_hw.quantities import dbm_from_w
 
 
 class RangeState(enum.Enum):
-    """Whether a reading is a number."""
+    """Validity of a power reading."""
 
     OK = "ok"
     OVER = "over-range"
@@ -28,8 +28,8 @@ class PowerReading:
     """One reading of one channel.
 
     Attributes:
-        channel: Channel as in the instrument's own numbering, from 1.
-        state: ``OK`` or the reason why there is no number.
+        channel: Channel number of the instrument, from 1.
+        state: ``OK``, or why there is no value.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -39,7 +39,7 @@ class PowerReading:
     _value_w: float | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return channel and value as one line of text."""
         value = self.state.value if self._value_w is None else f"{self._value_w:.6g} W"
         if self._value_w is not None and self._value_w > 0.0:
             value += f" ({dbm_from_w(self._value_w):.2f} dBm)"
@@ -53,7 +53,9 @@ class PowerReading:
             OutOfRangeError: The reading is not a number.
         """
         if self._value_w is None:
-            raise OutOfRangeError(f"channel {self.channel} is {self.state.value}", hint="Change the range.")
+            raise OutOfRangeError(
+                f"the reading of channel {self.channel} is {self.state.value}", hint="Change the range."
+            )
         return self._value_w
 
     @property
@@ -61,11 +63,11 @@ class PowerReading:
         """Power in dBm.
 
         Raises:
-            OutOfRangeError: The reading is not a number, or not positive.
+            OutOfRangeError: The reading is not a number, or is not positive.
         """
         value_w = self.power_w
         if not value_w > 0:
-            raise OutOfRangeError(f"channel {self.channel} reads {value_w:.3g} W, which has no value in dBm")
+            raise OutOfRangeError(f"channel {self.channel} reads {value_w:.3g} W, which cannot be expressed in dBm")
         return dbm_from_w(value_w)
 
 
@@ -76,9 +78,9 @@ class PowerLog:
     Attributes:
         channels: Channels, in the order of the rows.
         power_w: Powers in watts, shape ``(n_channels, n_samples)``; NaN wherever ``state`` is not ``OK``.
-        state: What each sample is, shape ``(n_channels, n_samples)``, of :class:`RangeState`.
-        period_s: Time between samples; ``None`` if they were triggered from outside.
-        started_s: Host clock when the run was started.
+        state: Validity of each sample, shape ``(n_channels, n_samples)``, of :class:`RangeState`.
+        period_s: Time between samples; ``None`` with external triggers.
+        started_s: Host clock at the start of the log.
     """
 
     channels: tuple[int, ...]
@@ -90,12 +92,12 @@ class PowerLog:
 
 @dataclass(frozen=True)
 class MeterSettings:
-    """What is set on one channel.
+    """Settings of one channel.
 
     Attributes:
-        wavelength_nm: Wavelength used for the responsivity.
+        wavelength_nm: Wavelength for which the responsivity is applied.
         averaging_s: Averaging time.
-        range_dbm: Power range; ``None`` while ranging is automatic. A meter with one range has that one, always.
+        range_dbm: Power range; ``None`` for automatic ranging. A meter with a single range always reports that range.
     """
 
     wavelength_nm: float
@@ -105,13 +107,13 @@ class MeterSettings:
 
 @dataclass(frozen=True)
 class MeterLimits:
-    """Lowest and highest settings of one channel, both ends included, as the instrument states them.
+    """Lowest and highest settings of one channel, both ends included, as the instrument reports them.
 
     Attributes:
-        wavelength_nm: Wavelengths.
-        averaging_s: Averaging times.
-        range_dbm: Power ranges; the same twice for a meter with one range, ``None`` for one that always ranges by
-            itself.
+        wavelength_nm: Wavelength.
+        averaging_s: Averaging time.
+        range_dbm: Power range; both ends equal for a meter with a single range, ``None`` for a meter that can only
+            range automatically.
     """
 
     wavelength_nm: tuple[float, float]
@@ -120,7 +122,7 @@ class MeterLimits:
 
 
 class PowerMeter(Protocol):
-    """An optical power meter. Thread-safe; every set is read back."""
+    """An optical power meter. Thread-safe; every setting is read back."""
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -128,88 +130,91 @@ class PowerMeter(Protocol):
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength used for the responsivity. Raises ``LimitError`` outside the instrument's limits."""
+        """Set the wavelength for which the responsivity is applied. Raises ``LimitError`` outside the limits."""
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
-        """Set the averaging time. Raises ``LimitError`` outside the instrument's limits."""
+        """Set the averaging time. Raises ``LimitError`` outside the limits."""
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the power range, or let the meter choose among its own with ``None``, which every meter takes.
+        """Set the power range, or select automatic ranging with ``None``, which every meter accepts.
 
         Raises:
-            LimitError: There is no such range.
-            NotSupportedError: The meter always ranges by itself (``limits`` has no ranges).
+            LimitError: The range does not exist.
+            NotSupportedError: The meter can only range automatically (``limits`` has no ranges).
         """
 
     def settings(self, channel: int) -> MeterSettings:
-        """Ask for the settings in force. Raises ``NotSupportedError`` for a meter that has nothing to set."""
+        """Return the present settings. Raises ``NotSupportedError`` if the meter has no settings."""
 
     def limits(self, channel: int) -> MeterLimits:
-        """Ask for the limits of the settings. Raises ``NotSupportedError`` for a meter that has nothing to set."""
+        """Return the limits of the settings. Raises ``NotSupportedError`` if the meter has no settings."""
 
     def zero(self) -> None:
-        """Take the readings of all channels in the dark as zero; the light has to be off.
+        """Zero all channels; the light must be off.
 
         Raises:
-            DeviceError: The meter refuses or fails, such as with light on a channel; its zero is not to be relied on.
+            DeviceError: Zeroing failed, for example because a channel sees light. Do not rely on the zero then.
         """
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger and return one reading."""
+        """Trigger one reading and return it."""
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading per channel, taken together."""
+        """Return one reading per channel, all taken together."""
 
     def errors(self) -> tuple[tuple[int, str], ...]:
-        """Drain the instrument's error queue."""
+        """Read and empty the instrument's error queue."""
 
     def close(self) -> None:
         """Release the link; idempotent."""
 
 
 class LogRun(Protocol):
-    """A log under way. End it with :meth:`wait` or :meth:`stop`."""
+    """A log in progress. End it with :meth:`wait` or :meth:`stop`."""
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, fetch all and stop the run, however it ends; at most so long from now.
+        """Wait for the last sample, read all samples and stop the log in any case.
+
+        Args:
+            timeout_s: Longest wait, from now.
 
         Raises:
-            DeviceTimeoutError: The run did not complete in time: there were too few triggers.
-            FrameError: A channel gave another number of samples.
+            DeviceTimeoutError: The log did not complete in time; there were too few triggers.
+            FrameError: A channel returned a different number of samples.
         """
 
     def stop(self) -> None:
-        """End the run; idempotent."""
+        """Stop the log; idempotent."""
 
 
 @runtime_checkable
 class LoggingMeter(PowerMeter, Protocol):
-    """A power meter that by itself takes a sample at every pulse of its trigger input. Not every meter can."""
+    """A power meter that samples at every pulse at its trigger input. Not every meter can."""
 
     @property
     def max_samples(self) -> int:
-        """Samples per channel that it holds at least."""
+        """Number of samples per channel that the meter can always store."""
 
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> LogRun:
-        """Begin to wait for pulses, and average at each.
+        """Start a log that waits for trigger pulses and averages one sample at each.
 
         Args:
             channels: Channels to log.
-            n_samples: Samples per channel; the range stays what it is during the run.
-            averaging_s: Averaging time of one sample; a pulse that comes meanwhile is lost.
+            n_samples: Samples per channel. The power range does not change during the log.
+            averaging_s: Averaging time of one sample; a pulse that arrives during averaging is lost.
             internal_trigger: The pulses come from the instrument itself, such as a laser in the sensors' mainframe.
 
         Raises:
-            LimitError: There are no such samples; nothing was changed.
-            BusyError: A run is under way.
+            LimitError: The number of samples or the averaging time is out of range; nothing was changed.
+            BusyError: A log is in progress.
             DeviceError: The meter refuses these values.
         """

@@ -1,4 +1,4 @@
-"""What a reading is worth."""
+"""Quality of a reading."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Quality(enum.Enum):
-    """What a reading is worth."""
+    """Quality of a reading: whether its value can be trusted, and why not."""
 
     OK = "ok"
     BELOW_RANGE = "below_range"
@@ -15,4 +15,4 @@ class Quality(enum.Enum):
     STALE = "stale"
     INCONSISTENT = "inconsistent"
     CHECKSUM_WRONG = "checksum_wrong"
-    """Read from a page whose check sum does not fit, or with the help of one: the bytes may be damaged."""
+    """Read from a page with a wrong checksum, or converted with data from such a page: the bytes may be damaged."""

@@ -1,4 +1,4 @@
-"""The optical spectrum analyser: power against wavelength, one sweep at a time."""
+"""Interface of an optical spectrum analyser, which measures power against wavelength, one sweep at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SpectrumSettings:
-    """What is set on an analyser.
+    """Settings of a spectrum analyser.
 
     Attributes:
         start_nm: First wavelength of a sweep, in vacuum.
         stop_nm: Last wavelength of a sweep.
-        resolution_nm: Bandwidth in which the power is measured.
-        sensitivity: One of the analyser's own names, of :attr:`SpectrumLimits.sensitivities`.
-        n_points: Points of a sweep; ``None`` where the analyser chooses them.
+        resolution_nm: Resolution bandwidth.
+        sensitivity: Name of the sensitivity, one of :attr:`SpectrumLimits.sensitivities`.
+        n_points: Number of points per sweep; ``None`` if the analyser chooses it.
     """
 
     start_nm: float
@@ -30,12 +30,12 @@ class SpectrumSettings:
 
 @dataclass(frozen=True)
 class SpectrumLimits:
-    """What can be set.
+    """Available settings of a spectrum analyser.
 
     Attributes:
         wavelength_nm: Lowest and highest wavelength of a sweep, both included.
-        resolutions_nm: Nominal bandwidths there are, in rising order.
-        sensitivities: Names of the sensitivities, the fastest first.
+        resolutions_nm: Nominal resolution bandwidths, ascending.
+        sensitivities: Names of the sensitivities, fastest first.
         n_points: Smallest and largest number of points.
     """
 
@@ -47,15 +47,15 @@ class SpectrumLimits:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """One sweep.
+    """Result of one sweep.
 
     Attributes:
-        wavelength_nm: Wavelengths in vacuum, rising, shape ``(n,)``.
-        power_dbm: Power within the resolution bandwidth, shape ``(n,)``; NaN wherever the analyser has no value, such
-            as where its noise makes the power zero or negative.
-        resolution_nm: Bandwidth in which the power was measured.
-        started_s: Host clock when the sweep was started.
-        ended_s: Host clock when it was seen to have ended.
+        wavelength_nm: Wavelengths in vacuum, ascending, shape ``(n,)``.
+        power_dbm: Power within the resolution bandwidth, shape ``(n,)``; NaN where the analyser has no value, for
+            example because noise makes the power zero or negative.
+        resolution_nm: Resolution bandwidth.
+        started_s: Host clock at the start of the sweep.
+        ended_s: Host clock when the end of the sweep was noticed.
     """
 
     wavelength_nm: NDArray[np.float64]
@@ -65,55 +65,58 @@ class Spectrum:
     ended_s: float
 
     def __repr__(self) -> str:
-        """Return one line: the arrays are long."""
+        """Return span, points and resolution as one line of text, without the arrays."""
         first_nm, last_nm = (float(self.wavelength_nm[end]) for end in (0, -1))
         return f"<Spectrum {first_nm:g} to {last_nm:g} nm, {len(self.wavelength_nm)} points, {self.resolution_nm:g} nm>"
 
 
 class SpectrumAnalyzer(Protocol):
-    """An optical spectrum analyser. Thread-safe; every set is read back. Wavelengths are those in vacuum."""
+    """An optical spectrum analyser. Thread-safe; every setting is read back. Wavelengths are in vacuum."""
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
-        """Set first and last wavelength of a sweep.
+        """Set the first and last wavelength of a sweep.
 
         Raises:
-            LimitError: Outside the analyser's range, or not rising; nothing was changed.
+            LimitError: Outside the analyser's range, or not ascending; nothing was changed.
             DeviceError: The analyser refuses.
-            VerifyError: It keeps others.
+            VerifyError: The wavelengths read back differ.
         """
 
     def set_resolution_nm(self, resolution_nm: float) -> None:
-        """Set the resolution bandwidth, one of those there are. Raises as :meth:`set_span_nm`."""
+        """Set the resolution bandwidth to one of the available values. Raises as :meth:`set_span_nm`."""
 
     def set_sensitivity(self, sensitivity: str) -> None:
-        """Set the sensitivity. Raises as :meth:`set_span_nm`, and ``ConfigError`` for a name there is not."""
+        """Set the sensitivity. Raises as :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
 
     def set_n_points(self, n_points: int | None) -> None:
-        """Set the number of points of a sweep, or leave it to the analyser with ``None``. As :meth:`set_span_nm`."""
+        """Set the number of points per sweep; with ``None`` the analyser chooses. Raises as :meth:`set_span_nm`."""
 
     def sweep(self, timeout_s: float) -> Spectrum:
-        """Sweep once, wait for the end, at most ``timeout_s`` from now, and return what was measured.
+        """Make one sweep and return its result.
+
+        Args:
+            timeout_s: Longest wait for the end of the sweep.
 
         Raises:
             DeviceError: The analyser refuses.
-            DeviceTimeoutError: The sweep does not end in time; it was stopped.
-            FrameError: What came is not the sweep.
-            LimitError: The time is negative or no number.
+            DeviceTimeoutError: The sweep did not end in time and was stopped.
+            FrameError: The data received do not belong to the sweep.
+            LimitError: ``timeout_s`` is negative or not a number.
         """
 
     def settings(self) -> SpectrumSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
 
     def limits(self) -> SpectrumLimits:
-        """Return what can be set."""
+        """Return the available settings."""
 
     def close(self) -> None:
         """Release the link; idempotent. The settings stay."""

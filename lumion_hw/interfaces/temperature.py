@@ -1,4 +1,4 @@
-"""The temperature controller: one sensor, one thermo-electric cooler, and whether it holds."""
+"""Interface of a temperature controller with one sensor and one thermo-electric cooler."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class TemperatureSettings:
-    """What is set on a controller.
+    """Settings of a temperature controller.
 
     Attributes:
-        setpoint_c: Temperature it is to hold.
-        tolerance_c: Largest distance from it that still counts as held.
-        window_s: Time that it has to be held before it counts.
+        setpoint_c: Target temperature.
+        tolerance_c: Largest deviation from the setpoint that counts as locked.
+        window_s: Time for which the temperature must stay within the tolerance to count as locked.
         enabled: The output is switched on.
     """
 
@@ -28,9 +28,9 @@ class TemperatureLimits:
     """Lowest and highest settings, both ends included.
 
     Attributes:
-        setpoint_c: Temperatures at which the controller does not switch itself off.
-        tolerance_c: Tolerances.
-        window_s: Times.
+        setpoint_c: Temperatures within which the controller does not switch itself off.
+        tolerance_c: Tolerance.
+        window_s: Window.
     """
 
     setpoint_c: tuple[float, float]
@@ -40,17 +40,17 @@ class TemperatureLimits:
 
 @dataclass(frozen=True)
 class TemperatureState:
-    """What a controller does at one moment.
+    """State of a temperature controller at one moment.
 
     Attributes:
-        temperature_c: Temperature of the sensor; ``None`` if it is open, shorted or not there.
-        setpoint_c: Temperature it is to hold.
-        current_a: Current through the cooler, negative where it heats; ``None`` if not measured.
+        temperature_c: Sensor temperature; ``None`` if the sensor is open, shorted or missing.
+        setpoint_c: Target temperature.
+        current_a: Current through the cooler, negative when heating; ``None`` if not measured.
         enabled: The output is switched on.
         locked: The output is on, and the temperature has been within the tolerance for the window.
-        losses: How often the lock was found lost since opening, also if it had come back when this was asked.
-        faults: What is wrong, in plain words, such as an open interlock or sensor.
-        timestamp_s: Host clock when the last of these arrived.
+        losses: Number of times that the lock was lost since opening, including losses that have recovered.
+        faults: Active faults in plain words, such as an open interlock or sensor.
+        timestamp_s: Host clock when the last of these values arrived.
     """
 
     temperature_c: float | None
@@ -64,54 +64,60 @@ class TemperatureState:
 
 
 class TemperatureController(Protocol):
-    """A temperature controller. Thread-safe; every set is read back.
+    """A temperature controller. Thread-safe; every setting is read back.
 
-    Opening and closing leave the output as it is: a chip that warms up while a program starts is no calibrated one.
+    Opening and closing do not switch the output: a chip that warms up while a program starts loses its calibration.
     """
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     def set_temperature_c(self, temperature_c: float) -> None:
-        """Set the temperature to hold. It may need minutes to get there: see :meth:`wait_locked`.
+        """Set the target temperature. Reaching it may take minutes: see :meth:`wait_locked`.
 
         Raises:
             LimitError: Outside the controller's limits; nothing was changed.
             DeviceError: The controller refuses.
-            VerifyError: It keeps another one.
+            VerifyError: The temperature read back differs.
         """
 
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
-        """Set what counts as held: how near, and for how long. Raises as :meth:`set_temperature_c`."""
+        """Set how close to the setpoint, and for how long, the temperature must be to count as locked.
+
+        Raises as :meth:`set_temperature_c`.
+        """
 
     def enable(self) -> None:
-        """Switch the output on. Raises ``DeviceError`` if it does not stay on, such as with its interlock open."""
+        """Switch the output on. Raises ``DeviceError`` if it does not stay on, for example with an open interlock."""
 
     def disable(self) -> None:
-        """Switch the output off, and verify it."""
+        """Switch the output off and verify it."""
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is held, at most ``timeout_s`` from now; return that state.
+        """Wait until the temperature is locked and return that state.
+
+        Args:
+            timeout_s: Longest wait, from now.
 
         Raises:
             DeviceError: The output is off, or the controller reports a fault.
-            DeviceTimeoutError: The controller answers, but does not hold the temperature in time.
-            LimitError: The time is negative or no number.
+            DeviceTimeoutError: The controller responds, but the temperature did not lock in time.
+            LimitError: ``timeout_s`` is negative or not a number.
         """
 
     def state(self) -> TemperatureState:
-        """Ask the controller what it does."""
+        """Read the present state."""
 
     def settings(self) -> TemperatureSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
 
     def limits(self) -> TemperatureLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
 
     def close(self) -> None:
-        """Release the link; idempotent. The output is left as it is."""
+        """Release the link; idempotent. The output stays as it is."""

@@ -1,4 +1,4 @@
-"""The optical transponder or pluggable module, and what a coherent one can do beyond that."""
+"""Interfaces of optical transponders: pluggable modules, coherent modules and modules with several data paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.interfaces.quality import Quality
 
 @dataclass(frozen=True)
 class TransponderIdentity:
-    """Who the module says it is.
+    """Identity that the module reports.
 
     Attributes:
         vendor: Vendor name.
@@ -20,7 +20,7 @@ class TransponderIdentity:
         revision: Revision.
         serial: Serial number.
         date_code: Date code, ``YYMMDD`` plus lot.
-        technology: What it is, such as ``10GBASE-ER``.
+        technology: Type of the module, such as ``10GBASE-ER``.
         wavelength_nm: Nominal wavelength.
     """
 
@@ -41,8 +41,8 @@ class Monitors:
         temperature_c: Case temperature.
         supply_v: Supply voltage.
         tx_bias_ma: Laser bias; ``None`` if the module does not measure it.
-        tx_power_dbm: Launched power as the module sees it.
-        rx_power_dbm: Received power as the module sees it.
+        tx_power_dbm: Launched power as measured by the module.
+        rx_power_dbm: Received power as measured by the module.
         timestamp_s: Host clock when the values were read.
     """
 
@@ -56,13 +56,13 @@ class Monitors:
 
 @dataclass(frozen=True)
 class SignalStatus:
-    """Live status bits.
+    """Live status bits of a module.
 
     Attributes:
-        rx_los: Loss of signal at the receiver.
+        rx_los: The receiver has lost its signal.
         tx_fault: The transmitter has shut itself down.
-        tx_disabled: Transmitter switched off, by pin or by software.
-        data_ready: Monitor values are valid.
+        tx_disabled: The transmitter is switched off, by pin or by software.
+        data_ready: The monitor values are valid.
         timestamp_s: Host clock when the bits were read.
     """
 
@@ -74,19 +74,19 @@ class SignalStatus:
 
 
 class Transponder(Protocol):
-    """An optical module. Thread-safe; what a module cannot do raises ``NotSupportedError``."""
+    """An optical module. Thread-safe; what a module does not support raises ``NotSupportedError``."""
 
     def identify(self) -> TransponderIdentity:
-        """Read and check the identity."""
+        """Read the identity and check it."""
 
     def can_switch(self) -> bool:
-        """Tell whether the transmitter can be switched by software, and whether it is on can be read."""
+        """Return whether software can switch the transmitter and read its state."""
 
     def enable(self) -> None:
-        """Switch the transmitter on and wait until the module reports power in its window.
+        """Switch the transmitter on and wait until the module reports a power within its limits.
 
         Raises:
-            DeviceError: The module reports a fault or no power within its start-up time.
+            DeviceError: The module reports a fault, or no power within its start-up time.
         """
 
     def disable(self) -> None:
@@ -99,21 +99,21 @@ class Transponder(Protocol):
         """Read the module's live status bits."""
 
     def close(self) -> None:
-        """Release the link; idempotent. The transmitter is left as it is."""
+        """Release the link; idempotent. The transmitter stays as it is."""
 
 
 @dataclass(frozen=True)
 class Application:
-    """One way to run a module: an interface on each side, and the lanes it takes.
+    """One application of a module: an interface on each side and the lanes that it uses.
 
     Attributes:
         number: AppSel code, from 1.
-        host_interface: Host electrical interface in words.
-        media_interface: Media interface in words.
-        host_lanes: Host lanes it takes.
-        media_lanes: Media lanes it takes.
-        first_host_lanes: Host lanes, from 1, on which it may begin.
-        first_media_lanes: Media lanes, from 1, on which it may begin.
+        host_interface: Name of the host electrical interface.
+        media_interface: Name of the media interface.
+        host_lanes: Number of host lanes.
+        media_lanes: Number of media lanes.
+        first_host_lanes: Host lanes, from 1, on which the application may begin.
+        first_media_lanes: Media lanes, from 1, on which the application may begin.
         media_id: Code of the media interface.
         host_id: Code of the host interface.
     """
@@ -131,7 +131,7 @@ class Application:
 
 @dataclass(frozen=True)
 class TuningRange:
-    """One grid of a laser and the frequencies on it that the module can make, both ends included."""
+    """One frequency grid of a laser and the range of frequencies that the module can emit on it, ends included."""
 
     grid: str
     spacing_ghz: float
@@ -141,20 +141,20 @@ class TuningRange:
 
 @dataclass(frozen=True)
 class TransponderCapabilities:
-    """What a module says of itself.
+    """Capabilities that a module advertises.
 
     Attributes:
-        applications: Ways to run it.
-        tunable: It has a tunable laser.
-        coherent: It is a coherent module with link performance pages.
-        tuning: Grids and ranges; empty if it is not tunable.
-        fine_tuning_ghz: Lowest and highest fine offset and its step; ``None`` without fine tuning.
-        tx_power_dbm: Lowest and highest output power that can be set; ``None`` if it cannot be set.
-        durations_s: Longest time of each stage, as advertised; ``None`` where the module states no bound.
-        monitors: Names of the monitors it has.
-        loopbacks: Names of the loopbacks it has.
-        performance: Quantities that its link performance has, with their units; none if it measures none.
-        statistics: It counts and averages over intervals that a freeze ends.
+        applications: Available applications.
+        tunable: The module has a tunable laser.
+        coherent: The module is coherent and has link performance pages.
+        tuning: Grids and ranges; empty if the module is not tunable.
+        fine_tuning_ghz: Lowest and highest fine-tuning offset and its step; ``None`` without fine tuning.
+        tx_power_dbm: Lowest and highest output power; ``None`` if the power cannot be set.
+        durations_s: Advertised longest duration of each stage; ``None`` where the module advertises none.
+        monitors: Names of the available monitors.
+        loopbacks: Names of the available loopbacks.
+        performance: Available link performance quantities and their units; empty if the module measures none.
+        statistics: The module counts and averages over intervals, each of which ends with a freeze.
     """
 
     applications: tuple[Application, ...]
@@ -172,7 +172,7 @@ class TransponderCapabilities:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """How a laser was tuned: what was written, and the frequency it then reported."""
+    """Settings written when a laser was tuned, and the frequency that the laser then reported."""
 
     grid: str
     channel: int
@@ -182,13 +182,13 @@ class TuningResult:
 
 @dataclass(frozen=True)
 class TransponderSettings:
-    """What a module has been told.
+    """Present settings of a module.
 
     Attributes:
-        powered: It is out of low power.
-        enabled: Its transmitter is on.
-        applications: AppSel code of every data path, by its first host lane.
-        frequency_thz: Frequency of its laser; ``None`` if it is not tunable, or has not been told a grid it knows.
+        powered: The module is not in low-power mode.
+        enabled: The transmitter is on.
+        applications: AppSel code of each data path, by its first host lane.
+        frequency_thz: Laser frequency; ``None`` if the laser is not tunable, or is set to an unknown grid.
         tx_power_dbm: Output power; ``None`` if it cannot be set.
     """
 
@@ -201,13 +201,13 @@ class TransponderSettings:
 
 @dataclass(frozen=True)
 class Reading:
-    """A value with what it is worth.
+    """A value with its quality.
 
     Attributes:
-        value: The value in ``unit``; ``None`` if the quality says that there is none.
+        value: The value in ``unit``; ``None`` if there is none, as the quality explains.
         unit: Unit; empty for ratios and counts.
-        quality: What it is worth. A value that is not ``OK`` is no measurement.
-        source: Register it came from.
+        quality: Quality of the value. Only an ``OK`` value is a measurement.
+        source: Register from which the value was read.
     """
 
     value: float | None
@@ -216,7 +216,7 @@ class Reading:
     source: str
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return value, quality and source as one line of text."""
         value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
         worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
         return f"<Reading {value}{worth}, from {self.source}>"
@@ -224,14 +224,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class LinkQuantity:
-    """One quantity of a link: now, and over the interval that just ended. A member is ``None`` if nothing gives it.
+    """A link quantity: its present value, and its statistics over the last interval. ``None`` where not available.
 
     Attributes:
-        current: Value now.
+        current: Present value.
         average: Average over the interval.
-        minimum: Least value in the interval.
+        minimum: Smallest value in the interval.
         maximum: Largest value in the interval.
-        others: The same quantity from other places of the memory, for comparison.
+        others: The same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
@@ -242,21 +242,21 @@ class LinkQuantity:
 
     @property
     def best(self) -> Reading | None:
-        """The value now, or else the average."""
+        """The present value, or the average if there is none."""
         return self.current or self.average
 
 
 @dataclass(frozen=True)
 class Performance:
-    """Link performance of one interval.
+    """Link performance over one interval.
 
     Attributes:
         timestamp_s: Host clock when the values were read.
         interval: Number of the interval since the module was opened, from 1.
-        interval_start_s: Host clock at its start; ``None`` for the first one, which began before the module was opened.
+        interval_start_s: Host clock at its start; ``None`` for the first interval, which began before opening.
         interval_end_s: Host clock at its end.
         quantities: By name: ``prefec_ber``, ``osnr``, ``esnr``, ``cd``, ``dgd``, ``pdl``, ``q`` and so on.
-        remarks: What did not fit together, in words.
+        remarks: Inconsistencies between the values, in plain words.
     """
 
     timestamp_s: float
@@ -269,14 +269,14 @@ class Performance:
 
 @dataclass(frozen=True)
 class StickyFlag:
-    """A flag that has been seen; only the user clears it.
+    """A flag that was set at least once; it stays until the user clears it.
 
     Attributes:
         name: Name of the flag, such as ``rx_los``.
-        lane: Lane, or ``None`` for a flag of the whole module.
-        first_seen_s: Host clock when it was first seen.
-        last_seen_s: Host clock when it was last seen.
-        count: How often it was found set.
+        lane: Lane; ``None`` for a flag of the whole module.
+        first_seen_s: Host clock when the flag was first read as set.
+        last_seen_s: Host clock when the flag was last read as set.
+        count: Number of reads in which the flag was set.
     """
 
     name: str
@@ -287,7 +287,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """What a link is waiting for, in the order of docs/transponders.md, "Why is there no link?"."""
+    """Stage at which a link waits, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"
@@ -313,18 +313,18 @@ class LockStage(enum.Enum):
 
 @dataclass(frozen=True)
 class LockReport:
-    """Whether a link is up, and if not, what holds it up.
+    """Whether a link is up, and if not, the reason.
 
     Attributes:
-        stage: Where it stands.
-        detail: The same in words.
-        lane: Lane that holds it up, if one does.
-        code: The register's code that says so.
-        code_name: That code in words.
-        flag: Name of the flag that says so.
+        stage: Stage of the link.
+        detail: Description of the stage.
+        lane: Lane that the link waits for; ``None`` if it does not wait for a single lane.
+        code: Register code that identifies the stage.
+        code_name: Name of that code.
+        flag: Name of the flag that identifies the stage.
         values: Values and limits that were compared, by name with unit.
-        elapsed_s: How long the wait took.
-        stages: How long each stage was seen, in the order in which they were first seen.
+        elapsed_s: Duration of the wait.
+        stages: Duration of each stage, in the order of first appearance.
     """
 
     stage: LockStage
@@ -347,70 +347,73 @@ class LockReport:
 class CoherentTransponder(Transponder, Protocol):
     """A module with applications, a tunable laser and a coherent receiver.
 
-    A refused request raises and names lane and code; a stage that takes longer than the module advertised raises
-    ``DeviceTimeoutError`` and names the stage.
+    A refused request raises an error that names lane and code. A stage that takes longer than the module advertised
+    raises ``DeviceTimeoutError`` and names the stage.
     """
 
     def capabilities(self) -> TransponderCapabilities:
-        """Return what the module says of itself."""
+        """Return the capabilities that the module advertises."""
 
     def power_up(self) -> None:
-        """Bring the module out of low power, and wait until it is ready; a transmitter that was dark stays dark."""
+        """Leave low-power mode and wait until the module is ready; a dark transmitter stays dark."""
 
     def power_down(self) -> None:
-        """Put the module in low power, and wait until it is."""
+        """Enter low-power mode and wait until the module is in it."""
 
     def select_application(self, number: int, first_lane: int | None = None) -> None:
-        """Run an application from a host lane on, by default the first one that it may begin on.
+        """Run an application from a host lane on, by default the first lane on which it may begin.
 
-        The transmitter is off afterwards; data paths on other lanes are left alone.
+        The transmitter is off afterwards. Data paths on other lanes do not change.
 
         Raises:
-            ConfigError: The module does not offer it there.
+            ConfigError: The module does not offer the application on this lane.
             ConfigRejectedError: The module refused it.
         """
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
-        """Tune the laser, and verify the frequency. A transmitter that was on comes on again.
+        """Tune the laser and verify the frequency. A transmitter that was on is switched on again.
 
         Raises:
-            LimitError: The module cannot make this frequency; nothing was changed.
+            LimitError: The module cannot emit this frequency; nothing was changed.
             DeviceError: The module refused it.
         """
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power. Raises ``LimitError`` outside the module's range; nothing was changed then."""
+        """Set the output power. Raises ``LimitError`` outside the module's range; nothing changes then."""
 
     def settings(self) -> TransponderSettings:
-        """Read what the module has been told."""
+        """Read the present settings of the module."""
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait until the link is up, at most ``timeout_s`` from now, and report what held it up.
+        """Wait until the link is up and return a report, which gives the reason if it is not.
 
-        Raises nothing that a report can say: a module that is gone is a stage as well.
+        Problems are reported, not raised; even a missing module is a stage of the report.
+
+        Args:
+            timeout_s: Longest wait, from now.
         """
 
     def performance(self) -> Performance:
-        """End an interval of the module's statistics and return what it measured."""
+        """End the current statistics interval of the module and return its values."""
 
     def flags(self) -> Collection[StickyFlag]:
-        """Read the flags, and return all seen since the last :meth:`clear_flags`."""
+        """Read the flags and return all flags seen since the last :meth:`clear_flags`."""
 
     def clear_flags(self) -> None:
-        """Forget the flags seen so far; one whose cause lasts comes back at the next read."""
+        """Forget the flags seen so far. A flag whose cause persists returns at the next read."""
 
 
 @runtime_checkable
 class BreakoutTransponder(CoherentTransponder, Protocol):
-    """A module that runs several data paths side by side, such as 4x100G from one 400G-DR4.
+    """A module that runs several independent data paths, such as 4x100G in one 400G-DR4.
 
-    A data path is one instance of an application: host lanes that go with media lanes, named by its first host lane.
-    The calls of the module itself are about all its data paths: ``enable`` switches all of them on, its status is that
-    of a dark module only if all are dark, and its link is up when all are.
+    A data path is one instance of an application: a set of host lanes with their media lanes, identified by its first
+    host lane. Calls on the module itself act on all data paths: ``enable`` switches all of them on, the module reports
+    as dark only if all are dark, and its link is up when all are up.
     """
 
     def path(self, first_lane: int) -> CoherentTransponder:
-        """Return one data path, whose calls leave the light of all others alone. Its ``close`` does nothing.
+        """Return one data path. Its calls do not affect the light of other paths; its ``close`` does nothing.
 
         Args:
             first_lane: First host lane, from 1.

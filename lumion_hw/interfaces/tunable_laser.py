@@ -1,4 +1,4 @@
-"""The tunable laser: one output whose frequency and power are set, and which may sweep and log its wavelengths."""
+"""Interface of a tunable laser with one output, which may also sweep and log its wavelengths."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class LaserCapabilities:
-    """What a laser can do beyond frequency, power, on and off.
+    """Optional capabilities of a laser.
 
     Attributes:
-        tunes_while_emitting: The frequency can be set while the output is on. Where it cannot, ``set_frequency_thz``
-            refuses with a ``DeviceError`` until ``disable`` was called.
-        measures_power: The laser measures its own output power.
-        sweep: It sweeps continuously.
-        wavelength_log: It logs the wavelengths of a sweep.
+        tunes_while_emitting: The frequency can be set while the output is on. Otherwise ``set_frequency_thz`` raises
+            ``DeviceError`` until ``disable`` has been called.
+        measures_power: The laser measures its output power.
+        sweep: The laser can sweep continuously.
+        wavelength_log: The laser can log the wavelengths of a sweep.
     """
 
     tunes_while_emitting: bool
@@ -30,15 +30,15 @@ class LaserCapabilities:
 
 @dataclass(frozen=True)
 class LaserRanges:
-    """Limits as the instrument itself states them, both ends included.
+    """Limits that the instrument reports, both ends included.
 
     Attributes:
         frequency_thz: Lowest and highest frequency.
-        frequency_step_thz: Settings are rounded to multiples of this step, or of the step in wavelength it stands for.
-        power_dbm: Lowest and highest output power; ``None`` if the instrument states none and refuses by itself.
-        power_step_db: Settings are rounded to multiples of this step.
-        sweep_nm_per_s: Speeds of sweeps, ascending; empty if they are not known, or the laser does not sweep.
-        sweep_pulses_per_s: Most pulses that its trigger output gives in a second of a sweep.
+        frequency_step_thz: Settings are rounded to this step, or to the equivalent step in wavelength.
+        power_dbm: Lowest and highest output power; ``None`` if the instrument reports no limits and only refuses.
+        power_step_db: Settings are rounded to this step.
+        sweep_nm_per_s: Available sweep speeds, ascending; empty if unknown, or if the laser does not sweep.
+        sweep_pulses_per_s: Highest pulse rate of the trigger output during a sweep.
     """
 
     frequency_thz: tuple[float, float]
@@ -51,16 +51,16 @@ class LaserRanges:
 
 @dataclass(frozen=True)
 class LaserState:
-    """What a laser does at one moment.
+    """State of a laser at one moment.
 
     Attributes:
         emitting: The output is switched on.
-        ready: The output is switched on, and nothing is pending: light of the set frequency and power leaves it.
-        frequency_thz: The setting in force.
-        power_dbm: The setting in force.
-        measured_power_dbm: Output power as the laser measures it; ``None`` if it does not, or if it is dark.
-        flags: Warnings and alarms that are active, in the instrument's own words.
-        timestamp_s: Host clock when the last of these arrived.
+        ready: The output is on and no operation is pending: it emits the set frequency and power.
+        frequency_thz: Set frequency.
+        power_dbm: Set power.
+        measured_power_dbm: Output power that the laser measures; ``None`` if it is dark or does not measure.
+        flags: Active warnings and alarms, in the instrument's words.
+        timestamp_s: Host clock when the last of these values arrived.
     """
 
     emitting: bool
@@ -74,14 +74,14 @@ class LaserState:
 
 @dataclass(frozen=True)
 class LaserSweep:
-    """A continuous sweep in one direction, once.
+    """One continuous sweep in one direction.
 
     Attributes:
         start_nm: First wavelength in vacuum.
         stop_nm: Last wavelength, above ``start_nm``.
-        step_nm: Distance of the triggers that the laser puts out, and of logged wavelengths.
-        speed_nm_per_s: Speed.
-        log: Log the wavelength of every trigger.
+        step_nm: Spacing of the trigger pulses and of the logged wavelengths.
+        speed_nm_per_s: Sweep speed.
+        log: Log the wavelength of every trigger pulse.
     """
 
     start_nm: float
@@ -92,18 +92,18 @@ class LaserSweep:
 
     @property
     def duration_s(self) -> float:
-        """Time from the first to the last wavelength."""
+        """Duration from the first to the last wavelength."""
         return (self.stop_nm - self.start_nm) / self.speed_nm_per_s
 
 
 @dataclass(frozen=True)
 class SweepLog:
-    """What a sweep left.
+    """Record of a finished sweep.
 
     Attributes:
-        wavelength_nm: Logged wavelengths in vacuum, in order, shape ``(n,)``; ``None`` if no log was asked for.
-        started_s: Host clock when the sweep was started.
-        ended_s: Host clock when the laser was seen to have ended it.
+        wavelength_nm: Logged wavelengths in vacuum, in order, shape ``(n,)``; ``None`` without a log.
+        started_s: Host clock at the start of the sweep.
+        ended_s: Host clock when the end of the sweep was noticed.
     """
 
     wavelength_nm: NDArray[np.float64] | None
@@ -112,34 +112,34 @@ class SweepLog:
 
 
 class TunableLaser(Protocol):
-    """A tunable laser. Thread-safe; every set is read back. What a laser cannot do raises ``NotSupportedError``.
+    """A tunable laser. Thread-safe; every setting is read back. Unsupported operations raise ``NotSupportedError``.
 
-    Frequencies are optical frequencies in vacuum. Opening and closing leave the output as it is.
+    Frequencies are optical frequencies in vacuum. Opening and closing do not switch the output.
     """
 
     @property
     def model(self) -> str:
-        """Model as the instrument says it."""
+        """Model name that the instrument reports."""
 
     @property
     def serial(self) -> str:
-        """Serial number as the instrument says it."""
+        """Serial number that the instrument reports."""
 
     @property
     def capabilities(self) -> LaserCapabilities:
-        """What this laser can do."""
+        """Optional capabilities of this laser."""
 
     @property
     def ranges(self) -> LaserRanges:
         """Limits of this laser."""
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
-        """Set the frequency. The light may need longer than this call to follow: see :meth:`wait_ready`.
+        """Set the frequency. The light may settle later than this call returns: see :meth:`wait_ready`.
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses, such as one that does not tune while it emits.
-            VerifyError: The laser keeps another frequency.
+            DeviceError: The laser refuses, for example because it does not tune while it emits.
+            VerifyError: The frequency read back differs.
         """
 
     def set_power_dbm(self, power_dbm: float) -> None:
@@ -148,37 +148,40 @@ class TunableLaser(Protocol):
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
             DeviceError: The laser refuses.
-            VerifyError: The laser keeps another power.
+            VerifyError: The power read back differs.
         """
 
     def enable(self) -> None:
-        """Switch the output on. The light may need longer than this call: see :meth:`wait_ready`."""
+        """Switch the output on. The light may appear later than this call returns: see :meth:`wait_ready`."""
 
     def disable(self) -> None:
-        """Switch the output off, and verify it."""
+        """Switch the output off and verify it."""
 
     def wait_ready(self, timeout_s: float) -> LaserState:
-        """Wait until the laser emits at its settings, at most ``timeout_s`` from now; return that state.
+        """Wait until the laser emits at its settings and return that state.
+
+        Args:
+            timeout_s: Longest wait, from now.
 
         Raises:
             DeviceError: The output is off, or the laser reports a failure.
-            DeviceTimeoutError: The laser answers, but was not ready in time.
-            LimitError: The time is negative or no number.
+            DeviceTimeoutError: The laser responds, but was not ready in time.
+            LimitError: ``timeout_s`` is negative or not a number.
         """
 
     def state(self) -> LaserState:
-        """Ask the laser what it does."""
+        """Read the present state."""
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Sweep once and wait for the end. The output has to be on.
+        """Make one sweep and wait until it ends. The output must be on.
 
         Raises:
-            NotSupportedError: This laser does not sweep, or does not log.
-            LimitError: The sweep leaves the laser's range; nothing was changed.
+            NotSupportedError: The laser cannot sweep, or cannot log.
+            LimitError: The sweep exceeds the laser's range; nothing was changed.
             DeviceError: The laser refuses the sweep.
-            DeviceTimeoutError: The sweep does not end in time; it was stopped.
-            FrameError: The log is not that of the sweep.
+            DeviceTimeoutError: The sweep did not end in time and was stopped.
+            FrameError: The log does not belong to the sweep.
         """
 
     def close(self) -> None:
-        """Release the link; idempotent. The output is left as it is."""
+        """Release the link; idempotent. The output stays as it is."""

@@ -1,7 +1,7 @@
-"""Whose light enters and leaves the mesh where: the fixed optical wiring of a bench.
+"""Fixed optical wiring of a bench: which device is connected to which mesh port.
 
-Written in the bench file, used by path set-up (budgets), by drivers' callers (which meter sees which circuit) and by
-the emulator (the light itself).
+The bench file defines it. Circuit set-up uses it for link budgets and to find the meter of a circuit; the emulator uses
+it to propagate light.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 BLOCKED_DB = 200.0
-"""Loss of what lets no light pass: a closed shutter, a connection that is not made, an amplifier that is off."""
+"""Loss assumed for a closed shutter, a switch connection that is not made, or an amplifier that is off, in dB."""
 
 Tributary = Literal["x", "y"]
-"""Which output of a polarization splitter, or input of a combiner."""
+"""Output of a polarization splitter, or input of a combiner."""
 
 
 @dataclass(frozen=True)
 class InlineDevice:
-    """A device that light passes on its way: an attenuator, a switch or an amplifier.
+    """An attenuator, switch or amplifier through which light passes.
 
-    What it does depends on its settings, so it is no part of any ``loss_db`` or ``gain_db``.
+    Its loss or gain depends on its settings and is therefore not part of ``loss_db`` or ``gain_db``.
 
     Attributes:
         device: Device name.
-        channel: Channel of an attenuator, or port of a switch at which the light enters.
-        leaves: Port of a switch at which the light has to leave to go on this way; ``None`` for other parts.
+        channel: Channel of an attenuator, or the switch port at which the light enters.
+        exit_port: Switch port at which the light must leave for this path; ``None`` for other devices.
     """
 
     device: str
@@ -35,12 +35,12 @@ class InlineDevice:
 
 @dataclass(frozen=True)
 class MeterTap:
-    """An end of a splitter at which a power meter or a spectrum analyser is.
+    """Branch of a splitter that leads to a power meter or a spectrum analyser.
 
     Attributes:
         meter: Device name.
-        channel: Its channel, from 1.
-        fraction: Share of the light that goes to it.
+        channel: Channel of the meter, from 1.
+        fraction: Fraction of the light that goes to the meter.
     """
 
     meter: str
@@ -50,23 +50,25 @@ class MeterTap:
 
 @dataclass(frozen=True)
 class InputPath:
-    """From a transponder's transmitter, or from a tunable laser, to a mesh port. Circuits begin at modules only.
+    """Path from a transponder's transmitter, or from a tunable laser, to a mesh port. Circuits start at modules only.
 
     Attributes:
-        transponder: Device name of the module; ``None`` where a laser is the source.
+        transponder: Device name of the module; ``None`` if the source is a laser.
         port: Mesh port.
-        polarization: Device name of the polarization controller on the way, if there is one.
-        loss_db: Passive loss from the module to the mesh facet, controller included, facet excluded.
-        gain_db: Gain of the booster amplifier on the way; 0 without one. Where ``through`` names an amplifier, the
-            light has the gain that this one gives, and ``gain_db`` is what circuits are planned with.
-        polarimeter: Device name of the polarimeter on a tap just before the facet, if there is one.
-        polarimeter_tap: Share of the power that goes to it; what the chip loses by it is part of ``loss_db``.
-        tributary: Which output of a polarization splitter-rotator this is, turned to TE. A module of two tributaries
-            has one input for each, and one of a single polarization may have both (diversity); without a splitter
-            (``None``) the chip takes the share that is TE.
-        laser: Device name of the tunable laser; ``None`` where a module is the source.
+        polarization: Device name of the polarization controller in this path; ``None`` without one.
+        loss_db: Passive loss from the module to the mesh facet; includes the controller, excludes the facet.
+        gain_db: Gain of the booster amplifier in this path; 0 without one. If ``through`` names an amplifier, its
+            present
+            gain counts instead, and ``gain_db`` is used for planning only.
+        polarimeter: Device name of the polarimeter at a tap just before the facet; ``None`` without one.
+        polarimeter_tap: Fraction of the power that goes to the polarimeter; ``loss_db`` includes this loss.
+        tributary: Output of the polarization splitter-rotator that feeds this port, rotated to TE. A module with two
+            tributaries has one input for each; a single-polarization module may have both (diversity). ``None`` without
+            a
+            splitter: the chip then receives the TE fraction.
+        laser: Device name of the tunable laser; ``None`` if the source is a module.
         noise_figure_db: Noise figure of the booster amplifier.
-        through: Devices that the light passes, the first one next to the source.
+        through: Devices that the light passes, the one next to the source first.
         inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier, the loss
             beyond ``gain_db``. Part of ``loss_db``. Empty until the devices have been read: see
             :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
@@ -87,30 +89,30 @@ class InputPath:
 
     @property
     def source(self) -> str:
-        """Device name of the module or laser whose light it is."""
+        """Device name of the module or laser that feeds this path."""
         return self.transponder or self.laser or ""
 
     @property
     def fibre_loss_db(self) -> float:
-        """Loss without that of the devices that are set."""
+        """Loss without that of the devices in ``through``."""
         return self.loss_db - sum(self.inline_losses_db)
 
 
 @dataclass(frozen=True)
 class OutputPath:
-    """From a mesh port to a transponder's receiver, or straight to a power meter. Circuits end at modules only.
+    """Path from a mesh port to a transponder's receiver, or directly to a power meter. Circuits end at modules only.
 
     Attributes:
         port: Mesh port.
-        transponder: Device name of the module; ``None`` where a meter takes all the light.
+        transponder: Device name of the module; ``None`` if all the light goes to meters.
         loss_db: Passive loss from the facet to the splitter.
-        meter: Device name of the power meter on the tap, if there is one.
+        meter: Device name of the power meter at the tap; ``None`` without one.
         meter_channel: Channel of that meter, from 1.
-        tap_fraction: Share of the power that goes to the meter; the rest goes to the receiver.
-        tributary: Which input of a polarization combiner this is; ``None`` without one.
-        through: Devices that the light passes before the splitter, the first one next to the mesh.
-        inline_losses_db: What each of them takes as it is set, as of an input.
-        taps: Further ends of the splitter, besides that of ``meter``.
+        tap_fraction: Fraction of the power that goes to the meter; the rest goes to the receiver.
+        tributary: Input of the polarization combiner that this port feeds; ``None`` without a combiner.
+        through: Devices that the light passes before the splitter, the one next to the mesh first.
+        inline_losses_db: Loss of each device in ``through``, as in :class:`InputPath`.
+        taps: Further branches of the splitter, besides that of ``meter``.
     """
 
     port: int
@@ -126,12 +128,12 @@ class OutputPath:
 
     @property
     def receiver_fraction(self) -> float:
-        """Share of the power that the splitter leaves to the receiver."""
+        """Fraction of the power that reaches the receiver."""
         return 1.0 - self.tap_fraction - sum(tap.fraction for tap in self.taps)
 
     @property
     def all_taps(self) -> tuple[MeterTap, ...]:
-        """All meters and analysers at the splitter."""
+        """All branches of the splitter that lead to meters and analysers."""
         first = self.meter is not None and self.meter_channel is not None
         own = (MeterTap(self.meter or "", self.meter_channel or 0, self.tap_fraction),) if first else ()
         return (*own, *self.taps)
@@ -139,14 +141,14 @@ class OutputPath:
 
 @dataclass(frozen=True)
 class FibrePath:
-    """A fibre beside the mesh: from a module or laser to a module, to the same one (loop-back), or to meters.
+    """A fibre that bypasses the mesh: from a module or laser to a module, back to the same module, or to meters.
 
     Attributes:
         source: Device name of the module or laser that sends.
-        transponder: Device name of the module that receives; ``None`` where meters take all the light.
+        transponder: Device name of the module that receives; ``None`` if all the light goes to meters.
         loss_db: Passive loss before the splitter.
-        through: Devices that the light passes before the splitter, the first one next to the source.
-        taps: Meters and analysers at the splitter.
+        through: Devices that the light passes before the splitter, the one next to the source first.
+        taps: Branches of the splitter that lead to meters and analysers.
     """
 
     source: str
@@ -157,18 +159,18 @@ class FibrePath:
 
     @property
     def receiver_fraction(self) -> float:
-        """Share of the power that the splitter leaves to the receiver."""
+        """Fraction of the power that reaches the receiver."""
         return 1.0 - sum(tap.fraction for tap in self.taps)
 
 
 @dataclass(frozen=True)
 class LoopPath:
-    """A fibre that leads light from one port of the mesh back into another, both ways; with one port, a reflector.
+    """A fibre that connects two mesh ports in both directions; with one port, a reflector.
 
     Attributes:
-        ports: The two ports; one and the same for a reflector.
-        loss_db: Passive loss from facet to facet, once through the fibre and back for a reflector.
-        length_m: Length of fibre that the light passes.
+        ports: The two ports; both equal for a reflector.
+        loss_db: Passive loss from facet to facet; for a reflector, through the fibre and back.
+        length_m: Length of the light path in the fibre.
     """
 
     ports: tuple[int, int]
@@ -178,7 +180,7 @@ class LoopPath:
 
 @dataclass(frozen=True)
 class Wiring:
-    """All inputs and outputs of a bench, fibres beside its mesh, and those that lead back into it."""
+    """All inputs, outputs, bypass fibres and loops of a bench."""
 
     inputs: tuple[InputPath, ...]
     outputs: tuple[OutputPath, ...]
@@ -186,7 +188,7 @@ class Wiring:
     loops: tuple[LoopPath, ...] = ()
 
     def input_of(self, transponder: str) -> InputPath:
-        """Return the first input fed by a module. Raises ``KeyError`` if it feeds none."""
+        """Return the first input fed by a module. Raises ``KeyError`` if the module feeds none."""
         for path in self.inputs:
             if path.transponder == transponder:
                 return path

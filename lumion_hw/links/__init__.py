@@ -1,6 +1,6 @@
-"""Links: bytes out, bytes in, by a deadline. Everything that knows sockets, serial ports or VISA lives here.
+"""Links: byte streams with deadlines. All code that uses sockets, serial ports or VISA is here.
 
-The modules inside are private: users import from here.
+Import from this package; its modules are private.
 """
 
 import lazy_loader

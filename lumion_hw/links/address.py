@@ -1,4 +1,4 @@
-"""From an address in a bench file to a link that is not yet open."""
+"""Creates links from the addresses in bench files."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from lumion_hw.links.tcp import TcpLink
 from lumion_hw.links.visa import VisaLink
 
 DEFAULT_BAUD = 115200
-"""Line rate where neither an address nor a kind of device gives one."""
+"""Baud rate if neither the address nor the kind of device specifies one."""
 _EXPECTED = (
     "Expected tcp://host:port, serial:///dev/tty...?baud=115200 or visa://RESOURCE, such as visa://TCPIP0::host::INSTR."
 )
 
 
 def open_link(address: str, clock: Clock, baud: int = DEFAULT_BAUD) -> Link:
-    """Return the link an address describes. Nothing is opened: call ``open`` on the result.
+    """Return the link for an address, not yet open: call ``open`` on the result.
 
     Args:
         address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or
             ``visa://`` followed by a VISA resource name.
         clock: A wall clock.
-        baud: Line rate of a serial address that gives none.
+        baud: Baud rate of a serial address that does not specify one.
 
     Raises:
-        ConfigError: The address has another form; the message says what was expected.
+        ConfigError: The address is not valid; the message lists the valid forms.
     """
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, location = address.partition("://")
     if separator and scheme == "serial":
-        return _serial(address, rest, clock, baud)
+        return _serial(address, location, clock, baud)
     makers = {"tcp": _tcp, "visa": _visa}
     if not separator or scheme not in makers:
-        raise ConfigError(f"{address!r} is not an address of a device", hint=_EXPECTED)
-    return makers[scheme](address, rest, clock)
+        raise ConfigError(f"{address!r} is not a device address", hint=_EXPECTED)
+    return makers[scheme](address, location, clock)
 
 
 def serial_baud(address: str) -> int | None:
-    """Return the line rate of a serial address, ``None`` for every other one."""
-    scheme, _, rest = address.partition("://")
-    baud = dict(parse_qsl(rest.partition("?")[2])).get("baud", str(DEFAULT_BAUD))
+    """Return the baud rate of a serial address, ``None`` for other addresses."""
+    scheme, _, location = address.partition("://")
+    baud = dict(parse_qsl(location.partition("?")[2])).get("baud", str(DEFAULT_BAUD))
     return int(baud) if scheme == "serial" and baud.isdigit() else None
 
 
-def _tcp(address: str, rest: str, clock: Clock) -> Link:
-    del rest
+def _tcp(address: str, location: str, clock: Clock) -> Link:
+    del location
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ConfigError(f"{address!r}: {error}", hint=_EXPECTED) from error
     if not host or not port or parts.path.strip("/") or parts.query:
-        raise ConfigError(f"{address!r} needs a host and a port, and nothing more", hint=_EXPECTED)
+        raise ConfigError(f"{address!r} needs exactly a host and a port", hint=_EXPECTED)
     return TcpLink(host, port, clock)
 
 
-def _serial(address: str, rest: str, clock: Clock, baud: int) -> Link:
-    path, _, query = rest.partition("?")
+def _serial(address: str, location: str, clock: Clock, baud: int) -> Link:
+    path, _, query = location.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     baud_text = options.pop("baud", str(baud))
     if not path or options:
         unknown = f" (unknown: {', '.join(sorted(options))})" if options else ""
-        raise ConfigError(f"{address!r} needs a path and takes only baud{unknown}", hint=_EXPECTED)
+        raise ConfigError(f"{address!r} needs a path and may have the option baud only{unknown}", hint=_EXPECTED)
     if not (baud_text.isascii() and baud_text.isdigit() and int(baud_text) > 0):
         raise ConfigError(f"{address!r}: baud must be a positive integer, not {baud_text!r}", hint=_EXPECTED)
     return SerialLink(unquote(path), int(baud_text), clock)
 
 
-def _visa(address: str, rest: str, clock: Clock) -> Link:
-    if "::" not in rest:
+def _visa(address: str, location: str, clock: Clock) -> Link:
+    if "::" not in location:
         raise ConfigError(f"{address!r} needs a VISA resource name after visa://", hint=_EXPECTED)
-    return VisaLink(rest, clock)
+    return VisaLink(location, clock)

@@ -1,4 +1,4 @@
-"""What every link is: bytes out, bytes in, by an absolute deadline on an injected clock."""
+"""Interfaces of links: byte streams whose reads and writes have absolute deadlines on an injected clock."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Link(Protocol):
 
     @property
     def name(self) -> str:
-        """The address in words, for messages."""
+        """Address of the link, for messages."""
 
     def open(self, deadline: Deadline) -> None:
-        """Open the stream. Raises ``ConnectError`` when it cannot be opened; opening an open link does nothing."""
+        """Open the stream; does nothing if it is open. Raises ``ConnectError`` on failure."""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data`` or raise ``LinkLost`` (a partial write is a lost link)."""
+        """Write all of ``data``. Raises ``LinkLost`` otherwise, also after a partial write."""
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` when the peer is gone."""
+        """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
+        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
 
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""
@@ -32,34 +32,34 @@ class Link(Protocol):
 
 @runtime_checkable
 class BulkLink(Link, Protocol):
-    """A link that can put what arrives where it belongs, for blocks of megabytes."""
+    """A link that can receive directly into a buffer, for blocks of megabytes."""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`Link.read`."""
+        """Receive at least one byte into ``view``; return the number, or 0 at the deadline. See :meth:`Link.read`."""
 
 
 @runtime_checkable
 class ModemLink(Link, Protocol):
-    """A link with a line by which the host says that it is ready, as some USB bridges want to see."""
+    """A link with an RTS line, which some USB bridges need before they send."""
 
     def set_rts(self, on: bool) -> None:
-        """Assert or release RTS. Raises ``LinkLost`` when the port is gone; a port without the line does nothing."""
+        """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the port is lost."""
 
 
 class Peer(Protocol):
-    """The far end of an in-process link: one connection to something that speaks bytes, without I/O of its own.
+    """The far end of an in-process link: one connection to an emulated device, without real I/O.
 
-    An emulated device hands out one peer per connection. All times are those of the shared clock.
+    An emulated device creates one peer per connection. All times are those of the shared clock.
     """
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Receive bytes from the host at the present time."""
 
     def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now. Raises ``LinkLost`` once the device has hung up."""
+        """Return the bytes that the device has sent by now. Raises ``LinkLost`` once the device has disconnected."""
 
     def next_event(self) -> float | None:
-        """Return the time at which :meth:`transmit` may have more to give, or ``None`` if nothing is under way."""
+        """Return the time at which :meth:`transmit` may return more, or ``None`` if nothing is pending."""
 
     def close(self) -> None:
-        """The host went away."""
+        """Handle that the host has disconnected."""

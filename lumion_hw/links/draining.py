@@ -1,4 +1,4 @@
-"""Draining by reading: the same rule for every kind of link."""
+"""Discards input of any kind of link."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from lumion_hw.links.base import Link
 
 
 def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: Deadline) -> int:
-    """Throw away input until nothing arrived for ``quiet_s`` seconds or ``deadline`` is reached.
+    """Discard input until none has arrived for ``quiet_s`` seconds or ``deadline`` is reached.
 
     Returns:
-        The number of bytes thrown away.
+        The number of discarded bytes.
 
     Raises:
-        LinkLost: The peer is gone.
+        LinkLost: The peer closed the connection.
     """
     dropped = 0
-    # Until it is quiet and not until it is empty: what is late comes in pieces with gaps.
+    # Wait for silence, not just for an empty buffer: late data arrives in chunks with gaps.
     while clock.now() < deadline:
         data = link.read(Deadline(min(clock.now() + quiet_s, deadline)))
         if not data:

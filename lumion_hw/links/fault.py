@@ -1,8 +1,8 @@
-"""A bad wire on purpose: any link with seeded faults in either direction, and a count of everything done to it.
+"""Fault link for tests: wraps any link, applies seeded faults in both directions and counts them.
 
-Damage to single bytes depends on the seed and on the byte's number in its direction, not on how the bytes were cut
-into pieces; so it is the same on every run, also over TCP. Pieces (one ``write`` of the host, one ``read`` of the inner
-link) are delayed, split, swapped or hit by a burst. The line itself stalls, is half closed or unplugged after byte N.
+Damage to single bytes depends on the seed and the byte number in its direction, not on how bytes are grouped, so it is
+the same on every run, also over TCP. Chunks (one ``write`` of the host, one ``read`` of the inner link) are delayed,
+split, swapped or hit by a burst. The line itself stalls, half closes or is unplugged after byte N.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lumion_hw.links.fault_plan import Direction, FaultCounts, FaultEvent, Fault
 
 __all__ = ["Direction", "FaultCounts", "FaultEvent", "FaultKind", "FaultLink", "FaultPlan", "FaultRates"]
 
-_SLICE_S = 0.05  # longest single sleep of a stalled call: a close from another thread is noticed within it
-_FLUSH_S = 1.0  # time for passing on delayed bytes
+_SLICE_S = 0.05  # longest single sleep of a stalled call, after which a close from another thread is noticed
+_FLUSH_S = 1.0  # time limit for sending delayed bytes
 
 
 class FaultLink:
-    """A link with faults; a :class:`~lumion_hw.links.base.Link` around any other.
+    """A link with faults; wraps any :class:`~lumion_hw.links.base.Link`.
 
-    There is no thread: delayed bytes move on when the host next uses the link.
+    It has no thread: delayed bytes move when the host next uses the link.
 
     Args:
-        inner: The link to the device.
-        plan: What is done to it.
-        clock: The clock of ``inner``.
-        seed: Seed of all that is random.
+        inner: Link to the device.
+        plan: Faults to apply.
+        clock: Clock of ``inner``.
+        seed: Random seed.
     """
 
     def __init__(self, inner: Link, plan: FaultPlan, clock: Clock, seed: int) -> None:
@@ -48,16 +48,16 @@ class FaultLink:
 
     @property
     def name(self) -> str:
-        """The name of the inner link."""
+        """Name of the inner link."""
         return self._inner.name
 
     def apply(self, plan: FaultPlan) -> None:
-        """Do what ``plan`` says from now on; events whose byte has passed do not happen."""
+        """Apply ``plan`` from now on. Events whose byte has already passed do not happen."""
         for lane, rates in ((self._out, plan.to_device), (self._in, plan.from_device)):
             lane.apply(rates, (event for event in plan.events if event.direction is lane.direction))
 
     def counts(self, direction: Direction) -> FaultCounts:
-        """Return what was done to one direction so far."""
+        """Return the counts of faults applied to one direction so far."""
         lane = self._out if direction is Direction.TO_DEVICE else self._in
         return FaultCounts(waiting=lane.waiting(), **lane.counts)
 
@@ -69,24 +69,24 @@ class FaultLink:
         self._lost = None
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write through the faults; raises ``LinkLost`` when unplugged, or stalled until the deadline."""
-        lane, done = self._out, 0
+        """Write through the faults. Raises ``LinkLost`` if unplugged, or stalled until the deadline."""
+        lane, n_written = self._out, 0
         self._check()
         while True:
             while (event := lane.line_event_due()) is not None:
                 self._fire(event, lane)
-            if done == len(data):
+            if n_written == len(data):
                 self._flush(deadline)
                 return
-            self._check(f"only {done} of {len(data)} bytes were written")
+            self._check(f"only {n_written} of {len(data)} bytes were written")
             self._flush(deadline)
-            self._wait_while_stalled(deadline, f"only {done} of {len(data)} bytes could be written in time")
-            size = lane.room(len(data) - done)
-            lane.push(data[done : done + size], self._clock.now())
-            done += size
+            self._wait_while_stalled(deadline, f"only {n_written} of {len(data)} bytes could be written in time")
+            size = lane.bytes_before_line_event(len(data) - n_written)
+            lane.push(data[n_written : n_written + size], self._clock.now())
+            n_written += size
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return what comes through the faults, or ``b""`` at the deadline; ``LinkLost`` when it ended."""
+        """Return data that passed the faults, or ``b""`` at the deadline. Raises ``LinkLost`` if the link ended."""
         lane, polled = self._in, False
         while True:
             now = self._clock.now()
@@ -96,7 +96,7 @@ class FaultLink:
             if data:
                 return data
             if lane.ended and lane.next_due() == math.inf:
-                self._end("closed by the other side, half of it by the fault plan", orderly=True)
+                self._end("closed by the other side after a half close of the fault plan", orderly=True)
             self._check()
             if polled and now >= deadline:
                 return b""
@@ -104,11 +104,11 @@ class FaultLink:
             self._wait(deadline, now)
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away what comes through until nothing came for ``quiet_s`` seconds."""
+        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of bytes."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Close the inner link; what is under way is lost."""
+        """Close the inner link; queued bytes are lost."""
         self._inner.close()
         self._backlog = b""
         for lane in (self._out, self._in):
@@ -116,7 +116,7 @@ class FaultLink:
             lane.ended = False
 
     def _wait(self, deadline: Deadline, now: float) -> None:
-        """Wait for the device, for bytes under way in either direction, or for the end of a stall."""
+        """Wait for the device, for bytes queued in either direction, or for the end of a stall."""
         lane = self._in
         stalled = lane.stalled_until_s > now
         wake = min(deadline, self._out.next_due(), lane.next_due(), lane.stalled_until_s if stalled else math.inf)
@@ -126,19 +126,19 @@ class FaultLink:
             except LinkLost:
                 if lane.next_due() == math.inf:
                     raise
-                stalled = True  # what came before the end is still under way
+                stalled = True  # data from before the end is still queued
         if (stalled or lane.ended) and wake > now:
             self._clock.sleep(min(wake - now, _SLICE_S))
 
     def _admit(self, now: float) -> None:
-        """Let bytes of the device into the lane, up to the next thing that happens to the line."""
+        """Move bytes of the device into the lane, up to the next line event."""
         lane = self._in
         while True:
             while (event := lane.line_event_due()) is not None:
                 self._fire(event, lane)
             if not self._backlog or lane.stalled_until_s > now or self._lost is not None:
                 return
-            size = lane.room(len(self._backlog))
+            size = lane.bytes_before_line_event(len(self._backlog))
             lane.push(self._backlog[:size], now)
             self._backlog = self._backlog[size:]
 
@@ -159,23 +159,23 @@ class FaultLink:
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Pass on what is due for the device, if it is still there."""
+        """Send bytes that are due to the device, unless it is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
-    def _wait_while_stalled(self, deadline: Deadline, what: str) -> None:
-        while (left_s := self._out.stalled_until_s - self._clock.now()) > 0:
+    def _wait_while_stalled(self, deadline: Deadline, label: str) -> None:
+        while (remaining_s := self._out.stalled_until_s - self._clock.now()) > 0:
             if self._clock.now() >= deadline:
-                self._end(what)
-            self._clock.sleep(min(left_s, deadline - self._clock.now(), _SLICE_S))
+                self._end(label)
+            self._clock.sleep(min(remaining_s, deadline - self._clock.now(), _SLICE_S))
 
-    def _check(self, so_far: str = "") -> None:
+    def _check(self, progress: str = "") -> None:
         if self._lost is not None:
-            self._end(f"{self._lost}; {so_far}" if so_far else self._lost)
+            self._end(f"{self._lost}; {progress}" if progress else self._lost)
 
-    def _end(self, what: str, *, orderly: bool = False) -> NoReturn:
-        """Close and raise; like the link of a socket, with the system's error as the cause unless it ended orderly."""
-        self._lost = self._lost or what
+    def _end(self, label: str, *, orderly: bool = False) -> NoReturn:
+        """Close the link and raise. As with a socket, the cause is an ``OSError`` unless the end is orderly."""
+        self._lost = self._lost or label
         self.close()
-        hint = "The plan of this fault link wants it so; open it again."
-        raise LinkLost(what, address=self.name, hint=hint) from (None if orderly else OSError(errno.EIO, what))
+        hint = "The fault plan of this test link caused it; open the link again."
+        raise LinkLost(label, address=self.name, hint=hint) from (None if orderly else OSError(errno.EIO, label))

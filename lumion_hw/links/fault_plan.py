@@ -1,4 +1,4 @@
-"""What a fault link is told to do, and how it tells what it did."""
+"""Plan of a fault link: which faults it applies, and counts of the faults that it has applied."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from lumion_hw.errors import ConfigError
 
 
 class Direction(enum.Enum):
-    """Which way bytes go."""
+    """Direction in which bytes travel."""
 
     TO_DEVICE = "to device"
     FROM_DEVICE = "from device"
 
 
 class FaultKind(enum.Enum):
-    """What can be done to a wire."""
+    """Kinds of faults on a wire."""
 
     FLIP = "one bit of a byte is inverted"
-    DROP = "a byte vanishes"
-    DUPLICATE = "a byte comes twice"
+    DROP = "a byte is lost"
+    DUPLICATE = "a byte arrives twice"
     BURST = "neighbouring bytes are replaced by noise"
-    DELAY = "a piece comes later, and what follows it waits behind it"
-    SPLIT = "a piece comes in two, with a gap"
-    SWAP = "a piece changes places with the next one"
+    DELAY = "a chunk arrives late, and later chunks wait behind it"
+    SPLIT = "a chunk arrives in two parts, with a gap"
+    SWAP = "a chunk changes places with the next one"
     STALL = "nothing passes for a while; writes wait"
-    HALF_CLOSE = "one direction ends, the other lives on"
+    HALF_CLOSE = "one direction ends, the other continues"
     UNPLUG = "both directions end"
 
 
 BYTE_KINDS = (FaultKind.FLIP, FaultKind.DROP, FaultKind.DUPLICATE)
-"""Done to single bytes."""
+"""Faults of single bytes."""
 LINE_KINDS = (FaultKind.STALL, FaultKind.HALF_CLOSE, FaultKind.UNPLUG)
-"""Done to the line itself, between two bytes."""
+"""Faults of the line itself, between two bytes."""
 
 
 @dataclass(frozen=True)
 class FaultRates:
-    """How often bytes and pieces of one direction are hit; probabilities 0 … 1.
+    """Fault rates of one direction: probabilities from 0 to 1.
 
     Attributes:
-        flip: Per byte.
-        drop: Per byte.
-        duplicate: Per byte.
-        burst: Per piece.
-        delay: Per piece.
-        split: Per piece.
-        swap: Per piece.
+        flip: Rate per byte.
+        drop: Rate per byte.
+        duplicate: Rate per byte.
+        burst: Rate per chunk.
+        delay: Rate per chunk.
+        split: Rate per chunk.
+        swap: Rate per chunk.
         burst_bytes: Longest burst.
-        delay_s: How much later a delayed piece comes.
-        gap_s: Time between the halves of a split piece.
-        patience_s: How long a piece waits for the next one to change places with.
+        delay_s: Additional delay of a delayed chunk.
+        gap_s: Time between the parts of a split chunk.
+        max_swap_wait_s: Longest time for which a chunk waits for the next one to change places with.
     """
 
     flip: float = 0.0
@@ -64,26 +64,26 @@ class FaultRates:
     burst_bytes: int = 4
     delay_s: float = 0.1
     gap_s: float = 0.0
-    patience_s: float = 0.05
+    max_swap_wait_s: float = 0.05
 
     def __post_init__(self) -> None:
         per_byte = (self.flip, self.drop, self.duplicate)
         rates = (*per_byte, sum(per_byte), self.burst, self.delay, self.split, self.swap)
         if not all(0.0 <= rate <= 1.0 for rate in rates):
-            raise ConfigError(f"{self}: rates, and the sum of those per byte, are between 0 and 1")
-        if self.burst_bytes < 1 or min(self.delay_s, self.gap_s, self.patience_s) < 0:
-            raise ConfigError(f"{self}: bursts have at least one byte, times are not negative")
+            raise ConfigError(f"{self}: every rate, and the sum of the rates per byte, must be between 0 and 1")
+        if self.burst_bytes < 1 or min(self.delay_s, self.gap_s, self.max_swap_wait_s) < 0:
+            raise ConfigError(f"{self}: bursts need at least one byte, and times must not be negative")
 
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """Something that happens once.
+    """A fault that happens once.
 
     Attributes:
-        kind: What happens.
-        direction: The direction whose bytes are counted, and that is hit (``UNPLUG`` hits both).
-        at_byte: Number of bytes that pass before; faults of bytes and pieces hit the byte after them.
-        duration_s: Length of a delay, gap, wait or stall; how long after ``UNPLUG`` the link cannot be opened.
+        kind: Kind of the fault.
+        direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both).
+        at_byte: Number of bytes that pass first; faults of bytes and chunks hit the next byte.
+        duration_s: Length of a delay, gap, wait or stall; after ``UNPLUG``, time for which the link cannot be opened.
         n_bytes: Length of a burst.
     """
 
@@ -95,17 +95,17 @@ class FaultEvent:
 
     def __post_init__(self) -> None:
         if self.at_byte < 0 or self.n_bytes < 1 or not self.duration_s >= 0:
-            raise ConfigError(f"{self}: bytes and times are not negative, a burst has at least one byte")
+            raise ConfigError(f"{self}: bytes and times must not be negative, and a burst needs at least one byte")
 
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """What is done to a link.
+    """Faults to apply to a link.
 
     Attributes:
-        to_device: Rates for what the host writes.
-        from_device: Rates for what the host reads.
-        events: What happens once.
+        to_device: Fault rates of data that the host writes.
+        from_device: Fault rates of data that the host reads.
+        events: Faults that happen once.
     """
 
     to_device: FaultRates = FaultRates()
@@ -115,26 +115,26 @@ class FaultPlan:
 
 @dataclass(frozen=True)
 class FaultCounts:
-    """What was done to one direction so far.
+    """Counts of the faults applied to one direction so far.
 
     At any time ``taken + duplicated == given + dropped + swallowed + waiting``.
 
     Attributes:
-        taken: Bytes that came in.
-        given: Bytes that went out.
-        waiting: Bytes under way.
+        taken: Bytes that entered.
+        given: Bytes that left.
+        waiting: Bytes still queued.
         swallowed: Bytes lost to a half-closed, unplugged or closed link.
-        flipped: Bytes with a wrong bit.
-        dropped: Bytes that vanished.
-        duplicated: Bytes that came twice.
+        flipped: Bytes with one inverted bit.
+        dropped: Bytes lost.
+        duplicated: Bytes that arrived twice.
         noise: Bytes replaced in bursts.
-        bursts: Bursts.
-        delays: Pieces that came late.
-        splits: Pieces that came in two.
-        swaps: Pairs of pieces that changed places.
-        stalls: Stalls.
-        half_closes: Ends of this direction.
-        unplugs: Unpluggings counted in this direction's bytes.
+        bursts: Number of bursts.
+        delays: Number of delayed chunks.
+        splits: Number of split chunks.
+        swaps: Number of pairs of chunks that changed places.
+        stalls: Number of stalls.
+        half_closes: Number of half closes of this direction.
+        unplugs: Number of unplugs, counted in this direction's bytes.
     """
 
     taken: int = 0

@@ -1,4 +1,4 @@
-"""The in-memory link: no threads, no sockets; waiting advances the injected clock from event to event."""
+"""Link to a device in the same process, without threads or sockets; waiting advances the injected clock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class MemoryLink:
     """A link to a :class:`~lumion_hw.links.base.Peer` in the same process.
 
     Args:
-        connect: Makes a new connection to the device; raises ``ConnectError`` when it refuses.
-        clock: The clock shared with the device. On a virtual clock, waiting takes no real time.
-        name: How the link is named in messages.
+        connect: Opens a new connection to the device; raises ``ConnectError`` if the device refuses.
+        clock: Clock shared with the device. On a virtual clock, waiting takes no real time.
+        name: Name of the link in messages.
     """
 
     def __init__(self, connect: Callable[[], Peer], clock: Clock, name: str) -> None:
@@ -46,12 +46,12 @@ class MemoryLink:
         return self._peer
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Hand ``data`` to the device at the present time."""
+        """Pass ``data`` to the device at the present time."""
         del deadline
         self._open_peer().receive(data)
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return what the device has sent, advancing the clock until it has or the deadline is reached."""
+        """Return data that the device has sent; advance the clock until there is some or the deadline is reached."""
         while True:
             peer = self._open_peer()
             data = peer.transmit()
@@ -62,11 +62,11 @@ class MemoryLink:
                 return b""
             event = peer.next_event()
             wake = deadline if event is None else min(max(event, now), deadline)
-            # An event that is due but gives nothing would spin: let one microsecond pass.
+            # An event that is due but yields no data would loop forever: advance by one microsecond.
             self._clock.sleep(max(wake - now, 1e-6))
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away what arrives until nothing came for ``quiet_s`` seconds."""
+        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of bytes."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:

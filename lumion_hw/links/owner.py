@@ -1,8 +1,9 @@
-"""What is open belongs to the process that opened it.
+"""Ownership of open links: a link belongs to the process that opened it.
 
-A child made by ``fork`` shares the sockets and ports of its parent. If both used them, each would take replies that are
-meant for the other, and a child that ends would say its parent's farewell: heaters off. So links, sessions and drivers
-remember their process. In another one every use is a :class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
+A child created by ``fork`` shares the sockets and ports of its parent. If both used them, each would receive replies
+meant for the other, and a child that exits would send its parent's closing command, such as heaters off. Therefore
+links, sessions and drivers remember their process. In a different process, every use raises
+:class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
 """
 
 from __future__ import annotations
@@ -21,45 +22,45 @@ _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OwnerProcess:
-    """The process something belongs to: the first one that opened it, for good."""
+    """The process that owns a link: the first one that opened it."""
 
     __slots__ = ("_pid",)
     this_process: ClassVar[int] = os.getpid()
-    """Known, not asked for: a check comes before every use of a link, and a system call is dear in containers."""
+    """Id of this process, cached: it is checked before every use, and system calls are slow in containers."""
 
     def __init__(self) -> None:
         self._pid = 0
 
     @property
     def belongs_to_other_process(self) -> bool:
-        """Whether it was opened, and by another process than this one."""
+        """Whether a different process opened the link."""
         return self._pid not in (0, self.this_process)
 
     def claim(self, address: str, device: str | None = None) -> None:
-        """Note that this process opens it. Raises ``ForkError`` if another one did before."""
+        """Record that this process opens the link. Raises ``ForkError`` if a different process has opened it."""
         self.check(address, device)
         self._pid = self.this_process
 
     def check(self, address: str, device: str | None = None) -> None:
-        """Raise ``ForkError`` unless this process may use it."""
+        """Raise ``ForkError`` if a different process has opened the link."""
         if self._pid not in (0, self.this_process):
             raise ForkError(
-                f"opened by process {self._pid}, and used by its child {self.this_process}: nothing was sent.",
+                f"opened by process {self._pid} and used by its child process {self.this_process}; nothing was sent",
                 device=device,
                 address=address,
-                hint="Leave it to the process that opened it, and open a bench of its own where another one is needed; "
-                "or start processes by 'spawn' instead of 'fork'.",
+                hint="Use it only in the process that opened it. If the child needs a bench, open a new one there, or "
+                "start processes by 'spawn' instead of 'fork'.",
             )
 
 
 def fork_safe(lock: LockT) -> LockT:
-    """Return the lock, which in a child is free again if a thread that was left behind in the parent held it."""
+    """Register a lock and return it. In a forked child it is free, even if a thread of the parent held it."""
     _locks.add(lock)
     return lock
 
 
 def forget_in_child(link: Any) -> None:
-    """Call ``link.forget()`` in a child: it drops a handle whose library says a farewell at the end of a process."""
+    """Call ``link.forget()`` in a forked child: its library would else close the parent's session at exit."""
     _forgetful.add(link)
 
 
@@ -67,7 +68,7 @@ def _in_child() -> None:
     OwnerProcess.this_process = os.getpid()
     for lock in tuple(_locks):
         owned: Callable[[], bool] = getattr(lock, "_is_owned", lambda: False)
-        if not owned():  # what the thread that forked holds, it goes on to hold here
+        if not owned():  # a lock held by the thread that forked stays held in the child
             lock._at_fork_reinit()
     for link in tuple(_forgetful):
         link.forget()

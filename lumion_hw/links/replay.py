@@ -1,4 +1,4 @@
-"""A recorded or written-down conversation as the far end of a link: what is sent is compared, what came is given."""
+"""Replay of a recorded conversation as the far end of a link: checks sent bytes and returns the recorded replies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lumion_hw.links.memory import MemoryLink
 
 @dataclass(frozen=True)
 class RecordedExchange:
-    """One step of a conversation.
+    """One step of a recorded conversation.
 
     Attributes:
-        sent: Bytes the host sends.
-        received: Bytes the device answers with, once it has all of ``sent``.
-        delay_s: Time until the answer leaves the device.
+        sent: Bytes that the host sends.
+        received: Reply of the device once it has received all of ``sent``.
+        delay_s: Time until the reply leaves the device.
     """
 
     sent: bytes
@@ -27,61 +27,61 @@ class RecordedExchange:
 
 
 class ReplayPeer:
-    """The device of a conversation that is known beforehand; a :class:`~lumion_hw.links.base.Peer`.
+    """The device of a recorded conversation; a :class:`~lumion_hw.links.base.Peer`.
 
     Args:
-        exchanges: The conversation, in order.
+        exchanges: Steps of the conversation, in order.
         clock: The clock of the link.
     """
 
     def __init__(self, exchanges: Iterable[RecordedExchange], clock: Clock) -> None:
-        self._ahead = deque(exchanges)
+        self._remaining = deque(exchanges)
         self._clock = clock
         self._received = bytearray()
         self._replies: deque[tuple[float, bytes]] = deque()
 
     @property
     def remaining(self) -> tuple[RecordedExchange, ...]:
-        """The part of the conversation that has not taken place."""
-        return tuple(self._ahead)
+        """Steps that have not taken place yet."""
+        return tuple(self._remaining)
 
     def receive(self, data: bytes) -> None:
-        """Compare bytes from the host with the conversation.
+        """Compare bytes from the host with the next step of the conversation.
 
         Raises:
-            LinkLost: They are not what the conversation has next.
+            LinkLost: The bytes differ.
         """
         self._received += data
         while self._received:
-            step = self._ahead[0] if self._ahead else None
+            step = self._remaining[0] if self._remaining else None
             received = bytes(self._received)
-            # A prefix either way: writes may be cut or joined, but never differ.
+            # Either may be a prefix of the other, because writes may be split or joined.
             if step is None or not (received.startswith(step.sent) or step.sent.startswith(received)):
                 raise LinkLost(
-                    f"the host sent {received!r}, the conversation has {step.sent if step else 'nothing'!r}",
-                    hint="Compare the two: one of them is wrong.",
+                    f"the host sent {received!r}, but the recording has {step.sent if step else 'nothing'!r}",
+                    hint="Compare the two.",
                 )
             if len(received) < len(step.sent):
                 return
             del self._received[: len(step.sent)]
-            self._ahead.popleft()
+            self._remaining.popleft()
             self._replies.append((self._clock.now() + step.delay_s, step.received))
 
     def transmit(self) -> bytes:
-        """Give the answers that are due."""
+        """Return the replies that are due."""
         data = b""
         while self._replies and self._replies[0][0] <= self._clock.now():
             data += self._replies.popleft()[1]
         return data
 
     def next_event(self) -> float | None:
-        """Return when the next answer is due."""
+        """Return the time at which the next reply is due."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
-        """Do nothing: the conversation goes on with the next connection."""
+        """Do nothing: the conversation continues with the next connection."""
 
 
 def replay_link(peer: ReplayPeer, clock: Clock) -> MemoryLink:
-    """Return a link to the device of a conversation."""
+    """Return a link to the device of a recorded conversation."""
     return MemoryLink(lambda: peer, clock, "replay")

@@ -1,6 +1,7 @@
-"""The serial link: a UART, a USB bridge or a pty, through pyserial and past its traps.
+"""Serial link: a UART, USB bridge or pty, through pyserial.
 
-Never ``flush()`` (blocks on some systems), never ``readline`` (one system call per byte), time-outs set once at open.
+It avoids three problems of pyserial: ``flush()`` blocks on some systems, ``readline`` makes one system call per byte,
+and changing the time-out reconfigures the port, so time-outs are set only once, at opening.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SLICE_S = 0.02  # the port's own read time-out, set once: assigning it later reconfigures the port
-_WRITE_TIMEOUT_S = 0.5  # at least four times the wire time of one piece
-_LARGEST_PIECE = 1024
+_SLICE_S = 0.02  # read time-out of the port, set once: assigning it later reconfigures the port
+_WRITE_TIMEOUT_S = 0.5  # at least four times the time of one chunk on the wire
+_MAX_CHUNK_BYTES = 1024
 # TypeError and ValueError: another thread closed the port during the call, and its handle became None or -1.
 _PORT_ERRORS: tuple[type[Exception], ...] = (OSError, TypeError, ValueError)
 try:
@@ -36,9 +37,9 @@ class SerialLink:
     """A serial port, opened exclusively, 8N1, without flow control.
 
     Args:
-        path: Device path, such as ``/dev/ttyUSB0`` or ``COM3``; prefer a stable ``/dev/serial/by-id`` path.
+        path: Device path, such as ``/dev/ttyUSB0`` or ``COM3``; a stable ``/dev/serial/by-id`` path is better.
         baud: Baud rate.
-        clock: A wall clock; deadlines are its times.
+        clock: A wall clock, to which deadlines refer.
     """
 
     def __init__(self, path: AnyPath, baud: int, clock: Clock) -> None:
@@ -47,8 +48,8 @@ class SerialLink:
         self._clock = clock
         self._owner = OwnerProcess()
         self._port: serial.Serial | None = None
-        # About 0.1 s of wire time, so that a stalled writer is noticed within the write time-out.
-        self._piece_bytes = min(max(baud // 100, 64), _LARGEST_PIECE)
+        # About 0.1 s on the wire, so that a stalled write is noticed within the write time-out.
+        self._chunk_bytes = min(max(baud // 100, 64), _MAX_CHUNK_BYTES)
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class SerialLink:
         return f"serial://{self._path}?baud={self._baud}"
 
     def open(self, deadline: Deadline) -> None:
-        """Open the port. Raises ``ConnectError`` when it is missing, ``InUseError`` when it is in use."""
+        """Open the port. Raises ``ConnectError`` if it is missing, ``InUseError`` if another program uses it."""
         del deadline  # opening a port does not wait
         self._owner.claim(self.name)
         if self._port is not None:
@@ -64,8 +65,8 @@ class SerialLink:
         import serial
 
         try:
-            # exclusive is an advisory lock: it keeps out whoever asks for it
-            # as well, which the sessions' own lock does not across processes.
+            # "exclusive" is an advisory lock. It keeps out other processes that request it; the lock of the session
+            # works only within this process.
             port = serial.Serial(
                 self._path, self._baud, timeout=_SLICE_S, write_timeout=_WRITE_TIMEOUT_S, exclusive=True
             )
@@ -75,47 +76,47 @@ class SerialLink:
                 raise InUseError("the port is in use", address=self.name, hint="Close the other program.") from error
             hint = "Check the cable, the path and the permissions."
             raise ConnectError(f"cannot open the port: {error}", address=self.name, hint=hint) from error
-        self._ask_for_low_latency(port)
+        self._request_low_latency(port)
         self._port = port
 
-    def _ask_for_low_latency(self, port: serial.Serial) -> None:
-        """Ask the driver not to hold short replies back for 16 ms; ptys and many drivers cannot."""
+    def _request_low_latency(self, port: serial.Serial) -> None:
+        """Ask the driver not to delay short replies by up to 16 ms; ptys and many drivers do not support this."""
         try:
             port.set_low_latency_mode(True)
         except (OSError, ValueError, AttributeError, NotImplementedError) as error:
             _log.debug("%s: no low-latency mode: %s", self.name, error)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data`` in pieces; raises ``LinkLost`` when that fails or is not done in time.
+        """Write all of ``data`` in chunks. Raises ``LinkLost`` if writing fails or is not complete in time.
 
-        A write that timed out may have reached the wire in part, so the link is closed and nothing is sent again.
+        After a time-out, part of the data may be on the wire, so the link is closed and nothing is sent again.
         """
         port = self._opened()
-        for start in range(0, len(data), self._piece_bytes):
+        for start in range(0, len(data), self._chunk_bytes):
             if start and self._clock.now() >= deadline:
-                raise self._lost(f"only {start} of {len(data)} bytes could be written in time")
+                raise self._close_as_lost(f"only {start} of {len(data)} bytes could be written in time")
             try:
-                port.write(data[start : start + self._piece_bytes])
+                port.write(data[start : start + self._chunk_bytes])
             except _PORT_ERRORS as error:
-                raise self._lost(f"writing failed: {error}") from error
+                raise self._close_as_lost(f"writing failed: {error}") from error
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return what has arrived, at least one byte, or ``b""`` at the deadline; ``LinkLost`` when unplugged."""
+        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if unplugged."""
         port = self._opened()
         while True:
             try:
-                # Whatever is there, in one call: read(n) would wait for all n bytes or the time-out.
+                # Read all waiting bytes in one call: read(n) would wait for n bytes or the time-out.
                 waiting = port.in_waiting
                 if not waiting and self._clock.now() >= deadline:
                     return b""
                 data: bytes = port.read(waiting or 1)
             except _PORT_ERRORS as error:
-                raise self._lost(f"reading failed: {error}") from error
+                raise self._close_as_lost(f"reading failed: {error}") from error
             if data:
                 return data
 
     def set_rts(self, on: bool) -> None:
-        """Assert or release RTS; a pty has none. Raises ``LinkLost`` when the link is closed."""
+        """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the link is closed."""
         port = self._opened()
         try:
             port.rts = on
@@ -123,11 +124,11 @@ class SerialLink:
             _log.debug("%s: no RTS: %s", self.name, error)
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
+        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Close the port; idempotent, never raises. In a child the parent's stays open."""
+        """Close the port; idempotent, never raises. In a forked child, the parent's port stays open."""
         port, self._port = self._port, None
         if port is not None:
             try:
@@ -141,6 +142,6 @@ class SerialLink:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._port
 
-    def _lost(self, what: str) -> LinkLost:
+    def _close_as_lost(self, label: str) -> LinkLost:
         self.close()
-        return LinkLost(what, address=self.name, hint="The device was unplugged, switched off or does not listen.")
+        return LinkLost(label, address=self.name, hint="The device was unplugged or switched off, or does not receive.")

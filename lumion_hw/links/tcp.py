@@ -1,4 +1,4 @@
-"""The TCP link: a plain socket without Nagle's delay, with keepalive, by absolute deadlines on a wall clock."""
+"""TCP link: a plain socket without Nagle's delay, with keepalive, and with absolute deadlines on a wall clock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lumion_hw.links.owner import OwnerProcess
 
 ReceivedT = TypeVar("ReceivedT", bytes, int)
 
-_SLICE_S = 0.05  # longest single wait in the kernel: a close from another thread is noticed within it
+_SLICE_S = 0.05  # longest single wait in the kernel, after which a close from another thread is noticed
 _RECEIVE_BYTES = 65536
-_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a dead peer is found within a minute
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # detects a dead peer within a minute
 
 
 class TcpLink:
@@ -26,7 +26,7 @@ class TcpLink:
     Args:
         host: Host name or address.
         port: TCP port.
-        clock: A wall clock; deadlines are its times.
+        clock: A wall clock, to which deadlines refer.
     """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
@@ -35,8 +35,8 @@ class TcpLink:
         self._clock = clock
         self._owner = OwnerProcess()
         self._socket: socket.socket | None = None
-        self._readable: Callable[[float], bool] = _never
-        self._writable: Callable[[float], bool] = _never
+        self._readable: Callable[[float], bool] = _always_ready
+        self._writable: Callable[[float], bool] = _always_ready
 
     @property
     def name(self) -> str:
@@ -44,18 +44,18 @@ class TcpLink:
         return f"tcp://[{self._host}]:{self._port}" if ":" in self._host else f"tcp://{self._host}:{self._port}"
 
     def open(self, deadline: Deadline) -> None:
-        """Connect. Raises ``ConnectError`` when refused, unreachable, unknown or not answered by ``deadline``."""
+        """Connect. Raises ``ConnectError`` if refused, unreachable, unknown, or not connected by ``deadline``."""
         self._owner.claim(self.name)
         if self._socket is not None:
             return
-        patience_s = max(deadline - self._clock.now(), 1e-3)
+        timeout_s = max(deadline - self._clock.now(), 1e-3)
         try:
-            connection = socket.create_connection((self._host, self._port), timeout=patience_s)
+            connection = socket.create_connection((self._host, self._port), timeout=timeout_s)
         except TimeoutError as error:
             raise ConnectError(
-                f"no answer to a connection request within {patience_s:.3g} s",
+                f"no connection within {timeout_s:.3g} s",
                 address=self.name,
-                hint="Check the address, the power and the network in between.",
+                hint="Check the address, the power and the network.",
             ) from error
         except OSError as error:
             raise ConnectError(
@@ -65,58 +65,60 @@ class TcpLink:
             _configure(connection)
         except OSError as error:
             connection.close()
-            raise ConnectError(f"the connection ended while it was set up: {error}", address=self.name) from error
+            raise ConnectError(f"the connection ended during set-up: {error}", address=self.name) from error
         self._readable = _waiter(connection, for_writing=False)
         self._writable = _waiter(connection, for_writing=True)
         self._socket = connection
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``; raises ``LinkLost`` when that fails or is not done by ``deadline``."""
+        """Write all of ``data``. Raises ``LinkLost`` if writing fails or is not complete by ``deadline``."""
         connection = self._connected()
         view = memoryview(data)
         while view:
             try:
-                # What was taken is cut off at once: after an error nobody may send it again.
+                # Bytes that were sent are cut off immediately: after an error they must not be sent again.
                 view = view[connection.send(view) :]
             except BlockingIOError as error:
                 if not self._ready(deadline, for_writing=True) and self._clock.now() >= deadline:
-                    raise self._lost(f"{len(view)} of {len(data)} bytes could not be written in time") from error
+                    raise self._close_as_lost(
+                        f"{len(view)} of {len(data)} bytes could not be written in time"
+                    ) from error
             except OSError as error:
-                raise self._lost(f"writing failed: {error}") from error
+                raise self._close_as_lost(f"writing failed: {error}") from error
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one byte, or ``b""`` at the deadline; raises ``LinkLost`` when the peer is gone."""
-        return self._received(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
+        """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
+        return self._receive(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`read`."""
-        return self._received(deadline, lambda connection: connection.recv_into(view)) or 0
+        """Receive at least one byte into ``view``; return the number, 0 at the deadline. Raises as :meth:`read`."""
+        return self._receive(deadline, lambda connection: connection.recv_into(view)) or 0
 
-    def _received(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
-        """Receive as soon as there is something; ``None`` at the deadline."""
+    def _receive(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
+        """Receive as soon as data arrives; return ``None`` at the deadline."""
         connection = self._connected()
         while True:
             try:
-                # Asking first costs less than being refused, and most replies are not there yet.
+                # Waiting first is cheaper than a refused read, and most replies have not arrived yet.
                 if self._ready(deadline, for_writing=False):
                     received = receive(connection)
                     break
                 if self._clock.now() >= deadline:
                     return None
-            except BlockingIOError:  # readiness may be withdrawn
+            except BlockingIOError:  # the kernel may report a socket as ready when it is not
                 continue
             except OSError as error:
-                raise self._lost(f"reading failed: {error}") from error
+                raise self._close_as_lost(f"reading failed: {error}") from error
         if not received:
-            raise self._lost("closed by the other side")
+            raise self._close_as_lost("closed by the other side")
         return received
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
+        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Close the connection; idempotent, never raises. In a child the parent's stays open."""
+        """Close the connection; idempotent, never raises. In a forked child, the parent's connection stays open."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
@@ -128,30 +130,30 @@ class TcpLink:
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait until the socket is ready, a slice is over or the deadline is there; tell whether it is ready."""
-        patience_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
-        return (self._writable if for_writing else self._readable)(patience_s)
+        """Wait until the socket is ready, the slice ends or the deadline is reached; return whether it is ready."""
+        timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
+        return (self._writable if for_writing else self._readable)(timeout_s)
 
-    def _lost(self, what: str) -> LinkLost:
+    def _close_as_lost(self, label: str) -> LinkLost:
         self.close()
-        return LinkLost(what, address=self.name, hint="The device is off, unplugged, or serves another client.")
+        return LinkLost(label, address=self.name, hint="The device is off, unplugged, or serves another client.")
 
 
-def _never(patience_s: float) -> bool:
-    del patience_s
-    return True  # the closed socket itself says what is wrong
+def _always_ready(timeout_s: float) -> bool:
+    del timeout_s
+    return True  # the closed socket then raises the error
 
 
 def _waiter(connection: socket.socket, *, for_writing: bool) -> Callable[[float], bool]:
-    """Return a function that waits until a socket is ready, and tells whether it is."""
+    """Return a function that waits until a socket is ready and returns whether it is."""
     number = connection.fileno()
-    if hasattr(select, "poll"):  # takes file numbers above 1023, which select does not; not on Windows
+    if hasattr(select, "poll"):  # unlike select, poll accepts file numbers above 1023; missing on Windows
         poller = select.poll()
         poller.register(number, select.POLLOUT if for_writing else select.POLLIN)
-        return lambda patience_s: bool(poller.poll(math.ceil(1e3 * patience_s)))
+        return lambda timeout_s: bool(poller.poll(math.ceil(1e3 * timeout_s)))
     numbers = [number]
     reading, writing = ([], numbers) if for_writing else (numbers, [])
-    return lambda patience_s: any(select.select(reading, writing, numbers, patience_s))
+    return lambda timeout_s: any(select.select(reading, writing, numbers, timeout_s))
 
 
 def _configure(connection: socket.socket) -> None:
@@ -161,5 +163,5 @@ def _configure(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
         number = getattr(socket, option, None)
-        if number is not None:  # not every operating system names them
+        if number is not None:  # not every operating system has these options
             connection.setsockopt(socket.IPPROTO_TCP, number, value)

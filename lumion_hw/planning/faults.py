@@ -92,9 +92,9 @@ class Faults:
             per_server: Accelerators per server.
         """
         up = dict.fromkeys(_SCOPES, 1.0)
-        for each in causes:
-            per_day = each.per_accelerator_day * (per_server if each.scope == "server" else 1)
-            up[each.scope] *= 1.0 - unavailable_share(per_day, each.repair_days)
+        for cause in causes:
+            per_day = cause.per_accelerator_day * (per_server if cause.scope == "server" else 1)
+            up[cause.scope] *= 1.0 - unavailable_share(per_day, cause.repair_days)
         return cls(None, 1.0 - up["accelerator"], 1.0 - up["server"])
 
 
@@ -125,11 +125,11 @@ def _cause(cells: list[str], where: str) -> FaultRate:
     if len(cells) != 4:
         raise ConfigError(f"{where}: expected 4 entries, found {len(cells)}", hint=_HINT)
     name, scope, *numbers = cells
-    kind = next((each for each in _SCOPES if each == scope), None)
+    kind = next((known_scope for known_scope in _SCOPES if known_scope == scope), None)
     if kind is None:
         raise ConfigError(f"{where}: expected accelerator or server, found {scope[:40]!r}", hint=_HINT)
     try:
-        per_day, days = (float(each) for each in numbers)
+        per_day, days = (float(number) for number in numbers)
     except ValueError:
         raise ConfigError(f"{where}: expected two numbers, found {', '.join(numbers)[:60]!r}", hint=_HINT) from None
     try:

@@ -29,7 +29,7 @@ class JobMix:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, weights: dict[int, float], counted_by: ShareBasis = "jobs") -> JobMix:
+    def from_weights(cls, weights: dict[int, float], counted_by: ShareBasis = "jobs") -> JobMix:
         """Return the mix for weights by size.
 
         Args:
@@ -50,11 +50,11 @@ class JobMix:
                 raise ConfigError(
                     f"the share of jobs of {size} accelerators is {weight}", hint="Give a finite number of at least 0."
                 )
-        kept = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
-        if not kept:
+        positive = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
+        if not positive:
             raise ConfigError("all weights of the job mix are 0")
-        jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in kept.items()])
-        return cls(tuple(kept), tuple((jobs / jobs.sum()).tolist()))
+        jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in positive.items()])
+        return cls(tuple(positive), tuple((jobs / jobs.sum()).tolist()))
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Return random sizes of ``count`` jobs, shape ``(count,)``."""
@@ -64,8 +64,8 @@ class JobMix:
 # The table of TPU v4 (ISCA 2023) for slices below a rack, as recalled by the authors of this file and not checked
 # against the paper: shares of use by topology.
 MIXES: dict[str, JobMix] = {
-    "tpu-v4-small": JobMix.of({4: 6.8, 8: 6.4, 16: 8.9, 32: 10.6}),
-    "even": JobMix.of({4: 1.0, 8: 1.0, 16: 1.0, 32: 1.0}),
+    "tpu-v4-small": JobMix.from_weights({4: 6.8, 8: 6.4, 16: 8.9, 32: 10.6}),
+    "even": JobMix.from_weights({4: 1.0, 8: 1.0, 16: 1.0, 32: 1.0}),
 }
 """Mixes by name. ``tpu-v4-small`` is unverified."""
 
@@ -86,4 +86,4 @@ def job_mix(name_or_file: AnyPath, counted_by: ShareBasis = "jobs") -> JobMix:
         raise ConfigError(f"{name}: a row has {rows.shape[1]} numbers", hint="Give a size and its share in each row.")
     if len(np.unique(rows[:, 0])) < len(rows):
         raise ConfigError(f"{name}: a size is listed twice")
-    return JobMix.of(dict(rows.tolist()), counted_by)
+    return JobMix.from_weights(dict(rows.tolist()), counted_by)

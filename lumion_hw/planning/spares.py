@@ -86,8 +86,8 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are lost, for k = 0 … size: shape ``(size + 1,)``.
 
-    Uses the recursion for independent units, dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p), over the parts of the
-    group.
+    Uses the recursion for independent units over the parts of the group:
+    ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``.
     """
     inside = np.ones(1)
     for part in group.parts:

@@ -40,7 +40,7 @@ class Coordinate:
     harmonics: int
 
     @classmethod
-    def of(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
+    def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
         """Return the coordinate of an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
@@ -49,7 +49,7 @@ class Coordinate:
         count = 2 * self.harmonics + 1
         places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
         if len({round(place, 9) for place in [start, *places]}) < count:  # the range is shorter than a period
-            places = [float(each) for each in np.linspace(self.minimum, self.maximum, count)[1:]]
+            places = [float(place) for place in np.linspace(self.minimum, self.maximum, count)[1:]]
         return places
 
     def inside(self, setting: float, near: float) -> float:

@@ -136,9 +136,9 @@ class PolarizationTracker:
         cross = cross_matrix(turned)
         first = cross[:, int(np.argmin(np.abs(turned)))]
         first = first / np.linalg.norm(first)
-        aside = self._dither() * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
+        sideways = self._dither() * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
         free = self._low < self._high
-        drives = _limit_step(_damped_inverse(jacobian * free) @ aside, _MAX_DITHER_RAD)
+        drives = _limit_step(_damped_inverse(jacobian * free) @ sideways, _MAX_DITHER_RAD)
         requested: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
         return requested
 

@@ -46,7 +46,7 @@ class Worker:
 
     def run(self) -> None:
         """Carry out orders until the supervisor ends."""
-        threading.Thread(target=self._beat, daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._report("warm")
         while (order := self._orders.get()) is not None:
@@ -61,7 +61,7 @@ class Worker:
         with self._guard, contextlib.suppress(OSError):
             self._control.sendall(line.encode())
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         pause = threading.Event()
         while True:
             self._report("beat")
@@ -102,12 +102,12 @@ class Worker:
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")
-        known = [step for step in steps if step != no_step]
-        if known and no_step in steps:
+        saved = [step for step in steps if step != no_step]
+        if saved and no_step in steps:
             if not is_new:
-                trainer.roll_back(min(known))
-            group.broadcast(trainer.state, steps.index(known[0]))
-            trainer.step = min(known)
+                trainer.roll_back(min(saved))
+            group.broadcast(trainer.state, steps.index(saved[0]))
+            trainer.step = min(saved)
         self._report("state_restored", step=trainer.step)
 
     def _steps(self, group: RingGroup | GlooGroup, steps: int) -> None:

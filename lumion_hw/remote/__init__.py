@@ -1,1 +1,1 @@
-"""Using a bench that another process serves: values and errors as JSON, PV Access, a stand-in for each interface."""
+"""Client of a bench that another process serves: JSON codec, PV Access connection and device proxies."""

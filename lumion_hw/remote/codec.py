@@ -1,8 +1,8 @@
-"""What crosses between a served bench and a program elsewhere: JSON of the interfaces' own values, errors as errors.
+"""JSON encoding of interface values and errors, for calls between a program and a served bench.
 
-Everything says what it is (a class of :mod:`lumion_hw.interfaces` by its name, a tuple, an array with its type), so
-that what arrives equals what left, private fields and numbers that are none included. Only classes of this table are
-made of what arrives; nothing is looked up, imported or evaluated.
+Every value carries its type (an interface class by name, a tuple, an array with its dtype), so the decoded value equals
+the original, including private fields and non-finite numbers. Decoding creates only the classes listed here; nothing is
+looked up, imported or evaluated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLASSES: dict[str, type[Any]] = {
     and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }
 _DTYPES = {"f": "float64", "b": "bool", "i": "int64", "u": "uint64", "c": "complex128", "U": "object", "O": "object"}
-"""Types of arrays that cross, by numpy's letter for their kind."""
+"""Array types that can be sent, by numpy's letter for their kind."""
 _BUILTIN_ERRORS = {
     name: getattr(builtins, name)
     for name in (
@@ -41,111 +41,111 @@ _BUILTIN_ERRORS = {
         "RuntimeError",
     )
 }
-_MOST_DEPTH = 32
+_MAX_DEPTH = 32
 
 
 def decode_received(document: Any) -> Any:
-    """Return the value of a document that has arrived. Raises ``FrameError`` if :func:`encode` makes no such one."""
+    """Decode a received document. Raises ``FrameError`` if it is not valid."""
     try:
         return decode(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
+        raise FrameError(f"the received data is not valid: {type(error).__name__}: {error}") from error
 
 
 @functools.singledispatch
 def encode(value: object) -> Any:
-    """Return a value as JSON knows it, with a mark wherever JSON would forget what it was.
+    """Return a value in JSON form, with a type mark where JSON has no such type.
 
     Raises:
-        TypeError: The interfaces do not speak of such values.
+        TypeError: The value has a type that the interfaces do not use.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {each.name: encode(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        fields = {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
         return {_KIND: type(value).__name__, "fields": fields}
-    raise TypeError(f"values of {type(value).__name__} do not cross to a served bench")
+    raise TypeError(f"cannot send values of type {type(value).__name__} to a remote bench")
 
 
 @encode.register(type(None))
 @encode.register(bool)
 @encode.register(int)
 @encode.register(str)
-def _itself(value: object) -> Any:
+def _encode_plain(value: object) -> Any:
     return value
 
 
 @encode.register
-def _encoded_float(value: float) -> Any:
+def _encode_float(value: float) -> Any:
     return value if math.isfinite(value) else {_KIND: "float", "items": [str(value)]}
 
 
 @encode.register
-def _encoded_complex(value: complex) -> Any:
+def _encode_complex(value: complex) -> Any:
     return {_KIND: "complex", "items": [encode(value.real), encode(value.imag)]}
 
 
 @encode.register
-def _encoded_enum(value: enum.Enum) -> Any:
+def _encode_enum(value: enum.Enum) -> Any:
     return {_KIND: type(value).__name__, "value": encode(value.value)}
 
 
 @encode.register(np.generic)
-def _encoded_number(value: Any) -> Any:
+def _encode_number(value: Any) -> Any:
     return encode(value.item())
 
 
 @encode.register(Mapping)
-def _encoded_mapping(value: Mapping[Any, Any]) -> Any:
-    return {_KIND: "dict", "items": [[encode(key), encode(each)] for key, each in value.items()]}
+def _encode_mapping(value: Mapping[Any, Any]) -> Any:
+    return {_KIND: "dict", "items": [[encode(key), encode(item)] for key, item in value.items()]}
 
 
 @encode.register(AbstractSet)
-def _encoded_set(value: AbstractSet[Any]) -> Any:
-    return {_KIND: "set", "items": [encode(each) for each in value]}
+def _encode_set(value: AbstractSet[Any]) -> Any:
+    return {_KIND: "set", "items": [encode(item) for item in value]}
 
 
 @encode.register(tuple)
-def _encoded_tuple(value: tuple[Any, ...]) -> Any:
-    return {_KIND: "tuple", "items": [encode(each) for each in value]}
+def _encode_tuple(value: tuple[Any, ...]) -> Any:
+    return {_KIND: "tuple", "items": [encode(item) for item in value]}
 
 
 @encode.register(list)
-def _encoded_list(value: list[Any]) -> Any:
-    return [encode(each) for each in value]
+def _encode_list(value: list[Any]) -> Any:
+    return [encode(item) for item in value]
 
 
 @encode.register(np.ndarray)
-def _encoded_array(array: Any) -> dict[str, Any]:
-    """Return an array with its type: what a driver refuses here, such as masked values, it shall refuse there."""
+def _encode_array(array: Any) -> dict[str, Any]:
+    """Encode an array with its type and mask, so that the server refuses what a local driver would refuse."""
     kind = array.dtype.kind
     if kind not in _DTYPES:
-        raise TypeError(f"arrays of {array.dtype} do not cross to a served bench")
+        raise TypeError(f"cannot send arrays of type {array.dtype} to a remote bench")
     masked = isinstance(array, np.ma.MaskedArray)
     plain = array.data if masked else array
     document = {
         _KIND: "array",
         "dtype": kind,
         "shape": list(array.shape),
-        "items": [encode(each) for each in plain.ravel().tolist()],
+        "items": [encode(item) for item in plain.ravel().tolist()],
     }
     return document | {"mask": np.ma.getmaskarray(array).ravel().tolist()} if masked else document
 
 
 def decode(document: Any, depth: int = 0) -> Any:
-    """Return the value of a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` if it is none."""
-    if depth > _MOST_DEPTH:
+    """Decode a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` if it is not valid."""
+    if depth > _MAX_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(document, list):
-        return [decode(each, depth + 1) for each in document]
+        return [decode(item, depth + 1) for item in document]
     if not isinstance(document, dict):
         return document
     kind = document[_KIND]
     if kind in _CLASSES:
-        return _made(_CLASSES[kind], document, depth)
-    values = [decode(each, depth + 1) for each in document["items"]]
-    return _array(document, values) if kind == "array" else _MAKERS[kind](values)
+        return _decode_object(_CLASSES[kind], document, depth)
+    values = [decode(item, depth + 1) for item in document["items"]]
+    return _decode_array(document, values) if kind == "array" else _DECODERS[kind](values)
 
 
-_MAKERS: Mapping[str, Callable[[list[Any]], Any]] = {
+_DECODERS: Mapping[str, Callable[[list[Any]], Any]] = {
     "dict": dict,
     "tuple": tuple,
     "set": frozenset,
@@ -154,13 +154,13 @@ _MAKERS: Mapping[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def _made(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:
+def _decode_object(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:
     if issubclass(cls, enum.Enum):
         return cls(decode(document["value"], depth + 1))
-    return cls(**{name: decode(each, depth + 1) for name, each in document["fields"].items()})
+    return cls(**{name: decode(item, depth + 1) for name, item in document["fields"].items()})
 
 
-def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
+def _decode_array(document: Mapping[str, Any], values: list[Any]) -> Any:
     shape = tuple(document["shape"])
     array: Any = np.empty(len(values), dtype=_DTYPES[document["dtype"]])
     array[:] = values
@@ -171,43 +171,45 @@ def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
-    """Return an error as JSON knows it: class, message, what it carries, and notes."""
-    fields = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("__")}
+    """Return an error in JSON form: its classes, message, attributes and notes."""
+    fields = {name: _encode_or_text(value) for name, value in vars(error).items() if not name.startswith("__")}
     document = {
         "classes": [cls.__name__ for cls in type(error).__mro__],
-        "arguments": [_plain(each) for each in error.args] if not isinstance(error, BaseExceptionGroup) else [],
+        "arguments": [_encode_or_text(item) for item in error.args]
+        if not isinstance(error, BaseExceptionGroup)
+        else [],
         "fields": fields,
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
     }
     if isinstance(error, BaseExceptionGroup):
-        document |= {"message": error.message, "members": [encode_error(each) for each in error.exceptions]}
+        document |= {"message": error.message, "members": [encode_error(item) for item in error.exceptions]}
     return document
 
 
 def decode_error(document: Mapping[str, Any]) -> Exception:
-    """Return the error that left elsewhere, as the nearest class that is known here."""
+    """Return the decoded error, as the nearest class that exists here."""
     if "members" in document:
-        return ExceptionGroup(str(document["message"]), [decode_error(each) for each in document["members"]])
-    known = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _tree(LumionError)}
-    cls = next((known[name] for name in document["classes"] if name in known), None)
-    arguments = [decode(each) for each in document["arguments"]]
+        return ExceptionGroup(str(document["message"]), [decode_error(item) for item in document["members"]])
+    error_classes = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _subclass_tree(LumionError)}
+    cls = next((error_classes[name] for name in document["classes"] if name in error_classes), None)
+    arguments = [decode(item) for item in document["arguments"]]
     if cls is None:
-        words = ": ".join([document["classes"][0], *(str(each) for each in arguments[:1])])
-        return LumionError(f"the served bench failed with {words}", hint="Look at its log.")
+        description = ": ".join([document["classes"][0], *(str(item) for item in arguments[:1])])
+        return LumionError(f"the served bench failed with {description}", hint="Check the log of the served bench.")
     error: Exception = cls.__new__(cls, *arguments)
     error.args = tuple(arguments)
-    vars(error).update({name: decode(each) for name, each in document["fields"].items()})
+    vars(error).update({name: decode(item) for name, item in document["fields"].items()})
     for note in document["notes"]:
         error.add_note(str(note))
     return error
 
 
-def _tree(cls: type[LumionError]) -> list[type[LumionError]]:
-    return [cls, *(each for child in cls.__subclasses__() for each in _tree(child))]
+def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
+    return [cls, *(item for child in cls.__subclasses__() for item in _subclass_tree(child))]
 
 
-def _plain(value: object) -> Any:
-    """Return what an error carries; what does not cross goes as text."""
+def _encode_or_text(value: object) -> Any:
+    """Encode an attribute of an error, as text if its type cannot be sent."""
     try:
         return encode(value)
     except TypeError:

@@ -1,7 +1,7 @@
-"""Names of the process variables of a served bench, and how both sides find PV Access.
+"""Names of the process variables of a served bench, and set-up of PV Access for client and server.
 
-A reading or setting ``device.quantity.channel`` of bench ``B`` is ``B:device:quantity:channel``; docs/serving.md lists
-the others.
+A reading or setting ``device.quantity.channel`` of bench ``B`` is ``B:device:quantity:channel``. docs/serving.md lists
+all other names.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from urllib.parse import urlsplit
 from lumion_hw.errors import ConfigError
 
 SERVED = "lumion:served"
-"""Says which bench is served here, whatever its name: for programs that know the address alone."""
+"""Variable that names the served bench, for programs that know only the address."""
 CALL = "call"
-"""RPC of programs that use the interfaces."""
+"""RPC by which programs call interface methods."""
 HANDLE = "#"
-"""How names of streams and watches begin, which stand where calls have the name of a device."""
+"""First character of the names of streams and watches; calls use these names in place of a device name."""
 LEASE = "lease"
 HEARTBEAT = "heartbeat"
 PROTOCOL = 1
-"""Grows when a program of before cannot talk to a server of now."""
+"""Protocol version; increases with every incompatible change."""
 TIMEOUT_S = 3
-"""Silence after which a program gives its server up; PV Access by itself takes half a minute."""
+"""Silence after which a program considers the server lost; the default of PV Access is half a minute."""
 
 
 def pv_name(bench: str, *parts: str) -> str:
-    """Return the name of a process variable: dots of readings and settings become colons."""
+    """Return the name of a process variable; dots in the parts become colons."""
     return ":".join((bench, *(part.replace(".", ":") for part in parts)))
 
 
 def require_p4p() -> Any:
-    """Return p4p. Raises ``ConfigError`` with the command that helps, if it is not installed."""
+    """Return the p4p module. Raises ``ConfigError`` with the install command if it is missing."""
     try:
         import p4p.client.thread
         import p4p.nt
@@ -42,10 +42,10 @@ def require_p4p() -> Any:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``pva://host:port``.
+    """Return host and port of an address ``pva://host:port``.
 
     Raises:
-        ConfigError: It is no such address.
+        ConfigError: The address does not have this form.
     """
     try:
         parts = urlsplit(address)
@@ -54,13 +54,14 @@ def parse_address(address: str) -> tuple[str, int]:
         host, port = None, None
     if not host or not port or not address.startswith("pva://"):
         raise ConfigError(
-            f"{address[:120]!r} is no address of a served bench", hint="Write pva://HOST:PORT, as `lumion serve` says."
+            f"{address[:120]!r} is not the address of a served bench",
+            hint="Write pva://HOST:PORT, as printed by `lumion serve`.",
         )
     return host, port
 
 
 def client_conf(host: str, port: int) -> dict[str, str]:
-    """Return the whole configuration of a client: one server by name, over TCP, whatever the environment says."""
+    """Return the complete client configuration: one server by name, over TCP, ignoring environment variables."""
     return {
         "EPICS_PVA_NAME_SERVERS": f"{host}:{port}",
         "EPICS_PVA_ADDR_LIST": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""The interfaces that cross to a served bench, and which of their methods change nothing."""
+"""Interfaces that a served bench offers, and the access rights of their methods."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lumion_hw.interfaces import CoherentTransponder, LightWatcher
 from lumion_hw.interfaces.open_device import OpenDevice
 
 INTERFACES: dict[str, type[Any]] = {
-    each.__name__: each for each in (*get_args(OpenDevice), CoherentTransponder, LightWatcher)
+    interface.__name__: interface for interface in (*get_args(OpenDevice), CoherentTransponder, LightWatcher)
 }
-"""By name: what devices are of, and what some of them can do besides."""
+"""Interfaces by name: those of devices, and those of objects that devices return."""
 
 READS = frozenset(
     {
@@ -21,13 +21,13 @@ READS = frozenset(
         "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready",
     }
 )  # fmt: skip
-"""Methods that leave the bench as it is. All others need the lease: also those that nobody has thought of here."""
+"""Methods that change nothing. All others need the lease, including methods that are added later."""
 SAFE = frozenset({"outputs_off"})
-"""Methods that can only make things safe: anybody may."""
+"""Methods that can only make the bench safer; they never need the lease."""
 
 
 def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
-    """Yield name of every public method and property of an interface, and whether it is a property."""
+    """Yield the name of every public method and property of an interface, and whether it is a property."""
     seen = set()
     for cls in interface.__mro__:
         if cls is object or cls.__name__ in ("Protocol", "Generic"):
@@ -39,11 +39,11 @@ def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
             yield name, isinstance(value, property)
 
 
-def interface_of(device: object) -> str | None:
-    """Return the name of the interface of an open device that says most; ``None`` if it has none of these."""
-    fitting = [
+def find_interface(device: object) -> str | None:
+    """Return the name of the most specific interface that an open device has; ``None`` if it has none."""
+    matching = [
         name
         for name, interface in INTERFACES.items()
         if all(hasattr(type(device), member) or hasattr(device, member) for member, _ in members(interface))
     ]
-    return max(fitting, key=lambda name: sum(1 for _ in members(INTERFACES[name])), default=None)
+    return max(matching, key=lambda name: sum(1 for _ in members(INTERFACES[name])), default=None)

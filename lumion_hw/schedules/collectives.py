@@ -59,8 +59,8 @@ def ring_on_matchings(ranks: int) -> Schedule:
     rounds = []
     for step in _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather"):
         for odd in (0, 1):
-            edges = [each for each in step if each.source % 2 == odd]
-            circuits = both_ways((each.source, each.target) for each in edges)
+            edges = [edge for edge in step if edge.source % 2 == odd]
+            circuits = both_ways((edge.source, edge.target) for edge in edges)
             rounds.append(ScheduleRound(circuits, tuple(edges)))
     return Schedule("ring-matchings", "all-reduce", ranks, ranks, True, tuple(rounds))
 
@@ -135,7 +135,7 @@ def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
     """Return the all-to-all that sends every block directly: circle method, or shifts on simplex ports."""
     check_ranks(ranks, "all-to-all")
     circuits = circle(ranks) if duplex else tuple(shift(ranks, by) for by in range(1, ranks))
-    rounds = (ScheduleRound(each, tuple(Transfer(a, b, (a * ranks + b,)) for a, b in each)) for each in circuits)
+    rounds = (ScheduleRound(pairs, tuple(Transfer(a, b, (a * ranks + b,)) for a, b in pairs)) for pairs in circuits)
     name = "all-to-all" if duplex else "all-to-all-shifts"
     return Schedule(name, "all-to-all", ranks, ranks**2, duplex, tuple(rounds))
 

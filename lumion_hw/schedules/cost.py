@@ -79,14 +79,14 @@ class ScheduleCost:
     early_buffers: float = 0.0
 
     def time_s(
-        self, model: CostModel, buffer_bytes: float, *, standing: bool = False, late_s: float = math.inf
+        self, model: CostModel, buffer_bytes: float, *, first_is_ready: bool = False, late_s: float = math.inf
     ) -> float:
         """Return the duration if all ranks are in step.
 
         Args:
             model: The fabric.
             buffer_bytes: Buffer of one rank.
-            standing: Whether the first configuration is already up.
+            first_is_ready: Whether the first configuration is already up.
             late_s: Lateness of the straggler, if the schedule is made for one; by default late enough.
 
         Raises:
@@ -94,7 +94,7 @@ class ScheduleCost:
         """
         b_s = _buffer_s(model, buffer_bytes)
         exposed_s = max(0.0, self.early_s(model, buffer_bytes) - late_s)
-        dark_s = (self.programmings - standing) * model.delta_s
+        dark_s = (self.programmings - first_is_ready) * model.delta_s
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
@@ -131,7 +131,7 @@ class ScheduleCost:
 def cost_of(schedule: Schedule) -> ScheduleCost:
     """Return the counts of each cost of a schedule, for a straggler's with the reduce-scatter before it."""
     parts = max(schedule.parts, 1)
-    buffers = sum(each.max_chunks for each in schedule.rounds) / parts
+    buffers = sum(round_.max_chunks for round_ in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
     return ScheduleCost(schedule.name, len(schedule.rounds), schedule.programmings, buffers, early, early / parts)
 
@@ -181,15 +181,15 @@ def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> t
     """
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks
-    for each, moved in zip(schedule.rounds, schedule.changes, strict=True):
+    for round_, moved in zip(schedule.rounds, schedule.changes, strict=True):
         up = list(free)
         for rank in moved:
             up[rank] += model.delta_s
             dark[rank] += model.delta_s
             free[rank] = up[rank]
-        for one in each.transfers:
-            done = max(up[one.source], up[one.target]) + model.alpha_s + len(one.chunks) * part_s
-            for rank in (one.source, one.target):
+        for transfer in round_.transfers:
+            done = max(up[transfer.source], up[transfer.target]) + model.alpha_s + len(transfer.chunks) * part_s
+            for rank in (transfer.source, transfer.target):
                 free[rank] = max(free[rank], done)
     return max(free), tuple(dark)
 

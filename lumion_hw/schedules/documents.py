@@ -21,14 +21,14 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     """Return a schedule as plain numbers, strings and lists for JSON."""
     rounds = [
         {
-            "circuits": [list(pair) for pair in each.circuits],
+            "circuits": [list(pair) for pair in round_.circuits],
             "transfers": [
-                {"from": one.source, "to": one.target, "chunks": list(one.chunks)}
-                | ({"adds": True} if one.adds else {})
-                for one in each.transfers
+                {"from": transfer.source, "to": transfer.target, "chunks": list(transfer.chunks)}
+                | ({"adds": True} if transfer.adds else {})
+                for transfer in round_.transfers
             ],
         }
-        for each in schedule.rounds
+        for round_ in schedule.rounds
     ]
     return {
         "format": _FORMAT,
@@ -59,10 +59,10 @@ def load_schedule(path: AnyPath) -> Schedule:
     Raises:
         ConfigError: The file cannot be read, or holds no schedule of this version; the message names the place.
     """
-    return schedule_from(read_json(Path(path), "schedule", hint=_HINT), str(path))
+    return schedule_from_document(read_json(Path(path), "schedule", hint=_HINT), str(path))
 
 
-def schedule_from(document: Any, name: str) -> Schedule:
+def schedule_from_document(document: Any, name: str) -> Schedule:
     """Return the schedule in a JSON document; ``name`` identifies the document in messages."""
     reader = _Fields(document, name)
     if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
@@ -70,7 +70,7 @@ def schedule_from(document: Any, name: str) -> Schedule:
     collective = reader.get("collective", str)
     if collective not in COLLECTIVES:
         reader.refuse("collective", f"one of {', '.join(COLLECTIVES)}", collective)
-    rounds = (_round(_Fields(each, f"{name}: rounds[{i}]")) for i, each in enumerate(reader.get("rounds", list)))
+    rounds = (_round(_Fields(entry, f"{name}: rounds[{i}]")) for i, entry in enumerate(reader.get("rounds", list)))
     try:
         return Schedule(
             reader.get("name", str),
@@ -87,17 +87,17 @@ def schedule_from(document: Any, name: str) -> Schedule:
 def _round(reader: _Fields) -> ScheduleRound:
     circuits = []
     for place, pair in enumerate(reader.get("circuits", list)):
-        if not isinstance(pair, list) or [type(each) for each in pair] != [int, int]:
+        if not isinstance(pair, list) or [type(end) for end in pair] != [int, int]:
             reader.refuse(f"circuits[{place}]", "two ranks", pair)
         circuits.append((pair[0], pair[1]))
     transfers = []
-    for place, each in enumerate(reader.get("transfers", list)):
-        one = _Fields(each, f"{reader.name}.transfers[{place}]")
-        chunks = one.get("chunks", list)
+    for place, entry in enumerate(reader.get("transfers", list)):
+        fields = _Fields(entry, f"{reader.name}.transfers[{place}]")
+        chunks = fields.get("chunks", list)
         if any(type(chunk) is not int for chunk in chunks):
-            one.refuse("chunks", "numbers of chunks", chunks)
-        adds = one.get("adds", bool) if "adds" in each else False
-        transfers.append(Transfer(one.get("from", int), one.get("to", int), tuple(chunks), adds))
+            fields.refuse("chunks", "numbers of chunks", chunks)
+        adds = fields.get("adds", bool) if "adds" in entry else False
+        transfers.append(Transfer(fields.get("from", int), fields.get("to", int), tuple(chunks), adds))
     return ScheduleRound(tuple(sorted(circuits)), tuple(transfers))
 
 
@@ -106,7 +106,7 @@ class _Fields:
 
     def __init__(self, document: Any, name: str) -> None:
         if not isinstance(document, Mapping):
-            raise ConfigError(f"{name}: expected a mapping, found {_shown(document)}", hint=_HINT)
+            raise ConfigError(f"{name}: expected a mapping, found {_value_text(document)}", hint=_HINT)
         self._document, self.name = document, name
 
     def get(self, key: str, kind: type) -> Any:
@@ -116,9 +116,9 @@ class _Fields:
         return value
 
     def refuse(self, key: str, expected: str, found: Any) -> NoReturn:
-        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_shown(found)}", hint=_HINT)
+        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_value_text(found)}", hint=_HINT)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -224,7 +224,9 @@ class LeaseTable:
         for lease in over:
             del self._leases[lease.number]
             self._started.discard(lease.number)
-        new = [each for each in self._leases.values() if each.starts_s <= now_s and each.number not in self._started]
+        new = [
+            lease for lease in self._leases.values() if lease.starts_s <= now_s and lease.number not in self._started
+        ]
         self._started |= {lease.number for lease in new}
         return ended, tuple(new)
 
@@ -320,8 +322,8 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
         LumionError: A circuit could not be set up or proven. Its lease has ended; all others are served.
     """
     ended, begun = table.take_changes()
-    standing = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
-    gone = [request for lease in ended for request in _both_ways(lease) if request in standing]
+    active = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
+    gone = [request for lease in ended for request in _both_ways(lease) if request in active]
     if gone:
         setup.disconnect(gone)
     failures: list[LumionError] = []
@@ -337,8 +339,8 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
 
 
 def _both_ways(lease: Lease) -> list[CircuitRequest]:
-    there = CircuitRequest(*lease.ports)
-    return [there, there.reverse()]
+    forward = CircuitRequest(*lease.ports)
+    return [forward, forward.reverse()]
 
 
 def _last_number(path: Path) -> int:

@@ -47,7 +47,9 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
         rounds = tuple(shift(ranks, by) for by in range(1, ranks))
     else:
         rounds = xor(ranks) if kind == "xor" else circle(ranks)
-    return Schedule(kind, "matchings", ranks, 0, kind != "shifts", tuple(ScheduleRound(each) for each in rounds))
+    return Schedule(
+        kind, "matchings", ranks, 0, kind != "shifts", tuple(ScheduleRound(circuits) for circuits in rounds)
+    )
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
@@ -64,11 +66,11 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
     after = linear_sum_assignment(weight, maximize=True)[1].tolist()
     pairs: _Pairs = []
     left = []
-    seen = [False] * len(after)
+    visited = [False] * len(after)
     for start in range(len(after)):
         cycle = []
-        while not seen[start]:
-            seen[start] = True
+        while not visited[start]:
+            visited[start] = True
             cycle.append(start)
             start = after[start]  # noqa: PLW2901 - follow the cycle
         chosen = _best_pairs_of_cycle(cycle, lambda pair: float(weight[pair]))

@@ -133,13 +133,13 @@ class MeshRouter:
             except RoutingError as error:
                 refusal = error
                 continue
-            kept = frozenset(
+            unchanged = frozenset(
                 pair
                 for pair, path in zip(circuits, routing.paths, strict=True)
                 if pair in before and self._ways.get(pair) == path
             )
             self._ways |= dict(zip(circuits, routing.paths, strict=True))
-            return MeshStep(number, circuits, routing, kept)
+            return MeshStep(number, circuits, routing, unchanged)
         raise refusal or RoutingError("nothing was tried")
 
     def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
@@ -160,7 +160,7 @@ class MeshRouter:
     def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
         """Return a router in which rank r has the ports of former rank ``places[r]``."""
         return replace(
-            self, inputs=[self.inputs[each] for each in places], outputs=[self.outputs[each] for each in places]
+            self, inputs=[self.inputs[place] for place in places], outputs=[self.outputs[place] for place in places]
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
@@ -169,7 +169,7 @@ class MeshRouter:
         for pair in sorted(circuits):
             if pair in self._ways:
                 try:
-                    states_for_paths(self.mesh, [self._ways[each] for each in (*fitting, pair)])
+                    states_for_paths(self.mesh, [self._ways[member] for member in (*fitting, pair)])
                 except ConfigError:
                     continue
                 fitting.append(pair)
@@ -177,24 +177,24 @@ class MeshRouter:
 
     def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
         """Return paths for all circuits; circuits with known paths keep them."""
-        standing = [self._ways[pair] for pair in known]
+        active = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(
             [(self.inputs[a], self.outputs[b]) for a, b in new],
             puc_loss_db=self.puc_loss_db,
             faults=self.faults or MeshFaults(),
             unusable=self.unusable,
-            active=standing,
+            active=active,
             max_hops=self.max_hops,
             counter_propagation=self._one_fibre,
             exact="rescue" if hard else "never",
             explain_s=explain_s,
         )
         if not new:
-            return Routing(states_for_paths(self.mesh, standing), tuple(standing))
-        found = route(self.mesh, request)
-        paths = dict(zip([*known, *new], [*found.active, *found.paths], strict=True))
-        return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
+            return Routing(states_for_paths(self.mesh, active), tuple(active))
+        routing = route(self.mesh, request)
+        paths = dict(zip([*known, *new], [*routing.active, *routing.paths], strict=True))
+        return replace(routing, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
 def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
@@ -216,16 +216,16 @@ def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     steps: list[MeshStep] = []
     min_extra = 0
     parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
-    for number, each in enumerate(schedule.rounds):
+    for number, round_ in enumerate(schedule.rounds):
         before = steps[-1].circuits if steps else ()
-        if each.circuits not in parts_of:
+        if round_.circuits not in parts_of:
             try:
-                steps.append(router.step(number, each.circuits, before))
+                steps.append(router.step(number, round_.circuits, before))
                 continue
             except RoutingError as error:
                 impossible = isinstance(error, NoPathError)
-                parts_of[each.circuits] = split(router, each.circuits, schedule.duplex, impossible)
-        parts, proven = parts_of[each.circuits]
+                parts_of[round_.circuits] = split(router, round_.circuits, schedule.duplex, impossible)
+        parts, proven = parts_of[round_.circuits]
         min_extra += proven - 1
         for part in parts:
             steps.append(router.step(number, part, before))
@@ -255,8 +255,8 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     """
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        found = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
-        return [_merged(each) for each in found], 1 + impossible
+        settings = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
+        return [_merged(group) for group in settings], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
@@ -284,9 +284,9 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
         RoutingError: A circuit has no path even alone.
     """
     units: list[Unit] = []
-    wanted = sorted(circuits)
-    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in wanted}):
-        unit = tuple(pair for pair in wanted if key == pair or (duplex and key == pair[::-1]))
+    pairs = sorted(circuits)
+    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in pairs}):
+        unit = tuple(pair for pair in pairs if key == pair or (duplex and key == pair[::-1]))
         # The two directions of a pair may exclude each other.
         units += [unit] if router.is_routable(unit) else [(pair,) for pair in unit]
     for unit in units:
@@ -345,8 +345,10 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
         ConfigError: Its rounds depend on each other, or there are more ranks than ports.
         RoutingError: A circuit has no path even alone.
     """
-    sent = {(one.source, one.target): one for each in schedule.rounds for one in each.transfers}
-    straight = all(one.chunks == (one.source * schedule.ranks + one.target,) for one in sent.values())
+    sent = {(transfer.source, transfer.target): transfer for round_ in schedule.rounds for transfer in round_.transfers}
+    straight = all(
+        transfer.chunks == (transfer.source * schedule.ranks + transfer.target,) for transfer in sent.values()
+    )
     if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
         raise ConfigError(
             f"{schedule.name}: its rounds depend on each other, so they cannot be regrouped",
@@ -357,18 +359,18 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
         return schedule
     best = [step.circuits for step in as_given.steps]
     packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
-    units = _make_units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
+    units = _make_units(router, {pair for round_ in schedule.rounds for pair in round_.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
-        found = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
-        best = min(best, [_merged(each) for each in found], key=len)
-    rounds = tuple(ScheduleRound(each, tuple(sent[pair] for pair in each if pair in sent)) for each in best)
-    duplex = schedule.duplex and all((b, a) in each for each in best for a, b in each)
+        settings = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
+        best = min(best, [_merged(group) for group in settings], key=len)
+    rounds = tuple(ScheduleRound(pairs, tuple(sent[pair] for pair in pairs if pair in sent)) for pairs in best)
+    duplex = schedule.duplex and all((b, a) in pairs for pairs in best for a, b in pairs)
     return replace(schedule, duplex=duplex, rounds=rounds)
 
 
 def min_rounds(schedule: Schedule) -> int:
     """Return a lower bound of the rounds on any mesh: the number of partners of the busiest port."""
-    pairs = {pair for each in schedule.rounds for pair in each.circuits}
+    pairs = {pair for round_ in schedule.rounds for pair in round_.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
@@ -387,14 +389,14 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
         ConfigError: There are more ranks than ports.
     """
     _check_enough_ports(router, schedule)
-    order, uses = random.Random(seed), Counter(each.circuits for each in schedule.rounds)
+    order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
-    def unrouted(places: Sequence[int], most: float = math.inf) -> int:
+    def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
         """Return the number of rounds without routes; stop counting above the limit."""
         with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
             found += 0 if with_ports_of.is_routable(circuits, hard=False) else count
-            if found > most:
+            if found > limit:
                 break
         return found
 
@@ -406,6 +408,6 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
         places = list(best)
         one, other = order.randrange(schedule.ranks), order.randrange(len(places))
         places[one], places[other] = places[other], places[one]
-        if one != other and (found := unrouted(places, fewest)) <= fewest:
-            best, fewest = places, found
+        if one != other and (n_unrouted := unrouted(places, fewest)) <= fewest:
+            best, fewest = places, n_unrouted
     return tuple(best[: schedule.ranks])

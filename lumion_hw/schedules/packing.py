@@ -37,10 +37,10 @@ class Packer:
             order: Random number generator.
             steps: Number of attempts in total to push a unit into another setting, to save a setting.
         """
-        left, settings = list(units), list[list[Unit]]()
-        while left:
-            settings.append(self._fill([], self._busiest_first(left, order)))
-            left = [unit for unit in left if unit not in settings[-1]]
+        remaining, settings = list(units), list[list[Unit]]()
+        while remaining:
+            settings.append(self._fill([], self._busiest_first(remaining, order)))
+            remaining = [unit for unit in remaining if unit not in settings[-1]]
         while steps > 0 and len(settings) > 1:
             fewer, steps = self._with_one_setting_fewer(settings, order, steps)
             if fewer is None:
@@ -50,16 +50,16 @@ class Packer:
 
     def fits(self, units: Sequence[Unit]) -> bool:
         """Return whether units can be routed together; asks the router only if earlier results do not decide it."""
-        wanted = frozenset(units)
-        if len(wanted) < 2 or any(wanted <= known for known in self._compatible):
+        requested = frozenset(units)
+        if len(requested) < 2 or any(requested <= compatible for compatible in self._compatible):
             return True
-        if any(known <= wanted for known in self._incompatible):
+        if any(compatible <= requested for compatible in self._incompatible):
             return False
-        if self._routable(tuple(sorted(circuit for unit in wanted for circuit in unit))):
-            self._compatible.append(wanted)
+        if self._routable(tuple(sorted(circuit for unit in requested for circuit in unit))):
+            self._compatible.append(requested)
             return True
-        self._incompatible.append(wanted)
-        if len(wanted) > 2:  # an incompatible pair rules out more sets than the whole set does
+        self._incompatible.append(requested)
+        if len(requested) > 2:  # an incompatible pair rules out more sets than the whole set does
             for other in units[:-1]:
                 self.fits([other, units[-1]])
         return False
@@ -72,35 +72,35 @@ class Packer:
                 wider.append(unit)
         return wider
 
-    def _busiest_first(self, left: Sequence[Unit], order: random.Random) -> list[Unit]:
-        todo = Counter(rank for unit in left for circuit in unit for rank in circuit)
-        weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in left}
-        return sorted(left, key=lambda unit: -weight[unit])
+    def _busiest_first(self, remaining: Sequence[Unit], order: random.Random) -> list[Unit]:
+        todo = Counter(rank for unit in remaining for circuit in unit for rank in circuit)
+        weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in remaining}
+        return sorted(remaining, key=lambda unit: -weight[unit])
 
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
         """Return one setting fewer and the remaining steps; ``None`` if its units do not fit elsewhere."""
         smallest = min(settings, key=len)
-        kept, pool = [list(each) for each in settings if each is not smallest], list(smallest)
+        kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:
             steps -= 1
             unit, place = order.choice(pool), order.randrange(len(kept))
             out = _conflicting_units(kept[place], unit)
             if len(out) > 1 and order.random() > 0.1:
                 continue
-            wider = [each for each in kept[place] if each not in out]
+            wider = [member for member in kept[place] if member not in out]
             if not self.fits([*wider, unit]):
                 continue
             kept[place] = [*wider, unit]
-            pool = [each for each in (*pool, *out) if each != unit]
+            pool = [member for member in (*pool, *out) if member != unit]
             for other in range(len(kept)):
                 kept[other] = self._fill(kept[other], pool)
-                pool = [each for each in pool if each not in kept[other]]
+                pool = [member for member in pool if member not in kept[other]]
         return (None if pool else kept), steps
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
     """Return the units of a setting that use a transmitter or a receiver of another unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
-    return [each for each in setting if any(a in senders or b in receivers for a, b in each)]
+    return [member for member in setting if any(a in senders or b in receivers for a, b in member)]

@@ -110,14 +110,16 @@ class PhaseSwitch:
             LumionError: A device failed.
         """
         proofs: dict[str, tuple[CircuitProof, ...]] = {}
-        for tag, each in self._prepared.items():
-            if each.circuits:
-                proofs[tag] = self._setup.establish(each.plan)
+        for tag, phase in self._prepared.items():
+            if phase.circuits:
+                proofs[tag] = self._setup.establish(phase.plan)
                 # Keep the arms of coherent circuits as they were levelled.
-                self._prepared[tag] = replace(each, plan=self._setup.active or each.plan)
+                self._prepared[tag] = replace(phase, plan=self._setup.active or phase.plan)
                 self._tag = tag
         modules = self._setup.bench.transponders
-        for name in sorted({a for each in self._prepared.values() for a in transmitters_of(each.plan.circuits)}):
+        for name in sorted(
+            {a for configuration in self._prepared.values() for a in transmitters_of(configuration.plan.circuits)}
+        ):
             module = modules[name]
             module.enable()
             self._launch_dbm[name] = module.monitors().tx_power_dbm
@@ -197,18 +199,18 @@ class PhaseSwitch:
 
         Judge a plan by these durations, not by a data sheet.
         """
-        tags, found = list(self._prepared), {}
+        tags, changes = list(self._prepared), {}
         if self._tag != tags[-1]:
             self.switch(tags[-1])
         for tag in tags:
             if not self._needs_switch(tag):
-                found[tag] = MeasuredChange(0.0, 0.0)
+                changes[tag] = MeasuredChange(0.0, 0.0)
                 continue
             new = [CircuitRequest(*pair) for pair in self._new_circuits(tag)]
             switched = self.switch(tag)
             self._setup.await_los_clear(new)
-            found[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.requested_s)
-        return found
+            changes[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.requested_s)
+        return changes
 
     def run(
         self, plan: PhasePlan, *, iterations: int | None = None, watch: Callable[[MeasuredPhase], None] | None = None
@@ -269,7 +271,7 @@ class PhaseSwitch:
         """Raise ``CircuitError`` if a change would end circuits of running phases."""
         then = _paths_of(self._prepared[tag].plan.circuits)
         for circuit in sorted(self._active_circuits() - then):
-            users = [each for each in sorted(self._running) if circuit[0] in self._prepared[each].phase.circuits]
+            users = [tag for tag in sorted(self._running) if circuit[0] in self._prepared[tag].phase.circuits]
             if users:
                 raise CircuitError(
                     f"phase {tag} would end circuit {' to '.join(circuit[0])}, which phase {users[0]} uses",
@@ -297,7 +299,10 @@ class PhaseSwitch:
 
 
 def _paths_of(circuits: Iterable[PlannedCircuit]) -> set[_CircuitPaths]:
-    return {((each.request.source, each.request.target), tuple(path.pucs for path in each.paths)) for each in circuits}
+    return {
+        ((circuit.request.source, circuit.request.target), tuple(path.pucs for path in circuit.paths))
+        for circuit in circuits
+    }
 
 
 def _ports_of(circuits: Iterable[tuple[str, str]]) -> list[str]:
@@ -317,21 +322,21 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
         iteration: Number of the iteration, from 0.
         plan: The phases.
     """
-    own = [each for each in phases if each.iteration == iteration]
+    own = [phase for phase in phases if phase.iteration == iteration]
     begin_s = own[0].start_s - own[0].wait_s
     spans = []
-    for each in own:
-        if each.switched is not None:
-            relative_s = each.switched.requested_s - begin_s
+    for phase in own:
+        if phase.switched is not None:
+            relative_s = phase.switched.requested_s - begin_s
             spans += [
                 DarkSpan(port, relative_s, relative_s + dark_s)
-                for (a, b), dark_s in sorted(each.switched.dark_s.items())
+                for (a, b), dark_s in sorted(phase.switched.dark_s.items())
                 for port in (f"{a}>", f">{b}")
             ]
     return IterationTimes(
-        tuple(each.start_s - begin_s for each in own),
-        tuple(each.wait_s for each in own),
-        tuple(None if each.switched is None else each.switched.requested_s - begin_s for each in own),
+        tuple(phase.start_s - begin_s for phase in own),
+        tuple(phase.wait_s for phase in own),
+        tuple(None if phase.switched is None else phase.switched.requested_s - begin_s for phase in own),
         tuple(spans),
         own[-1].end_s - begin_s,
     )
@@ -358,14 +363,15 @@ class PortDarkTimes:
 
 def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes, ...]:
     """Return the measured dark times of all ports, in the order of the phases."""
-    seen: dict[tuple[str, str], list[float]] = {}
-    for each in phases:
-        dark_s = {} if each.switched is None else each.switched.dark_s
+    times_s: dict[tuple[str, str], list[float]] = {}
+    for phase in phases:
+        dark_s = {} if phase.switched is None else phase.switched.dark_s
         for (a, b), seconds in sorted(dark_s.items()):
             for port in (f"{a}>", f">{b}"):
-                seen.setdefault((each.tag, port), []).append(seconds)
+                times_s.setdefault((phase.tag, port), []).append(seconds)
     return tuple(
-        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
+        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times))
+        for (tag, port), times in times_s.items()
     )
 
 
@@ -374,8 +380,8 @@ def model_with_measured_dark_times(
 ) -> IterationTimes:
     """Return the modelled iteration for the measured dark times, the median of each phase."""
     by_tag: dict[str, list[float]] = {}
-    for each in phases:
-        if each.switched is not None:
-            by_tag.setdefault(each.tag, []).append(each.switched.proven_s)
+    for phase in phases:
+        if phase.switched is not None:
+            by_tag.setdefault(phase.tag, []).append(phase.switched.proven_s)
     deltas_s = [float(np.median(by_tag[phase.tag])) if phase.tag in by_tag else 0.0 for phase in plan.phases]
     return iteration_times(plan, deltas_s, [prepared[phase.tag].excludes_others for phase in plan.phases])

@@ -23,7 +23,7 @@ from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -77,19 +77,19 @@ class PhasePlan:
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
         """Return the active circuits in each phase of repeating iterations, remaining ones included."""
-        standing: ModuleCircuits = ()
-        found: list[ModuleCircuits] = []
+        active: ModuleCircuits = ()
+        configurations: list[ModuleCircuits] = []
         for phase in self.phases * 2:
-            standing = _with_remaining(standing, phase.circuits)
-            found.append(standing)
-        return tuple(found[len(self.phases) :])
+            active = _with_remaining(active, phase.circuits)
+            configurations.append(active)
+        return tuple(configurations[len(self.phases) :])
 
 
-def _with_remaining(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+def _with_remaining(active: ModuleCircuits, added: ModuleCircuits) -> ModuleCircuits:
     """Return the circuits of a phase, and the active circuits that they leave room for."""
-    senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
-    left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
-    return tuple(sorted((*wanted, *left)))
+    senders, receivers = {a for a, _ in added}, {b for _, b in added}
+    remaining = [(a, b) for a, b in active if a not in senders and b not in receivers]
+    return tuple(sorted((*added, *remaining)))
 
 
 def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
@@ -124,18 +124,18 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
 
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
     from lumion_hw.schedules.phase_file import PhaseFileModel
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a phase file, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a phase file, found {describe(data)}")]
     try:
         model = PhaseFileModel.model_validate(data)
     except ValidationError as error:
         schema = PhaseFileModel.model_json_schema()
-        return None, [explain(each, lambda loc: (schema, loc)) for each in error.errors(include_url=False)]
+        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
     checks = list(model.checks())
-    phases = tuple(JobPhase(each.tag, each.duration_s, each.all_circuits()) for each in model.phases)
+    phases = tuple(JobPhase(phase.tag, phase.duration_s, phase.all_circuits()) for phase in model.phases)
     return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
 
 
@@ -153,8 +153,8 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     import yaml
 
     phases = [
-        {"tag": each.tag, "duration_s": each.duration_s, "circuits": [list(pair) for pair in each.circuits]}
-        for each in plan.phases
+        {"tag": phase.tag, "duration_s": phase.duration_s, "circuits": [list(pair) for pair in phase.circuits]}
+        for phase in plan.phases
     ]
     document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
     text = f"# {MADE_BY}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
@@ -250,33 +250,33 @@ def iteration_times(
     used_s: dict[str, float] = {}
     now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
-    standing = plan.configurations()[-1]
+    active = plan.configurations()[-1]
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
             iteration_start_s = now_s
         phase = plan.phases[number]
-        then = phase.circuits if is_alone[number] else _with_remaining(standing, phase.circuits)
-        new = [pair for pair in phase.circuits if pair not in standing]
+        then = phase.circuits if is_alone[number] else _with_remaining(active, phase.circuits)
+        new = [pair for pair in phase.circuits if pair not in active]
         requested_s = None
         spans: list[DarkSpan] = []
         start_s = now_s
         if new:
-            gone = [pair for pair in standing if pair not in then]
+            gone = [pair for pair in active if pair not in then]
             # One configuration after the other: the previous one must be up.
             requested_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports_of([*new, *gone])))
             ready_s = requested_s + deltas_s[number]
             start_s = max(now_s, ready_s)
             spans = [DarkSpan(port, requested_s, ready_s) for port in _ports_of(new)]
         rows.append((start_s, start_s - now_s, requested_s, spans))
-        standing = then
+        active = then
         now_s = start_s + phase.duration_s
         used_s |= dict.fromkeys(_ports_of(phase.circuits), now_s)
     rows = rows[len(plan.phases) :]
     return IterationTimes(
         tuple(start - iteration_start_s for start, _, _, _ in rows),
         tuple(wait for _, wait, _, _ in rows),
-        tuple(None if asked is None else asked - iteration_start_s for _, _, asked, _ in rows),
+        tuple(None if requested_s is None else requested_s - iteration_start_s for _, _, requested_s, _ in rows),
         tuple(
             DarkSpan(span.port, span.starts_s - iteration_start_s, span.ends_s - iteration_start_s)
             for row in rows
@@ -345,8 +345,8 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
     wiring = model.to_wiring()
     pairs = [pair for phase in plan.phases for pair in phase.circuits]
     for what, used, wired in (
-        ("input", {a for a, _ in pairs}, {each.transponder for each in wiring.inputs}),
-        ("output", {b for _, b in pairs}, {each.transponder for each in wiring.outputs}),
+        ("input", {a for a, _ in pairs}, {entry.transponder for entry in wiring.inputs}),
+        ("output", {b for _, b in pairs}, {output.transponder for output in wiring.outputs}),
     ):
         if missing := sorted(used - wired):
             raise ConfigError(
@@ -366,7 +366,7 @@ class _Preparation:
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
         self._known: dict[tuple[str, str], PlannedCircuit] = {}
-        self._standing: ModuleCircuits = ()
+        self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
         """Return the configuration of the next phase, with remaining circuits of others if there is room."""
@@ -375,15 +375,15 @@ class _Preparation:
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
-        now = {_ends_of(each): each for each in plan.circuits}
-        kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
+        now = {_ends_of(circuit): circuit for circuit in plan.circuits}
+        kept = tuple(pair for pair in circuits if pair in self._active and self._known[pair].paths == now[pair].paths)
         self._known |= now
-        self._standing = circuits
+        self._active = circuits
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
         """Return circuits, whether they are only those of the phase, and their plan."""
-        circuits = _with_remaining(self._standing, phase.circuits)
+        circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
         except _NO_ROOM:
@@ -398,12 +398,12 @@ class _Preparation:
             LumionError: As for :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these works.
         """
         refusal: LumionError | None = None
-        stay = [pair for pair in circuits if pair in self._standing]
+        stay = [pair for pair in circuits if pair in self._active]
         for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
             wanted = [CircuitRequest(*pair) for pair in circuits if pair not in known]
-            standing = [self._known[pair] for pair in known]
+            active = [self._known[pair] for pair in known]
             try:
-                return _in_given_order(plan_circuits(self._model, self._record, wanted, standing=standing), circuits)
+                return _in_given_order(plan_circuits(self._model, self._record, wanted, active=active), circuits)
             except _NO_ROOM as error:
                 refusal = error
         raise refusal or RoutingError("nothing was tried")
@@ -412,7 +412,7 @@ class _Preparation:
         """Return, in order, the circuits whose last paths can be active together, trims included."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
-            if pair in self._known and self._are_compatible([self._known[each] for each in (*fitting, pair)]):
+            if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
                 fitting = (*fitting, pair)
         return fitting
 
@@ -438,11 +438,11 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
     """Return a plan with all circuits in the given order, whether they were active before or not."""
-    found = {_ends_of(each): each for each in plan.everything}
-    ordered = tuple(found[pair] for pair in circuits)
+    by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
+    ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())
-    return replace(plan, circuits=ordered, standing=(), routing=routing)
+    return replace(plan, circuits=ordered, active=(), routing=routing)
 
 
 def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
@@ -452,8 +452,8 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
         ConfigError: A module does not exist or is not wired for one polarization.
     """
     wiring = model.to_wiring()
-    inputs = {each.transponder: each.port for each in wiring.inputs if each.tributary is None}
-    outputs = {each.transponder: each.port for each in wiring.outputs if each.tributary is None}
+    inputs = {entry.transponder: entry.port for entry in wiring.inputs if entry.tributary is None}
+    outputs = {output.transponder: output.port for output in wiring.outputs if output.tributary is None}
     missing = [name for name in names if name not in inputs or name not in outputs]
     if missing:
         raise ConfigError(
@@ -472,26 +472,26 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
 
 def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
     """Return warnings about a plan before it is run."""
-    found = []
+    warnings = []
     if times.waiting_share > WARN_SHARE:
-        found.append(
+        warnings.append(
             f"{100 * times.waiting_share:.0f} % of an iteration is spent waiting for circuits; "
             f"above {100 * WARN_SHARE:.0f} %, consider another order, longer phases or fewer configurations"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
     """Return prepared configurations as plain numbers, strings and lists for JSON."""
     return {
         tag: {
-            "circuits": [list(pair) for pair in each.circuits],
-            "kept": [list(pair) for pair in each.kept],
-            "alone": each.excludes_others,
-            "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in each.plan.circuits],
-            "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
-            "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},
-            "heat_mw": round(each.plan.heat_mw, 2),
+            "circuits": [list(pair) for pair in configuration.circuits],
+            "kept": [list(pair) for pair in configuration.kept],
+            "alone": configuration.excludes_others,
+            "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in configuration.plan.circuits],
+            "margins_db": [round(circuit.budget.margin_db, 2) for circuit in configuration.plan.circuits],
+            "states": {str(puc): state for puc, state in sorted(configuration.plan.routing.states.items())},
+            "heat_mw": round(configuration.plan.heat_mw, 2),
         }
-        for tag, each in prepared.items()
+        for tag, configuration in prepared.items()
     }

@@ -11,8 +11,8 @@ import numpy as np
 from lumion_hw.acquisition.plotting import FORMATS, require_plots
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import one_line
+from lumion_hw.files.escaping import one_line
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
 from lumion_hw.schedules.decomposition import Decomposition
@@ -60,17 +60,17 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
     """
-    arrows = sum(len(each.circuits) for each in schedule.rounds)
+    arrows = sum(len(round_.circuits) for round_ in schedule.rounds)
     for count, what, maximum in ((len(schedule.rounds), "rounds", _MAX_ROUNDS), (arrows, "circuits", _MAX_ARROWS)):
         if count > maximum:
             raise ConfigError(f"a picture can show {maximum} {what}, not {count}", hint="Use fewer ranks.")
     figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
     axes = figure.subplots()
-    for number, each in enumerate(schedule.rounds):
-        sent = {(one.source, one.target): one.adds for one in each.transfers}
+    for number, round_ in enumerate(schedule.rounds):
+        sent = {(transfer.source, transfer.target): transfer.adds for transfer in round_.transfers}
         # Spread arrows within the round, so that they do not hide each other.
-        for place, (a, b) in enumerate(each.circuits):
-            x = number + 0.8 * (place + 0.5) / len(each.circuits) - 0.4
+        for place, (a, b) in enumerate(round_.circuits):
+            x = number + 0.8 * (place + 0.5) / len(round_.circuits) - 0.4
             colour = {None: "0.8", True: "tab:red", False: "tab:blue"}[sent.get((a, b))]
             axes.annotate("", (x, b), (x, a), arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 0, "lw": 0.8})
     axes.set_xlim(-0.6, len(schedule.rounds) - 0.4)
@@ -102,11 +102,11 @@ def plot_costs(
     figure = new_figure(7.0, 4.5)
     axes = figure.subplots()
     deltas_s = np.logspace(-7.0, 0.0, 141)
-    own = [(cost_of(each), each.ranks) for each in schedules]
-    fixed = [(best_static(each, model, buffer_bytes), each.ranks) for each in schedules]
+    own = [(cost_of(schedule), schedule.ranks) for schedule in schedules]
+    fixed = [(best_static(schedule, model, buffer_bytes), schedule.ranks) for schedule in schedules]
     names = {cost.name for cost, _ in own}
     beside = {cost.name: (cost, ranks) for cost, ranks in fixed if cost is not None and cost.name not in names}
-    for (cost, ranks), colour in [*((each, None) for each in own), *((each, "0.6") for each in beside.values())]:
+    for (cost, ranks), colour in [*((item, None) for item in own), *((item, "0.6") for item in beside.values())]:
         times_s = [cost.time_s(model.with_delta_s(float(delta_s)), buffer_bytes) for delta_s in deltas_s]
         label = f"{one_line(cost.name)}, {ranks} ranks".replace("$", r"\$")
         axes.loglog(deltas_s, times_s, label=label, color=colour, linestyle="--" if colour else "-")

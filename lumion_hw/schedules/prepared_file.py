@@ -87,17 +87,17 @@ def save_prepared(
 
     configurations = tuple(
         _Configuration(
-            each.phase,
-            each.circuits,
-            each.kept,
-            each.excludes_others,
-            each.plan.circuits,
-            each.plan.routing,
-            each.plan.states,
-            tuple(each.plan.currents_ma.tolist()),
-            each.plan.heat_mw,
+            configuration.phase,
+            configuration.circuits,
+            configuration.kept,
+            configuration.excludes_others,
+            configuration.plan.circuits,
+            configuration.plan.routing,
+            configuration.plan.states,
+            tuple(configuration.plan.currents_ma.tolist()),
+            configuration.plan.heat_mw,
         )
-        for each in prepared.values()
+        for configuration in prepared.values()
     )
     belonging = _origin(model, record)
     content = _Content(
@@ -140,8 +140,13 @@ def load_prepared(
         raise ConfigError(f"{name}: the content does not match its hash, so the file was edited or damaged", hint=_HINT)
     content = _validate(body, name)
     _check_origin(content, model, record, name)
-    prepared = {each.phase.tag: _restore_phase(each, record.mesh, name) for each in content.configurations}
-    return PhasePlan(content.job, tuple(each.phase for each in prepared.values()), content.iterations), prepared
+    prepared = {
+        configuration.phase.tag: _restore_phase(configuration, record.mesh, name)
+        for configuration in content.configurations
+    }
+    return PhasePlan(
+        content.job, tuple(configuration.phase for configuration in prepared.values()), content.iterations
+    ), prepared
 
 
 def _origin(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:

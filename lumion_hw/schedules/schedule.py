@@ -98,10 +98,10 @@ class Schedule:
             )
         if (self.chunks == 0) != (self.collective == "matchings") or self.chunks < 0:
             raise ConfigError(f"{self.name}: {self.chunks} chunks for {self.collective}")
-        for number, each in enumerate(self.rounds):
+        for number, round_ in enumerate(self.rounds):
             where = f"{self.name}, round {number}"
-            _check_circuits(each.circuits, self.ranks, self.duplex, where)
-            _check_transfers(each, self.chunks, where)
+            _check_circuits(round_.circuits, self.ranks, self.duplex, where)
+            _check_transfers(round_, self.chunks, where)
 
     @cached_property
     def parts(self) -> int:
@@ -111,7 +111,7 @@ class Schedule:
     @cached_property
     def configurations(self) -> int:
         """Number of different configurations."""
-        return len({each.circuits for each in self.rounds})
+        return len({round_.circuits for round_ in self.rounds})
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
@@ -119,8 +119,8 @@ class Schedule:
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []
-        for each in self.rounds:
-            moved = [pair for pair in each.circuits if to.get(pair[0]) != pair[1] or by.get(pair[1]) != pair[0]]
+        for round_ in self.rounds:
+            moved = [pair for pair in round_.circuits if to.get(pair[0]) != pair[1] or by.get(pair[1]) != pair[0]]
             for a, b in moved:
                 # The former partners lose theirs.
                 by.pop(to.pop(a, -1), None)
@@ -132,7 +132,7 @@ class Schedule:
     @cached_property
     def programmings(self) -> int:
         """Number of rounds before which a circuit changes, including the first."""
-        return sum(bool(each) for each in self.changes)
+        return sum(bool(change) for change in self.changes)
 
     def __str__(self) -> str:
         """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends y; ``a>b x`` if only a can send."""
@@ -141,11 +141,14 @@ class Schedule:
             f"{len(self.rounds)} rounds, {self.programmings} programmings"
         )
         width = len(str(len(self.rounds)))
-        lines = (f"{number:>{width}}: {self._line(each)}" for number, each in enumerate(self.rounds))
+        lines = (f"{number:>{width}}: {self._line(round_)}" for number, round_ in enumerate(self.rounds))
         return "\n".join([head, *lines])
 
     def _line(self, each: ScheduleRound) -> str:
-        sent = {(one.source, one.target): _spans(one.chunks) + "+" * one.adds for one in each.transfers}
+        sent = {
+            (transfer.source, transfer.target): _spans(transfer.chunks) + "+" * transfer.adds
+            for transfer in each.transfers
+        }
         if self.duplex:
             both = ((f"{a}-{b}", sent.get((a, b), "."), sent.get((b, a), ".")) for a, b in each.pairs)
             return "  ".join(pair if not self.chunks else f"{pair} {x}/{y}" for pair, x, y in both)

@@ -41,8 +41,8 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
         )
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
     held, value = _initial_state(schedule, own)
-    for number, each in enumerate(schedule.rounds):
-        if each.transfers:
+    for number, round_ in enumerate(schedule.rounds):
+        if round_.transfers:
             _execute(schedule, number, held, value)
     _check_end(schedule, own, held, value)
 
@@ -72,7 +72,7 @@ def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> Non
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
         np.repeat(np.array(column), sizes)
-        for column in zip(*((one.source, one.target, one.adds) for one in transfers), strict=True)
+        for column in zip(*((transfer.source, transfer.target, transfer.adds) for transfer in transfers), strict=True)
     )
     chunk = np.fromiter((chunk for transfer in transfers for chunk in transfer.chunks), np.int64, sum(sizes))
     where = f"{schedule.name}, round {number}"
@@ -90,19 +90,19 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
     """Compare the final content of every rank with the expected content."""
     ranks, chunks = own.shape
     if schedule.collective in ("all-reduce", "straggler all-reduce"):
-        wanted, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
+        expected, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
     elif schedule.collective == "reduce-scatter":
         _check_reduce_scatter(schedule, held & (value == own.sum(axis=0)))
         return
     elif schedule.collective == "all-to-all":
         block = np.arange(chunks)
-        wanted = np.broadcast_to(own[block // ranks, block], own.shape)
+        expected = np.broadcast_to(own[block // ranks, block], own.shape)
         needed = np.arange(ranks)[:, None] == (block % ranks)[None, :]
     else:
         origin = np.zeros(chunks, dtype=np.int64) if schedule.collective == "broadcast" else np.arange(chunks)
-        wanted = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
+        expected = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
         needed = np.ones(own.shape, dtype=np.bool_)
-    wrong = np.argwhere(needed & ~(held & (value == wanted)))
+    wrong = np.argwhere(needed & ~(held & (value == expected)))
     if len(wrong):
         rank, chunk = wrong[0].tolist()
         what = "a wrong value of" if held[rank, chunk] else "no"
@@ -121,12 +121,12 @@ def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
 
 def _check_pairs(schedule: Schedule) -> None:
     """Raise ``ConfigError`` if matchings connect a pair twice or never."""
-    seen: set[tuple[int, int]] = set()
-    for number, each in enumerate(schedule.rounds):
-        if again := seen.intersection(each.circuits):
+    connected: set[tuple[int, int]] = set()
+    for number, round_ in enumerate(schedule.rounds):
+        if again := connected.intersection(round_.circuits):
             a, b = min(again)
             raise ConfigError(f"{schedule.name}, round {number}: ranks {a} and {b} are connected a second time")
-        seen |= set(each.circuits)
-    missing = schedule.ranks * (schedule.ranks - 1) - len(seen)
+        connected |= set(round_.circuits)
+    missing = schedule.ranks * (schedule.ranks - 1) - len(connected)
     if missing:
         raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never connected")

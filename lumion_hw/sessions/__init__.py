@@ -1,7 +1,7 @@
-"""Sessions: one conversation per link, holding the lock, the deadlines and the way back after a missed reply.
+"""Sessions: one conversation per link, with a lock, deadlines and recovery after a missed reply.
 
-For those who write a driver, or open a module without a bench file (docs/transponders.md). The modules inside are
-private: users import from here.
+For writing a driver, or for opening a module without a bench file (docs/transponders.md). Import from this package; its
+modules are private.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The ITLA session: one request, one reply of four bytes; damaged frames are noticed and asked for again."""
+"""ITLA session: one request, one reply of four bytes. Damaged frames are detected and requested again."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lumion_hw.sessions.codecs.itla import (
     repeat_request,
     write_request,
 )
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 DEFAULT_TIMEOUT_S = 0.5
-"""Time for a reply: eight bytes at 9600 baud take 8 ms, the rest is the module's."""
-# The checksum has four bits, so that every repeat on a bad line
-# is one more chance in sixteen that a damaged frame passes it.
+"""Time limit for a reply: eight bytes at 9600 baud take 8 ms, the rest is for the module."""
+# The checksum has only four bits, so every repeat on a bad line
+# adds a chance of 1 in 16 that a damaged frame passes.
 _ATTEMPTS = 3
-# Identity strings have a few dozen bytes; a length beyond this is a damaged reply that passed its four-bit checksum.
+# Identity strings have a few dozen bytes; a longer one is a damaged reply that passed the four-bit checksum.
 _LONGEST_STRING_BYTES = 4096
 _ERRORS: dict[int, tuple[type[DeviceError], str]] = {
-    FrameProblem.NOT_IMPLEMENTED: (NotSupportedError, "this module does not have this register (RNI)"),
-    FrameProblem.NOT_WRITABLE: (NotSupportedError, "this register cannot be written (RNW)"),
+    FrameProblem.NOT_IMPLEMENTED: (NotSupportedError, "the module does not have this register (RNI)"),
+    FrameProblem.NOT_WRITABLE: (NotSupportedError, "the register is read-only (RNW)"),
     FrameProblem.VALUE_RANGE: (BadValueError, "the value is outside the module's range (RVE)"),
     FrameProblem.PENDING: (BusyError, "an operation is pending (CIP)"),
     FrameProblem.INITIALISING: (BusyError, "the module is starting (CII)"),
@@ -39,16 +39,16 @@ _ERRORS: dict[int, tuple[type[DeviceError], str]] = {
 
 
 class ItlaSession(Conversation):
-    """A conversation with one module. Thread-safe; share one session per line.
+    """Session with one ITLA module. Thread-safe; share one session per line.
 
     Args:
-        link: The serial link, 8N1, 9600 baud unless the module was told otherwise.
-        clock: The link's clock.
+        link: Serial link, 8N1, with 9600 baud unless the module is set otherwise.
+        clock: Clock of the link.
         device: Device name, for messages.
-        timeout_s: Time for a reply.
+        timeout_s: Time limit for a reply.
     """
 
-    # Four rounds cover every shift of a frame of four bytes; two more for damage on the way.
+    # Four rounds cover every shift of a frame of four bytes; two more for damaged transfers.
     resync_rounds = 6
     harmless = b""
 
@@ -60,24 +60,24 @@ class ItlaSession(Conversation):
         """Return the 16 bits of a register.
 
         Raises:
-            NotSupportedError: The module does not have it.
+            NotSupportedError: The module does not have the register.
             DeviceError: The module refuses.
             LinkTimeout: No reply in time.
-            FrameError: What came is no reply to this request.
+            FrameError: The data received is not a reply to this request.
         """
         with self.transaction():
             reply = self._ask(f"read 0x{register:02X}", read_request(register), register)
             return self._accepted(f"read 0x{register:02X}", reply).data
 
     def write(self, register: int, data: int) -> bool:
-        """Write 16 bits to a register; tell whether the operation it starts is pending. Raises as :meth:`read`."""
-        what = f"write 0x{register:02X} = {data}"
+        """Write 16 bits to a register; return whether its operation is still pending. Raises as :meth:`read`."""
+        label = f"write 0x{register:02X} = {data}"
         with self.transaction():
-            reply = self._accepted(what, self._ask(what, write_request(register, data), register))
+            reply = self._accepted(label, self._ask(label, write_request(register, data), register))
             return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
-        """Return the bytes of a string register (AEA), read through the register AEA-EAR. Raises as :meth:`read`."""
+        """Return the bytes of a string register (AEA), read through register AEA-EAR. Raises as :meth:`read`."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FrameError), self.transaction():
                 return self._string(register)
@@ -85,24 +85,24 @@ class ItlaSession(Conversation):
             return self._string(register)
 
     def _string(self, register: int) -> bytes:
-        """Read a string from its beginning: each read of AEA-EAR goes on by a word, so none can be repeated."""
-        what = f"read string 0x{register:02X}"
-        reply = self._accepted(what, self._ask(what, read_request(register), register))
+        """Read a string from its start. Each read of AEA-EAR advances by a word, so no read can be repeated."""
+        label = f"read string 0x{register:02X}"
+        reply = self._accepted(label, self._ask(label, read_request(register), register))
         if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
-            raise self._frame_error(what, f"no string: {reply}")
+            raise self._frame_error(label, f"not a string: {reply}")
         data = b"".join(self.read(ItlaRegister.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
         return data[: reply.data]
 
     def probe(self, deadline: Deadline) -> bool:
-        """Ask two registers in turn; after a failure first send one zero byte.
+        """Read two registers in turn; after a failure, send one zero byte first.
 
-        A module that waits for the rest of a damaged request takes our bytes for it: shifted by one byte each time, one
-        round meets its frames. Zeros are the request NOP, which changes nothing. A request behind zeros has a right
-        checksum too, but is of another register: OPSH (0x51) would be 0x40 or 0x00.
+        A module that waits for the rest of a damaged request takes our bytes for it. Each round shifts them by one
+        byte, until one round meets the frame boundary. Zeros are the request NOP, which changes nothing. A shifted
+        request also has a valid checksum but addresses a different register: OPSH (0x51) would become 0x40 or 0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
-            # It may have completed a request.
+            # The zero byte may have completed a request.
             self.receive_available(FRAME_BYTES, Deadline(self._clock.now() + self._quiet_s))
         self._is_first_probe = False
         for register in (ItlaRegister.NOP, ItlaRegister.OPSH, ItlaRegister.NOP):
@@ -115,40 +115,41 @@ class ItlaSession(Conversation):
         self._is_first_probe = True
         return True
 
-    def _ask(self, what: str, request: bytes, register: int) -> Reply:
-        """Send a request until a good reply comes.
+    def _ask(self, label: str, request: bytes, register: int) -> Reply:
+        """Send a request until a valid reply arrives.
 
-        Reads and absolute writes may be repeated. After a damaged reply to a write the reply is asked for again first:
-        it counts if it is that of this write.
+        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is requested again
+        first; it counts if it belongs to this write.
         """
         is_write = request != read_request(register)
-        # Each read of AEA-EAR moves the module's pointer on: a repeat would skip two bytes of the text.
+        # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
         attempts = 1 if register == ItlaRegister.AEA_EAR else _ATTEMPTS
-        with self.exchange(what) as deadline:
+        with self.exchange(label) as deadline:
             frame, message = b"", request
             for _ in range(attempts):
                 self.send(message, deadline)
-                frame = self.receive_exactly(FRAME_BYTES, what, deadline)
+                frame = self.receive_exactly(FRAME_BYTES, label, deadline)
                 reply = decode_reply(frame)
                 is_first = message == request
                 if reply is not None and not reply.damaged:
                     if reply.register == register and (is_first or frame[2:] == request[2:]):
                         return reply
-                    # A good reply to another request: replies and requests are
-                    # out of step, and repeating would keep them so.
+                    # A valid reply to a different request: replies and requests are
+                    # out of sync, and repeating would not help.
                     if is_first:
                         break
-                # LstRsp asks for the reply again without executing the write once
-                # more. Of a read the request itself is repeated, which is as good.
+                # LstRsp requests the reply again without repeating the
+                # write. A read is simply repeated.
                 message = repeat_request() if reply is None and is_write and is_first else request
-            raise self._frame_error(what, f"no reply to it: {shown(frame)}")
+            raise self._frame_error(label, f"not a reply to this request: {format_bytes(frame)}")
 
-    def _accepted(self, what: str, reply: Reply) -> Reply:
-        """Return a reply that is no execution error; else ask why, and raise that."""
+    def _accepted(self, label: str, reply: Reply) -> Reply:
+        """Return the reply if it is not an execution error; otherwise query the cause and raise it."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
-        # An execution error names no cause: bits 3-0 of NOP hold that of the last command (OIF-ITLA-MSA-01.3).
+        # An execution error does not name its cause; bits 3-0 of NOP hold the cause for the last command
+        # (OIF-ITLA-MSA-01.3).
         data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
-        raise self.error(kind, f"{what}: {words}", code=code, command=what, hint="Nothing was changed.")
+        raise self.error(kind, f"{label}: {words}", code=code, command=label, hint="Nothing was changed.")

@@ -1,6 +1,6 @@
-"""The session for devices whose reply is zero or more lines and then an end word, with or without echo.
+"""Session for devices whose reply is zero or more lines and then an end word, with or without echo.
 
-A refusal may stand behind words on the same line.
+A refusal may follow a reason on the same line.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Callable, Sequence
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
-# A device that never says its end word must not hold the session for ever.
-_MOST_LINES = 1000
+# Keeps a device that never sends its end word from blocking the session.
+_MAX_LINES = 1000
 
 
 class LineSession(Conversation):
-    """A conversation in lines. Thread-safe; share one session per address.
+    """Session in lines of text. Thread-safe; share one session per address.
 
     Args:
-        link: The link to the device.
-        clock: The link's clock.
+        link: Link to the device.
+        clock: Clock of the link.
         device: Device name, for messages.
-        done: The end word of a command that was carried out.
-        failed: The end of the last line of a command that was refused, as a regular expression.
-        marker: A harmless query by which the session finds out that it is in step again.
-        is_marker_reply: Tells whether the lines of a reply answer ``marker`` and nothing else.
-        timeout_s: Default time for a reply.
-        quiet_s: Silence after which nothing late is expected.
+        done: End word after a command that succeeded.
+        failed: Regular expression for the end of the last line after a command that was refused.
+        marker: A harmless query with which the session checks that it is in sync.
+        is_marker_reply: Returns whether the lines of a reply answer ``marker`` and nothing else.
+        timeout_s: Default time limit for a reply.
+        quiet_s: Silence after which no late reply is expected.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class LineSession(Conversation):
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answers.
+            LinkTimeout: The device did not reply.
         """
         with self.transaction():
             self.open_link(timeout_s)
-            return self.first_answer(lambda: self.command(self._marker))
+            return self.first_reply(lambda: self.command(self._marker))
 
     def command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
         """Send a command and return the lines of its reply, without echo, empty lines and end word.
 
         Raises:
-            DeviceError: The device answered with its word for failure.
+            DeviceError: The device refused the command.
             LinkTimeout: No end word in time; the next command resynchronises first.
             FrameError: The reply is not text, or has no end.
-            LinkLost: The link is gone, or could not be resynchronised.
+            LinkLost: The link is lost, or could not be resynchronised.
         """
         if not (text and text.isascii() and text.isprintable()):
-            raise ConfigError(f"{text!r} is not a command", hint="One line of printable ASCII is needed.")
+            raise ConfigError(f"{text!r} is not a command", hint="Give one line of printable ASCII.")
         with self.exchange(text, timeout_s) as deadline:
             refusal, lines = self._ask(text, deadline)
         if refusal is not None:
@@ -80,12 +80,12 @@ class LineSession(Conversation):
                 DeviceError,
                 f"{text}: refused with {refusal!r}" + (f" after {' / '.join(lines)}" if lines else ""),
                 command=text,
-                hint="The command or its value is not accepted by this device.",
+                hint="The device does not accept this command or its value.",
             )
         return lines
 
     def probe(self, deadline: Deadline) -> bool:
-        """Ask the marker query."""
+        """Send the marker query and check its reply."""
         try:
             refusal, lines = self._ask(self._marker, deadline)
         except (LinkTimeout, FrameError):
@@ -93,23 +93,23 @@ class LineSession(Conversation):
         return refusal is None and self._is_marker_reply(lines)
 
     def _ask(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
-        """Return the word for failure, if there is one, and the lines before it."""
+        """Send a command; return the refusal, if any, and the lines before it."""
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []
-        while len(lines) < _MOST_LINES:
+        while len(lines) < _MAX_LINES:
             line = self._as_text(text, self.receive_line(text, deadline))
             failed = self._failed.search(line)
             reason = line[: failed.start()].strip() if failed else line
             if reason and line != self._done:
                 lines.append(reason)
             if failed or line == self._done:
-                # Some firmware echoes the command, some does not: the first
+                # Some firmware echoes the command and some does not, so the first
                 # line is dropped only if it is the command itself.
                 return failed and failed[0], tuple(lines[1:] if lines[:1] == [text] else lines)
-        raise self._frame_error(text, f"{_MOST_LINES} lines without an end word")
+        raise self._frame_error(text, f"longer than {_MAX_LINES} lines, without an end word")
 
     def _as_text(self, command: str, line: bytes) -> str:
         try:
             return line.decode("ascii").strip()
         except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {shown(line)}") from None
+            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None

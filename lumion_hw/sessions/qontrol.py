@@ -1,9 +1,9 @@
-"""The session with a chain of Qontrol modules: requests in flight up to a window, and errors that come unasked.
+"""Session with a chain of Qontrol modules: pipelined requests, and error lines that arrive at any time.
 
-A module reports trouble of its outputs at any time, also in the middle of another reply. Such lines never end a reply
-and are kept as :class:`Report`; a request that is refused, or never acknowledged, is an error of that request.
-Nothing protects the wire (no checksum, no sequence number), so after anything unexpected the session waits for silence
-and asks ``ID?`` before it believes a reply again.
+A module reports problems of its outputs at any time, even in the middle of a reply. Such lines never end a reply and
+are stored as :class:`Report`. A request that is refused or not acknowledged raises an error. The protocol has no
+checksum and no sequence number, so after anything unexpected the session waits for silence and sends ``ID?`` before it
+accepts another reply.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from lumion_hw.sessions.codecs.qontrol import (
     error_name,
     text_request,
 )
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 _log = logging.getLogger(__name__)
 
 TIMEOUT_S = 0.5
-"""Time for a reply: about twice the longest of 1329 recorded delays (267 ms)."""
+"""Time limit for a reply: about twice the longest of 1329 recorded delays (267 ms)."""
 WINDOW_BYTES = 64
-"""Bytes sent ahead of their replies: less than the 86 that overflowed a recorded instruction buffer."""
+"""Bytes sent ahead of their replies; a recorded instruction buffer overflowed at 86 bytes."""
 _LINE_S = 0.005  # a line of 31 bytes takes 2.7 ms at 115 200 baud
 _ATTEMPTS = 3
-_LIST_QUIET_S = 0.1  # long replies come in pieces up to 32 ms apart
-_LONGEST_LIST = 10_000
-_MOST_REPORTS = 1000
-_LARGEST_BUFFER = 1 << 16
-# Its answer carries a number of its own, which no value or OK can be taken for.
+_LIST_QUIET_S = 0.1  # long replies arrive in chunks up to 32 ms apart
+_MAX_LIST_LINES = 10_000
+_MAX_REPORTS = 1000
+_MAX_BUFFER_BYTES = 1 << 16
+# Its reply has a unique number, which cannot be confused with a value or OK.
 _MARKER = text_request("ID?", IDENTITY)
 
 
 @dataclass(frozen=True)
 class Report:
-    """An error line that belongs to no request under way, as far as anybody can tell.
+    """An error line that seems to belong to no active request.
 
     Attributes:
         code: Error code.
-        channel: Channel within a module; the line does not say of which module.
-        during: The request under way when it came; empty if none was.
-        time_s: When it came, on the session's clock.
+        channel: Channel within a module; the line does not identify the module.
+        during: Request that was active when the line arrived; empty without one.
+        time_s: Time of arrival, on the session's clock.
     """
 
     code: int
@@ -65,13 +65,13 @@ class Report:
 
 
 class QontrolSession(Conversation):
-    """A conversation with a chain of Qontrol modules. Thread-safe; share one session per address.
+    """Session with a chain of Qontrol modules. Thread-safe; share one session per address.
 
     Args:
-        link: The serial link, 115 200 baud, or a TCP link to one.
-        clock: The link's clock.
+        link: Serial link with 115 200 baud, or a TCP link to one.
+        clock: Clock of the link.
         device: Device name, for messages.
-        timeout_s: Time for each reply, on top of its time on the wire.
+        timeout_s: Time limit for each reply, in addition to its transmission time.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
     """
 
@@ -87,41 +87,41 @@ class QontrolSession(Conversation):
         super().__init__(link, clock, device=device, timeout_s=timeout_s)
         self._window_bytes = window_bytes
         self._identity: str | None = None
-        self._reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
+        self._reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
 
     def open(self, timeout_s: float = 5.0) -> str:
         """Open the link and return the identity of the first module.
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answers.
-            IdentityError: Another module than before answers.
+            LinkTimeout: No module replied.
+            IdentityError: The first module has changed.
         """
         with self.transaction():
             self.open_link(timeout_s)
-            return self.first_answer(self.check_identity)
+            return self.first_reply(self.check_identity)
 
     def check_identity(self) -> str:
-        """Ask the first module who it is, and return it.
+        """Query and return the identity of the first module.
 
         Raises:
-            IdentityError: Another module than before answers; the link is closed.
+            IdentityError: The first module has changed; the link is closed.
         """
         with self.transaction():
-            found = self.ask(_MARKER)[0]
-            if self._identity is not None and found != self._identity:
+            identity = self.ask(_MARKER)[0]
+            if self._identity is not None and identity != self._identity:
                 self.close()
                 raise self.error(
                     IdentityError,
-                    f"expected {self._identity!r} as the first module, found {found!r}.",
+                    f"expected {self._identity!r} as the first module, found {identity!r}",
                     hint="Check the address in the bench file, and the order of the backplanes.",
                 )
-            self._identity = found
-            return found
+            self._identity = identity
+            return identity
 
     def renumber(self) -> int:
-        """Let the modules number themselves anew (``NUP=0``); return how many said so."""
-        return len(self.ask_list(text_request("NUP=0", RENUMBERED)))
+        """Let the modules renumber themselves (``NUP=0``); return the number of modules that confirmed it."""
+        return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
     def ask(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request and return the lines of its reply. Raises as :meth:`run`."""
@@ -130,38 +130,38 @@ class QontrolSession(Conversation):
     def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
         """Send requests in order, some ahead of their replies, and return the lines of each reply.
 
-        All of them have to be such that saying them twice does no harm: after ``E15`` (serial communication error)
-        they are sent again, three times at the most.
+        All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to three
+        times.
 
         Raises:
-            DeviceError: A request was refused, or answered by nothing but an error line.
-            LinkTimeout: A reply did not come in time; the next exchange resynchronises first.
-            FrameError: A line is not of the shape this reply has.
-            LinkLost: The link is gone, or could not be resynchronised.
+            DeviceError: A request was refused, or only an error line was returned.
+            LinkTimeout: A reply did not arrive in time; the next exchange resynchronises first.
+            FrameError: A line does not have the expected format.
+            LinkLost: The link is lost, or could not be resynchronised.
         """
         with self.transaction():
             for _ in range(_ATTEMPTS - 1):
                 try:
                     return self._run_once(requests)
                 except DeviceError as error:
-                    # The bytes did not arrive as they were sent; the maker's client sends them again, without end.
+                    # The bytes arrived damaged. The maker's client repeats them without limit.
                     if error.code != SERIAL_ERROR:
                         raise
                     _log.warning("%s; sending again", error)
             return self._run_once(requests)
 
-    def ask_list(self, request: QontrolRequest) -> tuple[str, ...]:
-        """Send one request whose number of lines is not known; its reply ends with 0.1 s of silence.
+    def request_list(self, request: QontrolRequest) -> tuple[str, ...]:
+        """Send one request whose number of reply lines is unknown; its reply ends with 0.1 s of silence.
 
         Raises:
             DeviceError: The request was refused.
-            LinkTimeout: No line came.
-            FrameError: A line has another shape.
+            LinkTimeout: No line arrived.
+            FrameError: A line does not have the expected format.
         """
         with self.exchange(request.text):
             self.send(request.data, Deadline(self._clock.now() + self._timeout_s))
             lines: list[str] = []
-            while len(lines) < _LONGEST_LIST:
+            while len(lines) < _MAX_LIST_LINES:
                 wait_s = _LIST_QUIET_S if lines else self._timeout_s
                 try:
                     lines.extend(self._collect(request, 1, Deadline(self._clock.now() + wait_s)))
@@ -169,23 +169,23 @@ class QontrolSession(Conversation):
                     if not lines or self._buffer:
                         raise
                     return tuple(lines)
-            raise self._frame_error(request.text, f"{_LONGEST_LIST} lines and no end")
+            raise self._frame_error(request.text, f"longer than {_MAX_LIST_LINES} lines")
 
     def listen(self) -> None:
-        """Take what came unasked, without sending anything. Raises ``LinkLost``."""
-        with self.transaction(), self._named():
-            if not self._tainted:
-                self._take_unasked("listening")
+        """Process error lines that have arrived, without sending anything. Raises ``LinkLost``."""
+        with self.transaction(), self._with_device_name():
+            if not self._out_of_sync:
+                self._process_unrequested("listening")
 
     def take_reports(self) -> tuple[Report, ...]:
-        """Return the reports that came since the last call, oldest first."""
+        """Return the reports that arrived since the last call, oldest first."""
         with self.transaction():
             reports = tuple(self._reports)
             self._reports.clear()
             return reports
 
     def probe(self, deadline: Deadline) -> bool:
-        """Ask for the identity of the first module, and pass over what comes before it."""
+        """Query the identity of the first module, and skip lines that arrive before it."""
         self.send(_MARKER.data, deadline)
         try:
             while True:
@@ -195,36 +195,36 @@ class QontrolSession(Conversation):
                     return True
                 self._count(foreign_bytes=len(line) + 1)
                 if self._report(text, _MARKER.text) in REQUEST_ERRORS:
-                    return False  # the remains of an earlier request spoilt the question: ask again
+                    return False  # leftovers of an earlier request damaged this one: try again
                 self._check_time(_MARKER, deadline)
         except (LinkTimeout, FrameError):
             return False
 
     def _run_once(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
-        ahead, flying = deque(requests), deque[QontrolRequest]()
-        flying_bytes = 0
+        pending, in_flight = deque(requests), deque[QontrolRequest]()
+        in_flight_bytes = 0
         replies: list[tuple[str, ...]] = []
-        with self.exchange(_named(requests)):
-            while ahead or flying:
-                # Up to a window ahead of the replies: a module is silent for about
-                # 11 ms before each, and one at a time 64 channels take 8 of those.
+        with self.exchange(_describe(requests)):
+            while pending or in_flight:
+                # Send up to one window ahead: a module needs about
+                # 11 ms per reply, and the requests for 64 channels would take 8 times as long one by one.
                 burst = b""
-                while ahead and (not flying or flying_bytes + len(ahead[0].data) <= self._window_bytes):
-                    request = ahead.popleft()
-                    flying.append(request)
-                    flying_bytes += len(request.data)
+                while pending and (not in_flight or in_flight_bytes + len(pending[0].data) <= self._window_bytes):
+                    request = pending.popleft()
+                    in_flight.append(request)
+                    in_flight_bytes += len(request.data)
                     burst += request.data
                 if burst:
                     self.send(burst, Deadline(self._clock.now() + self._timeout_s))
-                request = flying[0]
+                request = in_flight[0]
                 deadline = Deadline(self._clock.now() + self._timeout_s + request.n_lines * _LINE_S)
                 replies.append(self._collect(request, request.n_lines, deadline))
-                flying.popleft()
-                flying_bytes -= len(request.data)
+                in_flight.popleft()
+                in_flight_bytes -= len(request.data)
         return replies
 
     def _collect(self, request: QontrolRequest, n_lines: int, deadline: Deadline) -> tuple[str, ...]:
-        """Return the lines of one reply; error lines in between are kept as reports."""
+        """Return the lines of one reply; error lines in between are stored as reports."""
         lines: list[str] = []
         codes: list[int] = []
         while len(lines) < n_lines:
@@ -235,71 +235,71 @@ class QontrolSession(Conversation):
                     raise self._refusal(request, codes) from error
                 raise
             text = raw.decode("ascii", errors="backslashreplace")
-            # The whole line has to fit: the maker's client searches for a number in it, and takes +1.2e-03 V for 1.2 V.
+            # The whole line must match. The maker's client searches for a number and reads +1.2e-03 V as 1.2 V.
             if request.line.fullmatch(text):
                 lines.append(text)
             elif (code := self._report(text, request.text)) is not None:
-                # Reports of the outputs' supervision come at any time and end no
+                # Reports about the outputs arrive at any time and do not end a
                 # reply; they count as a refusal only if no acknowledgement follows.
                 codes.append(code)
                 if code in REQUEST_ERRORS:
                     raise self._refusal(request, codes)
             elif lines or text != request.text:  # old firmware echoes the request
-                raise self._frame_error(request.text, f"{shown(raw)}, which is no line of such a reply")
+                raise self._frame_error(request.text, f"{format_bytes(raw)}, which does not fit this request")
             if len(lines) < n_lines:
                 self._check_time(request, deadline)
         return tuple(lines)
 
     def _check_time(self, request: QontrolRequest, deadline: Deadline) -> None:
-        """Raise ``LinkTimeout`` after the deadline, however much is still arriving."""
+        """Raise ``LinkTimeout`` after the deadline, even while data is arriving."""
         if self._clock.now() > deadline:
             raise self.error(
                 LinkTimeout,
-                f"{request.text}: lines keep coming, and no complete reply among them.",
-                hint="The modules report errors without end, or somebody else uses this serial line.",
+                f"{request.text}: lines keep arriving, but no complete reply",
+                hint="The modules report errors continuously, or another program uses this serial line.",
             )
 
     def _refusal(self, request: QontrolRequest, codes: Sequence[int]) -> DeviceError:
         names = ", ".join(f"E{code:02d} {error_name(code)}" for code in codes)
         return self.error(
             DeviceError,
-            f"{request.text}: answered with {names} and no acknowledgement.",
+            f"{request.text}: refused with {names}",
             code=codes[-1],
             command=request.text,
-            hint="This request was refused; of those sent with it, the earlier ones may have been carried out.",
+            hint="Earlier requests of the same call may have been executed.",
         )
 
     def _report(self, text: str, during: str) -> int | None:
-        """Return the code of an error line, and keep it if it is not the answer to a request."""
+        """Return the code of an error line, and store it as a report unless it refuses a request."""
         match = ERROR.fullmatch(text.strip())
         if match is None:
             return None
         report = Report(int(match[1]), int(match[2]), during, self._clock.now())
         if report.code not in REQUEST_ERRORS:
             self._reports.append(report)
-        _log.warning("%s @ %s: %s, during %s", self.device, self.address, report, during or "silence")
+        _log.warning("%s @ %s: %s, during %s", self.device, self.address, report, during or "idle time")
         return report.code
 
-    def _get_in_step(self, what: str) -> None:
-        if not self._tainted:
-            self._take_unasked(what)
-        if self._tainted:
+    def _ensure_in_sync(self, label: str) -> None:
+        if not self._out_of_sync:
+            self._process_unrequested(label)
+        if self._out_of_sync:
             self._resynchronise()
 
-    def _take_unasked(self, what: str) -> None:
-        """Read what came since the last exchange: reports are welcome, anything else taints."""
+    def _process_unrequested(self, label: str) -> None:
+        """Read data that arrived since the last exchange. Anything but reports marks the session as out of sync."""
         self._buffer += self._link.read(Deadline(self._clock.now()))
         if not self._buffer:
             return
-        # A report may be half arrived; its end is waited for a moment before it is taken for noise.
+        # A report may have arrived in part, so wait briefly for its end.
         deadline = Deadline(self._clock.now() + self._quiet_s)
         foreign = 0
         while not self._buffer.endswith(b"\n") and self._clock.now() < deadline:
             self._buffer += self._link.read(deadline)
-            foreign += self._sift("") if len(self._buffer) > _LARGEST_BUFFER else 0
+            foreign += self._sift("") if len(self._buffer) > _MAX_BUFFER_BYTES else 0
         foreign += self._sift("")
         if foreign:
-            self.mark_out_of_sync(f"{foreign} bytes that nobody asked for, before {what}")
+            self.mark_out_of_sync(f"{foreign} unexpected bytes before {label}")
 
     def _discard_input(self, quiet_s: float) -> int:
         end = self._clock.now() + quiet_s + self._patience_s
@@ -307,13 +307,13 @@ class QontrolSession(Conversation):
         while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
             dropped += len(data)
             self._buffer += data
-            if len(self._buffer) > _LARGEST_BUFFER:
+            if len(self._buffer) > _MAX_BUFFER_BYTES:
                 self._sift("resynchronisation")
         self._sift("resynchronisation")
         return dropped
 
     def _sift(self, during: str) -> int:
-        """Empty the buffer, keep the reports in it, and return how many bytes were none."""
+        """Empty the buffer, store the reports in it, and return the number of other bytes."""
         foreign = 0
         for line in bytes(self._buffer).splitlines(keepends=True):
             if not line.endswith(b"\n") or self._report(line.decode("ascii", errors="replace"), during) is None:
@@ -323,7 +323,7 @@ class QontrolSession(Conversation):
         return foreign
 
 
-def _named(requests: Sequence[QontrolRequest]) -> str:
+def _describe(requests: Sequence[QontrolRequest]) -> str:
     if not requests:
         return "nothing"
     return requests[0].text if len(requests) == 1 else f"{requests[0].text} … {requests[-1].text}"

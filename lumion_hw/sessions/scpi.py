@@ -1,4 +1,4 @@
-"""The SCPI session: text queries, definite-length blocks, and resynchronisation by the instrument's identity."""
+"""SCPI session: text queries, definite-length blocks, and resynchronisation by the instrument's identity."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ import re
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 IDENTITY_QUERY = "*IDN?"
-# A damaged length digit must not make the host wait for gigabytes; a log of a million samples is 4 MB.
+# Keeps a damaged length digit from requesting gigabytes; a log of a million samples is 4 MB.
 BLOCK_LIMIT_BYTES = 1 << 28
 _CR_OR_LF = re.compile(rb"\r\n?|\n")
 _TERMINATOR_WAIT_S = 0.05  # some instruments end a block with LF, some do not
 
 
 class ScpiSession(Conversation):
-    """A conversation with one SCPI instrument. Thread-safe; share one session per address.
+    """Session with one SCPI instrument. Thread-safe; share one session per address.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
+        link: Link to the instrument.
+        clock: Clock of the link.
         device: Device name, for messages.
-        timeout_s: Default time for a reply.
-        identity: The reply to ``*IDN?`` that must be found, if it is known before; else the first one counts.
+        timeout_s: Default time limit for a reply.
+        identity: Required reply to ``*IDN?``; if omitted, the first reply sets it.
         block_limit_bytes: Longest block accepted.
-        terminator: What ends a message to the instrument. Replies end with LF or CR LF, and may end with CR alone
-            where messages do.
-        identity_query: The question whose answer cannot be mistaken for another: by it the session finds out who is
-            there, and that it is in step again.
-        gap_s: Least time between two messages, for instruments that lose what comes faster.
+        terminator: Bytes that end a message to the instrument. Replies end with LF or CR LF, or with CR alone if the
+            terminator is CR.
+        identity_query: Query with an unmistakable reply, which identifies the instrument and proves that the session is
+            in
+            sync.
+        gap_s: Minimum time between two messages, for instruments that lose faster ones.
     """
 
     def __init__(
@@ -60,20 +61,20 @@ class ScpiSession(Conversation):
 
     @property
     def identity(self) -> str | None:
-        """The instrument's reply to ``*IDN?``, once it is known."""
+        """The instrument's reply to ``*IDN?``; ``None`` before it is known."""
         return self._identity
 
     def open(self, timeout_s: float = 5.0) -> str:
-        """Open the link, and return the identity.
+        """Open the link and return the identity.
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answers to the question for it.
-            IdentityError: Another instrument than before answers at this address.
+            LinkTimeout: The instrument did not reply to the identity query.
+            IdentityError: A different instrument than before replied at this address.
         """
         with self.transaction():
             self.open_link(timeout_s)
-            found = self.first_answer(lambda: self.query(self._identity_query))
+            found = self.first_reply(lambda: self.query(self._identity_query))
             if self._identity is not None and found != self._identity:
                 self.close()
                 raise self.error(
@@ -85,7 +86,7 @@ class ScpiSession(Conversation):
             return found
 
     def forget_identity(self) -> None:
-        """Accept any instrument at the next :meth:`open`, because the one found was not the one wanted."""
+        """Accept any instrument at the next :meth:`open`; used after an unexpected one was found."""
         self._identity = None
 
     def query(self, command: str, timeout_s: float | None = None) -> str:
@@ -93,21 +94,21 @@ class ScpiSession(Conversation):
 
         Args:
             command: One program message with a ``?``.
-            timeout_s: Time for the reply; the session's default if omitted.
+            timeout_s: Time limit for the reply; by default that of the session.
 
         Raises:
             LinkTimeout: No complete reply in time; the next exchange resynchronises first.
-            FrameError: The reply is not text, or is the answer to another query.
-            LinkLost: The link is gone, or could not be resynchronised.
+            FrameError: The reply is not text, or belongs to a different query.
+            LinkLost: The link is lost, or could not be resynchronised.
         """
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
             line = self._reply_line(command, deadline)
             reply = self._as_text(command, line)
-            # The late answer to a probe of an earlier resynchronisation: the one reply that is certain to be wrong.
+            # A late reply to a probe of an earlier resynchronisation is certainly wrong here.
             if reply == self._identity and self._identity_query not in command.upper():
-                raise self._frame_error(command, "the answer to an earlier identity query")
+                raise self._frame_error(command, "the reply to an earlier identity query")
             return reply
 
     def write(self, command: str) -> None:
@@ -117,30 +118,30 @@ class ScpiSession(Conversation):
             self.send(message, deadline)
 
     def query_block(self, command: str, timeout_s: float | None = None) -> bytearray:
-        """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) it is answered with.
+        """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) in its reply.
 
         Raises:
             LinkTimeout: The block is not complete in time; the next exchange resynchronises first.
-            FrameError: The reply is not a block, or longer than the limit.
-            LinkLost: The link is gone, or could not be resynchronised.
+            FrameError: The reply is not a block, or exceeds the limit.
+            LinkLost: The link is lost, or could not be resynchronised.
         """
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
-            # Counted bytes, never up to a terminator: a block may hold any byte, LF included.
+            # The bytes are counted, because a block may contain any byte, including LF.
             payload = self.receive_block(self._block_length(command, deadline), command, deadline)
             self._end_of_block(command, deadline)
             return payload
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``, not sooner after the last message than the instrument bears. Raises ``LinkLost``."""
+        """Write all of ``data``, at least ``gap_s`` after the last message. Raises ``LinkLost``."""
         if self._gap_s > 0.0:
             self._clock.sleep(max(0.0, self._sent_s + self._gap_s - self._clock.now()))
             self._sent_s = self._clock.now()
         super().send(data, deadline)
 
     def probe(self, deadline: Deadline) -> bool:
-        """Ask for the identity, and pass over the late replies in front of it."""
+        """Query the identity, and skip late replies that arrive before it."""
         self.send(self._identity_query.encode() + self._terminator, deadline)
         try:
             while True:
@@ -149,13 +150,13 @@ class ScpiSession(Conversation):
                     return True
                 self._count(foreign_bytes=len(line) + 1)
                 if self._identity is None and line.count(b",") == 3:
-                    return True  # no identity stored yet: the four fields of *IDN? (IEEE 488.2, 10.14)
+                    return True  # no identity is stored yet, but these are the four fields of *IDN? (IEEE 488.2, 10.14)
         except (LinkTimeout, FrameError):
             return False
 
     def _reply_line(self, command: str, deadline: Deadline) -> bytes:
         line = self.receive_line(command, deadline)
-        while self._by_cr and not line:  # the LF of a CR LF that came in two pieces
+        while self._by_cr and not line:  # the LF of a CR LF that arrived in two chunks
             line = self.receive_line(command, deadline)
         return line
 
@@ -163,40 +164,38 @@ class ScpiSession(Conversation):
         try:
             text = line.decode("ascii")
         except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {shown(line)}") from None
+            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None
         return text.strip()
 
     def _block_length(self, command: str, deadline: Deadline) -> int:
         head = self.receive_exactly(2, command, deadline)
-        while head[:1] in ((b"\n", b"\0") if self._by_cr else (b"\0",)):  # it belongs to the line before
+        while head[:1] in ((b"\n", b"\0") if self._by_cr else (b"\0",)):  # left over from the previous line
             head = head[1:] + self.receive_exactly(1, command, deadline)
         if head[:1] != b"#" or not head[1:].isdigit() or head[1:] == b"0":
-            raise self._frame_error(command, f"not a definite-length block: {shown(head + bytes(self._buffer))}")
+            raise self._frame_error(command, f"not a definite-length block: {format_bytes(head + bytes(self._buffer))}")
         digits = self.receive_exactly(int(head[1:]), command, deadline)
-        # The length decides how many bytes are taken for data, so it is not guessed from damaged digits.
+        # The length decides how many bytes are data, so it is not guessed from damaged digits.
         if not digits.isdigit():
-            raise self._frame_error(command, f"a block with the length {shown(digits)}")
+            raise self._frame_error(command, f"a block with the length {format_bytes(digits)}")
         length = int(digits)
         if length > self._block_limit_bytes:
-            raise self._frame_error(
-                command, f"a block of {length} bytes, more than the limit of {self._block_limit_bytes}"
-            )
+            raise self._frame_error(command, f"a block of {length} bytes, above the limit of {self._block_limit_bytes}")
         return length
 
     def _end_of_block(self, command: str, deadline: Deadline) -> None:
-        """Take the terminator after a block, if there is one, and make sure that nothing else follows."""
+        """Read the terminator after a block, if there is one, and check that nothing else follows."""
         end = self.receive_available(1, Deadline(min(deadline, self._clock.now() + _TERMINATOR_WAIT_S)))
         if end == b"\r" and not self._by_cr:
             end = self.receive_exactly(1, command, deadline)
         if end not in (b"", b"\n", self._terminator):
-            raise self._frame_error(command, f"a block followed by {shown(end + bytes(self._buffer))}")
+            raise self._frame_error(command, f"a block followed by {format_bytes(end + bytes(self._buffer))}")
 
 
 def _encoded(command: str, *, is_query: bool) -> bytes:
-    """Return the message without terminator. Raises ``ConfigError`` for what would break the conversation."""
+    """Return the message without terminator. Raises ``ConfigError`` if it is not a valid command or query."""
     if not (command and command.isascii() and command.isprintable()):
-        raise ConfigError(f"{command!r} is not a SCPI message", hint="One line of printable ASCII is needed.")
+        raise ConfigError(f"{command!r} is not a SCPI message", hint="Give one line of printable ASCII.")
     if ("?" in command) is not is_query:
-        needed = "a query, which has a '?'" if is_query else "a command without reply, which has no '?'"
+        needed = "a query: it has no '?'" if is_query else "a command without reply: it has a '?'"
         raise ConfigError(f"{command!r} is not {needed}", hint="Use query() for queries and write() for commands.")
     return command.encode("ascii")

@@ -1,7 +1,7 @@
-"""What a field in the memory of a pluggable module is, in every standard: its place, its number format, its codec.
+"""Description of a field in the memory of a pluggable module, for every standard: place, number format and codec.
 
 The maps of CMIS (:mod:`~lumion_hw.standards.cmis`) and of SFF-8472 (:mod:`~lumion_hw.standards.sff8472`) are tables of
-these. A memory has several spaces of at most 256 bytes: the pages of CMIS, the two I2C devices of SFF-8472.
+such fields. A memory has several spaces of at most 256 bytes: the pages of CMIS, or the two I2C devices of SFF-8472.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = int | float | bool | str | bytes
 
 
 class NumberFormat(enum.Enum):
-    """Number format. Multi-byte numbers are big-endian unless the name says otherwise."""
+    """Number format of a field. Numbers of several bytes are big-endian unless the name says otherwise."""
 
     UINT = "unsigned"
     INT = "two's complement"
@@ -39,7 +39,7 @@ class NumberFormat(enum.Enum):
 
 
 class Access(enum.Enum):
-    """Who may change a field, and what a read does to it."""
+    """Who can change a field, and what a read does to it."""
 
     RO = "read only"
     RW = "read and write"
@@ -84,7 +84,7 @@ class Register:
         kind: Number format.
         scale: ``unit`` per count of the raw number, exact.
         unit: Unit of the scaled value; empty for codes, counts, text and bits.
-        access: Who may change it.
+        access: Who can change it.
         array: Repetition, if there is one.
     """
 
@@ -118,7 +118,7 @@ class Register:
         """Return the number of the lowest bit of an element inside its last byte.
 
         Raises:
-            ValueError: ``index`` is missing, superfluous or not in the array.
+            ValueError: ``index`` is missing, not needed, or not in the array.
         """
         try:
             return self._shifts[index]
@@ -126,10 +126,10 @@ class Register:
             raise self._no_element(index) from None
 
     def span(self, index: int | None = None) -> range:
-        """Return the bytes of one element: those to read for it and to write for it.
+        """Return the bytes of one element: the bytes to read and to write for it.
 
         Raises:
-            ValueError: ``index`` is missing, superfluous or not in the array.
+            ValueError: ``index`` is missing, not needed, or not in the array.
         """
         try:
             return self._spans[index]
@@ -142,7 +142,7 @@ class Register:
             return self.span()
         return range(self.span(self.array.first).start, self.span(self.array.indices[-1]).stop)
 
-    # A bring-up reads tens of thousands of fields: where their elements lie is worked out once.
+    # A bring-up reads tens of thousands of fields, so the places of their elements are computed only once.
 
     @cached_property
     def _low_bits(self) -> dict[int | None, int]:
@@ -170,7 +170,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Checksum:
-    """The sum of the bytes ``first`` to ``last`` (both included) of a space, modulo 256, stands at ``byte``."""
+    """A checksum at ``byte``: the sum of the bytes ``first`` to ``last`` (both included) of a space, modulo 256."""
 
     name: str
     space: int
@@ -185,12 +185,12 @@ def checksum(data: Iterable[int]) -> int:
 
 
 def checksum_of(item: Checksum, memory: bytes, start: int = 0) -> int:
-    """Return the checksum that a space should carry at ``item.byte``; ``memory`` begins at byte ``start``."""
+    """Return the checksum that a space should have at ``item.byte``; ``memory`` begins at byte ``start``."""
     return checksum(memory[item.first - start : item.last - start + 1])
 
 
 def checksum_matches(item: Checksum, memory: bytes, start: int = 0) -> bool:
-    """Tell whether a space carries the right checksum; ``memory`` begins at byte ``start``."""
+    """Return whether a space has the right checksum; ``memory`` begins at byte ``start``."""
     return checksum_of(item, memory, start) == memory[item.byte - start]
 
 
@@ -198,7 +198,7 @@ def raw(field: Register, data: bytes, index: int | None = None) -> int:
     """Return the unscaled number of a field; for ``INT`` with its sign.
 
     Args:
-        field: The field; text and bytes come as the number their bytes make.
+        field: The field. Text and bytes are returned as the big-endian number of their bytes.
         data: The bytes of ``field.span(index)``.
         index: Element of an array.
 
@@ -208,7 +208,7 @@ def raw(field: Register, data: bytes, index: int | None = None) -> int:
     span = field.span(index)
     if len(data) != len(span):
         raise ValueError(f"{field.name} ({field}) has {len(span)} bytes, not {len(data)}")
-    # Big-endian everywhere but for SNR and counters of CMIS page 14h.
+    # Everything is big-endian, except SNR and counters of CMIS page 14h.
     count = int.from_bytes(data, "little" if field.kind is NumberFormat.UINT_LE else "big")
     if field.bits is not None:
         count = count >> field.shift(index) & ((1 << field.width) - 1)
@@ -250,7 +250,7 @@ def number(field: Register, data: bytes, index: int | None = None) -> float:
 
 
 def encode(field: Register, value: Value, index: int | None = None, *, current: bytes | None = None) -> bytes:
-    """Return the bytes of ``field.span(index)`` that carry ``value``: the inverse of :func:`decode`.
+    """Return the bytes of ``field.span(index)`` for ``value``: the inverse of :func:`decode`.
 
     Numbers are rounded to the nearest count; text is padded with spaces.
 
@@ -258,7 +258,7 @@ def encode(field: Register, value: Value, index: int | None = None, *, current: 
         field: The field.
         value: Value in ``field.unit``.
         index: Element of an array.
-        current: What the bytes hold now. Needed for a field that is a part of a byte: the other bits stay.
+        current: Present content of the bytes. Needed for a field that is a part of a byte: the other bits are kept.
 
     Raises:
         LimitError: The number does not fit.
@@ -285,7 +285,7 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
     if field.bits is None:
         little = field.kind is NumberFormat.UINT_LE
         return count.to_bytes(len(span), "little" if little else "big", signed=field.kind is NumberFormat.INT)
-    # Never as 0: the other bits of the byte are somebody's setting.
+    # The other bits must not become 0: they hold other settings.
     if current is None or len(current) != 1:
         raise ValueError(f"{field.name} ({field}) is a part of a byte: give the current byte to keep its other bits")
     mask = (1 << field.width) - 1
@@ -294,7 +294,7 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
 
 
 def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
-    """Return the raw number of a value, or its bytes for text, bytes and F32. Raises as :func:`encode`.
+    """Return the raw number of a value, or its bytes for text, bytes and F32. Errors: as in :func:`encode`.
 
     Args:
         field: The field.
@@ -304,7 +304,7 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
     if field.kind in (NumberFormat.ASCII, NumberFormat.BYTES):
         return _encode_bytes(field, value)
     if isinstance(value, (str, bytes)):
-        raise ValueError(f"{field.name} takes a number, not {value!r}")
+        raise ValueError(f"{field.name} must be a number, not {value!r}")
     if field.kind is NumberFormat.F16:
         return f16_encode(float(value))
     if field.kind is NumberFormat.F32:
@@ -321,12 +321,15 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
 
 
 _CLEAR = 1e-3
-"""A quotient so far from the middle between two counts, and no larger than its inverse squared, rounds the same way."""
+"""If a quotient is further than this from the middle between two counts, a float rounds it like an exact fraction.
+
+This holds for quotients up to the inverse square of this number.
+"""
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
-    """Return the whole number nearest to value / scale, of the two at an exact half the even one."""
-    # Fractions are exact and slow, and needed only where a float cannot tell on which side of a half it is.
+    """Return the whole number nearest to value / scale; at an exact half, the even one."""
+    # Fractions are exact but slow. They are needed only where a float cannot show on which side of a half the value is.
     quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
     if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:
         return round(quotient)
@@ -339,7 +342,7 @@ def _encode_bytes(field: Register, value: Value) -> bytes:
     elif isinstance(value, bytes):
         data = value
     else:
-        raise ValueError(f"{field.name} does not take {value!r}")
+        raise ValueError(f"{field.name} cannot hold {value!r}")
     if len(data) != field.length:
         raise ValueError(f"{value!r} does not fit {field.name} ({field.length} bytes)")
     return data
@@ -375,8 +378,8 @@ def f16_encode(value: float) -> int:
         return 0
     if not math.isinf(value):
         exact = Fraction(value)
-        # From the smallest exponent: of the several codes of a number this has the most digits. A mantissa has at most
-        # four, so that those far below are none.
+        # Start at the smallest exponent: of all codes of a number it gives the most digits. A mantissa has at most four
+        # digits, so much smaller exponents are impossible.
         for exponent in range(min(max(math.floor(math.log10(value)) + 19, 0), 31), 32):
             mantissa = round(exact * Fraction(10) ** (24 - exponent))
             if mantissa <= 0x7FF:

@@ -1,4 +1,4 @@
-"""What is known of a bench, as files: calibration records, the arrays beside them, journals. Nothing below opens one.
+"""Files of a bench: calibration records, their array files, and journals.
 
 Private: users import ``load_record`` and ``save_record`` from :mod:`lumion_hw`.
 """

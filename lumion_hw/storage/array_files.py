@@ -1,4 +1,4 @@
-"""Files of named arrays beside a document: HDF5 where h5py is installed, else ``.npz``; never pickled."""
+"""Files of named arrays: HDF5 if h5py is installed, otherwise ``.npz``; never pickled."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable_reason
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.canonical import Arrays, storable_array
 
-_COPY = "It belongs beside its calibration record: copy both together, or restore it from a copy."
+_RESTORE_HINT = "Keep it in the directory of its calibration record: copy both together, or restore it from a backup."
 
 
 def array_suffix() -> str:
-    """Return ``.h5`` if HDF5 files can be written here, else ``.npz``."""
+    """Return ``.h5`` if h5py is installed, otherwise ``.npz``."""
     return ".h5" if importlib.util.find_spec("h5py") else ".npz"
 
 
 def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Over = "own") -> None:
-    """Write arrays to an ``.h5`` or ``.npz`` file; a reader finds all of it or the file that was there before.
+    """Write arrays to an ``.h5`` or ``.npz`` file, atomically.
 
     Args:
-        path: Where to.
-        arrays: The arrays.
-        what: What they are, for the message.
-        over: What may be written over.
+        path: The file.
+        arrays: The arrays by name.
+        what: Kind of file, for the message.
+        over: Files that may be overwritten.
 
     Raises:
-        ConfigError: An array holds something else than numbers, h5py is missing for an ``.h5``, or as ``write_file``.
+        ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or as ``write_file``.
         LumionError: As ``write_file``.
     """
     plain = {name: storable_array(name, array) for name, array in arrays.items()}
@@ -66,36 +66,36 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
     Raises:
         CalibrationError: The file is missing or damaged.
-        ConfigError: It is an ``.h5`` and h5py is missing.
+        ConfigError: h5py is missing for an ``.h5`` file.
     """
     if path.suffix == ".h5":
-        with open_hdf5(path, "file of arrays", error=CalibrationError, hint=_COPY) as file:
+        with open_hdf5(path, "file of arrays", error=CalibrationError, hint=_RESTORE_HINT) as file:
             return {name: file.array(name) for name in file.names()}
     try:
         check_regular(path)
         with zipfile.ZipFile(path) as archive:
-            return _unpacked(archive, max_bytes(path.stat().st_size))
+            return _read_archive(archive, max_bytes(path.stat().st_size))
     except Exception as error:
-        raise CalibrationError(f"{path}: {unreadable(error, 'file of arrays')}", hint=_COPY) from error
+        raise CalibrationError(f"{path} {unreadable_reason(error, 'file of arrays')}", hint=_RESTORE_HINT) from error
 
 
-def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an archive. Raises whatever its damage leads to."""
+def _read_archive(archive: zipfile.ZipFile, remaining_bytes: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive. A damaged archive may raise any exception."""
     arrays = {}
     for member in archive.infolist():
-        if member.file_size > left_bytes:
-            claimed = f"{member.filename!r} claims to hold {member.file_size / MEGABYTE:.0f} MiB"
-            raise ValueError(f"{claimed}, more than can be in this file")
-        left_bytes -= member.file_size
+        if member.file_size > remaining_bytes:
+            claimed = f"{member.filename!r} claims a size of {member.file_size / MEGABYTE:.0f} MiB"
+            raise ValueError(f"{claimed}, more than this file can contain")
+        remaining_bytes -= member.file_size
         data = io.BytesIO(archive.read(member))
         version = np.lib.format.read_magic(data)
         header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, _, dtype = header(data)
         if math.prod(shape) * dtype.itemsize != member.file_size - data.tell():
-            raise ValueError(f"{member.filename!r} does not hold what it claims to")
+            raise ValueError(f"the size of {member.filename!r} does not match its shape")
         data.seek(0)
         name = member.filename.removesuffix(".npy")
-        if name == "allow_pickle":  # an argument of savez_compressed that numpy below 2.2 stored as an array
+        if name == "allow_pickle":  # numpy below 2.2 stored this argument of savez_compressed as an array
             continue
         arrays[name] = storable_array(name, np.lib.format.read_array(data, allow_pickle=False))
     return arrays

@@ -1,9 +1,8 @@
-"""A small file that tells what was begun and what came of it: lines that are only ever appended, each on the disk.
+"""An append-only journal file that records operations and their outcomes.
 
-One line per entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running number
-``n``. :meth:`LineJournal.append` returns when the line is on the disk. A process that is killed, a host that loses
-power and a disk that is full cost at most the line that was being written; what is left of it is kept beside the file
-when it is opened again.
+Each entry is one line: the CRC-32 of the rest as eight hex digits, a blank, and a JSON object with the running number
+``n``. :meth:`LineJournal.append` returns when the line is on disk. A killed process, a power failure or a full disk
+loses at most the line being written; its remains are moved to a file beside the journal when it is opened again.
 """
 
 from __future__ import annotations
@@ -22,38 +21,40 @@ from lumion_hw.files.json_text import check_numbers, json_text
 from lumion_hw.files.reading import MEGABYTE, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
-LARGEST_BYTES = 4 * MEGABYTE
-"""A journal that has grown beyond this is begun anew with what still counts; the old one stays beside it."""
+RESTART_BYTES = 4 * MEGABYTE
+"""Size above which a journal is restarted with the entries that are still needed; the old file is kept."""
 _MAX_BYTES = 64 * MEGABYTE
-OTHER_VERSION = "It is of another version of this program: use that one, or move the journal away to begin anew."
-"""What to do about a journal whose entries are not those of this version."""
+OTHER_VERSION = (
+    "Another version of this program wrote the journal: use that version, or move the journal away to start a new one."
+)
+"""Hint for a journal whose entries this version cannot read."""
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class JournalLines:
-    """What a journal holds.
+    """The contents of a journal.
 
     Attributes:
-        entries: Its entries in order, the header first.
-        torn: What a line that was never finished has left at the end.
+        entries: The entries in order, the header first.
+        incomplete: Bytes of an incomplete line at the end.
     """
 
     entries: tuple[dict[str, Any], ...]
-    torn: bytes
+    incomplete: bytes
 
 
 class LineJournal:
-    """A journal open for writing; use it as a context manager. One process at a time: whoever opens it holds a lock.
+    """A journal open for writing; use it as a context manager. Takes no lock: the caller must hold `BenchLock`.
 
     Args:
-        path: The file; made if there is none.
-        what: What it is, for messages, such as ``the journal of circuits``.
-        header: Its first entry, where it has to be made; in one that is there these values have to be the same.
+        path: The file; created if missing.
+        what: Kind of journal, for messages, such as ``the journal of circuits``.
+        header: First entry of a new journal; an existing journal must have the same values.
 
     Raises:
-        ConfigError: It is of something else, damaged, or nothing can be written there.
-        LumionError: There is no room.
+        ConfigError: The journal has another header, is damaged, or is not writable.
+        LumionError: The disk is full.
 
     Attributes:
         path: The file.
@@ -64,18 +65,18 @@ class LineJournal:
         self._what = what
         with writing(what, self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            there = check_target(self.path, what, over="any").exists()
-        found = read_lines(self.path, what) if there else JournalLines((), b"")
-        self._found, self._header, self._n = found.entries, dict(header), len(found.entries)
-        if found.torn:
-            self._keep_torn(found.torn)
+            exists = check_target(self.path, what, over="any").exists()
+        existing = read_lines(self.path, what) if exists else JournalLines((), b"")
+        self._existing, self._header, self._n = existing.entries, dict(header), len(existing.entries)
+        if existing.incomplete:
+            self._save_incomplete(existing.incomplete)
         with writing(what, self.path):
             self._handle: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            self._size = os.fstat(self._handle).st_size - len(found.torn)
+            self._size = os.fstat(self._handle).st_size - len(existing.incomplete)
             os.ftruncate(self._handle, self._size)
         try:
-            if self._found:
-                self._check_header(self._found[0])
+            if self._existing:
+                self._check_header(self._existing[0])
             else:
                 self.append(header)
                 _sync_directory(self.path.parent)
@@ -84,45 +85,45 @@ class LineJournal:
             raise
 
     def take_existing_entries(self) -> tuple[dict[str, Any], ...]:
-        """Return what was there when it was opened, the header first; once, since nothing of it is kept in memory.
+        """Return the entries that the journal had when it was opened, the header first.
 
-        A program that writes for days would otherwise hold megabytes of what is in the file.
+        Works only once: the entries are then released, to save memory in programs that run for days.
         """
-        found, self._found = self._found, ()
-        return found
+        existing, self._existing = self._existing, ()
+        return existing
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write an entry; it is on the disk when this returns.
+        """Append an entry; it is on disk when this returns.
 
         Raises:
-            LumionError: There is no room, or the disk failed: the journal is as it was before.
-            ConfigError: It is closed, or the entry holds NaN or infinity: it could not be worked with again.
+            LumionError: The disk is full or failed; the journal is unchanged.
+            ConfigError: The journal is closed, or the entry contains NaN or infinity.
         """
         if self._handle is None:
-            raise ConfigError(f"{self.path}: this journal is closed")
+            raise ConfigError(f"the journal {self.path} is closed")
         check_numbers(entry, f"an entry of {self._what}")
-        left = _line({"n": self._n, **entry})
+        remaining = _line({"n": self._n, **entry})
         with writing(self._what, self.path):
             try:
                 os.lseek(self._handle, self._size, os.SEEK_SET)
-                while left:
-                    left = left[os.write(self._handle, left) :]
+                while remaining:
+                    remaining = remaining[os.write(self._handle, remaining) :]
                 os.fsync(self._handle)
             except BaseException:
-                os.ftruncate(self._handle, self._size)  # half a line would make what follows unreadable
+                os.ftruncate(self._handle, self._size)  # half a line would make the next line unreadable
                 raise
             self._size = os.lseek(self._handle, 0, os.SEEK_CUR)
         self._n += 1
 
     def restart_if_large(self, *entries: Mapping[str, Any]) -> None:
-        """Write the header and these entries into a new file if this one has grown large; the old one stays beside it.
+        """Restart a large journal with its header and these entries; the old file is kept with the suffix ``.old``.
 
         Raises:
-            LumionError: There is no room, or the disk failed: the journal is as it was before.
+            LumionError: The disk is full or failed; the journal is unchanged.
         """
-        if self._size <= LARGEST_BYTES or self._handle is None:
+        if self._size <= RESTART_BYTES or self._handle is None:
             return
-        documents = [{"n": number, **each} for number, each in enumerate((self._header, *entries))]
+        documents = [{"n": number, **entry} for number, entry in enumerate((self._header, *entries))]
         old, content = self.path.with_name(self.path.name + ".old"), b"".join(map(_line, documents))
         with writing(self._what, self.path):
             old.unlink(missing_ok=True)
@@ -147,19 +148,19 @@ class LineJournal:
     ) -> None:
         self.close()
 
-    def _keep_torn(self, torn: bytes) -> None:
-        """Put what is left of an unfinished line beside the file before it is cut off."""
-        aside = self.path.with_name(self.path.name + ".torn")
-        with writing(self._what, aside), aside.open("ab") as file:
-            file.write(torn + b"\n")
+    def _save_incomplete(self, line: bytes) -> None:
+        """Append an incomplete line to the file ``.torn`` beside the journal, before it is removed from the journal."""
+        path = self.path.with_name(self.path.name + ".torn")
+        with writing(self._what, path), path.open("ab") as file:
+            file.write(line + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def _check_header(self, there: Mapping[str, Any]) -> None:
+    def _check_header(self, header: Mapping[str, Any]) -> None:
         for name, value in self._header.items():
-            if there.get(name) != value:
+            if header.get(name) != value:
                 raise ConfigError(
-                    f"{self._what} {self.path} is of {name} {there.get(name)!r}, this is {value!r}",
+                    f"{self._what} {self.path} belongs to {name} {header.get(name)!r}, not to {value!r}",
                     hint="Choose another directory with --state.",
                 )
 
@@ -169,38 +170,38 @@ def read_lines(path: AnyPath, what: str) -> JournalLines:
 
     Args:
         path: The file.
-        what: What it is, for messages.
+        what: Kind of journal, for messages.
 
     Raises:
-        ConfigError: It cannot be read, or a line that was once whole is damaged; the message says which.
+        ConfigError: The journal cannot be read, or a complete line is damaged; the message gives its number.
     """
     path = Path(path)
     data = read_file(path, what, max_bytes=_MAX_BYTES)
-    *lines, torn = data.split(b"\n")
+    *lines, incomplete = data.split(b"\n")
     entries = []
     for number, line in enumerate(lines):
         entry = _entry(line, f"{path}, line {number + 1}")
         if entry is None or entry.get("n") != number:
             raise ConfigError(
-                f"{what} {path} is damaged in line {number + 1} of {len(lines)}: its check sum or number does not fit. "
-                "Nothing was changed, in it or on the bench.",
-                hint="Restore it from a copy, or move it away to begin anew; then nothing is known of what the mesh "
-                "drives.",
+                f"{what} {path} is damaged: line {number + 1} of {len(lines)} has a wrong checksum or number. "
+                "Nothing was changed, in the journal or on the bench.",
+                hint="Restore it from a backup, or move it away to start a new journal; the state of the mesh is then "
+                "unknown.",
             )
         entries.append(entry)
-    return JournalLines(tuple(entries), torn)
+    return JournalLines(tuple(entries), incomplete)
 
 
-def checked(kind: type[Value], document: object, path: Path) -> Value:
-    """Return what an entry of a journal holds, as a value of its type.
+def parse_entry(kind: type[Value], document: object, path: Path) -> Value:
+    """Convert the JSON document of a journal entry to a dataclass.
 
     Args:
-        kind: A dataclass, its fields annotated.
-        document: What the entry holds, as JSON has it.
+        kind: A dataclass with annotated fields.
+        document: The JSON document.
         path: The journal, for the message.
 
     Raises:
-        ConfigError: A field is missing, unknown or of another type; the message names it.
+        ConfigError: A field is missing, unknown or of another type; the message names the field.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -220,7 +221,7 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _entry(line: bytes, name: str) -> dict[str, Any] | None:
-    """Return the entry of a line; ``None`` if it is damaged."""
+    """Parse a line and return its entry, or ``None`` if the line is damaged."""
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None

@@ -1,4 +1,4 @@
-"""Whether the parts of a calibration record fit each other: its hash may be right, and the record still none."""
+"""Consistency checks of calibration records: the contents can be wrong even if the hash is correct."""
 
 from __future__ import annotations
 
@@ -13,80 +13,80 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.layout.topology import MeshTopology
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
-LARGEST = 1e30
-"""No quantity of a record is larger in its unit: frequencies reach 1e15 Hz, and powers of six stay finite."""
-_MOST_CHANNELS = 2**16
-"""Channels of a controller are numbered in 16 bits (docs/protocol.md); no driver numbers more."""
+MAX_NUMBER = 1e30
+"""Upper limit of all quantities in a record: frequencies reach only 1e15 Hz, and the sixth power of 1e30 is finite."""
+_MAX_CHANNELS = 2**16
+"""Controller channels have 16-bit numbers (docs/protocol.md)."""
 
 
 def mismatches(record: CalibrationRecord) -> Iterator[str]:
-    """Yield what does not fit, a part of a sentence each.
+    """Yield the inconsistencies of a record, each as the part of a sentence after its file name.
 
     Raises:
-        CalibrationError: It does not say what mesh it is of.
+        CalibrationError: The record does not name its mesh.
     """
     mesh = record.mesh
     n_pucs, n_heaters, n_ports = mesh.n_pucs, 2 * mesh.n_pucs, mesh.n_ports
     ports = [entry.port for entry in record.ports]
-    for what, count, wanted in (
+    for what, count, expected in (
         ("PUCs", len(record.pucs), n_pucs),
         ("heater channels", len(record.heater_channels), n_heaters),
         ("joint phases", len(record.joints.phase_rad) if record.joints else len(mesh.joints), len(mesh.joints)),
     ):
-        if count != wanted:
-            yield f"it has {count} {what}, its mesh {wanted}"
+        if count != expected:
+            yield f"the record has {count} {what}, but its mesh has {expected}"
     if any(not 0 <= port < n_ports for port in (*ports, *record.monitor_ports)):
-        yield f"it names ports that its mesh of {n_ports} ports does not have"
+        yield f"the record contains port numbers outside its mesh of {n_ports} ports"
     if len(set(ports)) < len(ports) or len(set(record.monitor_ports)) < len(record.monitor_ports):
-        yield "it names a port twice"
-    if any(not 0 <= channel < _MOST_CHANNELS for channel in record.heater_channels):
-        yield f"it names a heater channel outside 0 to {_MOST_CHANNELS - 1}"
+        yield "a port is listed twice"
+    if any(not 0 <= channel < _MAX_CHANNELS for channel in record.heater_channels):
+        yield f"a heater channel is outside 0 to {_MAX_CHANNELS - 1}"
     lit = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
     firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]
     if not set(firsts) <= lit or len(set(firsts)) < len(firsts):
-        yield "it names a port that is lit with one that is no source, or two with the same"
+        yield "a port has lit_with set to a port without a source, or two ports have the same lit_with"
     for name in ("wavelength_nm", "heater_ohm"):
         if not getattr(record, name) > 0.0:
-            yield f"{name} is {getattr(record, name):g}"
+            yield f"{name} must be positive, but is {getattr(record, name):g}"
     try:
         datetime.fromisoformat(record.created_utc)
     except ValueError:
-        yield f"created_utc is no time: {record.created_utc[:40]!r}"
+        yield f"created_utc is not a time: {record.created_utc[:40]!r}"
     rows = record.crosstalk.differential_rad_per_mw if record.crosstalk else ()
     if rows and (len(rows) != n_pucs or any(len(row) != n_heaters for row in rows)):
-        yield f"its crosstalk is no table of {n_pucs} PUCs by {n_heaters} heaters"
+        yield f"the crosstalk is not a table of {n_pucs} PUCs by {n_heaters} heaters"
     yield from _defects(record, mesh)
 
 
 def _defects(record: CalibrationRecord, mesh: MeshTopology) -> Iterator[str]:
     n_pucs, n_ports = mesh.n_pucs, mesh.n_ports
-    most = {"puc": n_pucs, "heater": 2 * n_pucs, "port": n_ports, "monitor": n_ports, "source": n_ports, "chip": 1}
+    counts = {"puc": n_pucs, "heater": 2 * n_pucs, "port": n_ports, "monitor": n_ports, "source": n_ports, "chip": 1}
     for defect in record.defects:
-        if not 0 <= defect.number < most[defect.element]:
-            yield f"it names a defect of {defect.element} {defect.number}, which its mesh does not have"
+        if not 0 <= defect.number < counts[defect.element]:
+            yield f"a defect is listed for {defect.element} {defect.number}, which the mesh does not have"
 
 
 def array_mismatches(record: CalibrationRecord, arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    """Yield what does not fit between a record and the arrays of its side file."""
+    """Yield the inconsistencies between a record and its array file, each as a sentence."""
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            yield f"array {name!r} holds NaN or infinity"
+            yield f"array {name!r} contains NaN or infinity"
         if array.ndim != 2:
-            yield f"array {name!r} has the shape {array.shape}"
+            yield f"array {name!r} has shape {array.shape} instead of two dimensions"
     factor = arrays.get("covariance_factor")
     if record.covariance is None or factor is None:
         return
     if min((size for _, size in record.covariance.groups), default=0) < 0 or record.covariance.size != len(factor):
-        yield f"its covariance is of {record.covariance.size} parameters, the factor has {len(factor)} rows"
+        yield f"the covariance has {record.covariance.size} parameters, but its factor has {len(factor)} rows"
 
 
 def too_large(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the names of numbers beyond all quantities, in what JSON knows."""
+    """Yield the keys of numbers in a JSON document that are larger than :data:`MAX_NUMBER`."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from too_large(each, f"{name}.{key}" if name else str(key))
+        for key, item in value.items():
+            yield from too_large(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from too_large(each, f"{name}[{number}]")
-    elif isinstance(value, int | float) and abs(value) > LARGEST:
+        for number, item in enumerate(value):
+            yield from too_large(item, f"{name}[{number}]")
+    elif isinstance(value, int | float) and abs(value) > MAX_NUMBER:
         yield name

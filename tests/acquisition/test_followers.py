@@ -145,7 +145,7 @@ def test_a_scan_is_not_gone_on_with_other_meters(bench: Bench, tmp_path: Path) -
 
     with pytest.raises(KeyboardInterrupt):
         scan(bench, {"las.wavelength_nm": NM}, READ, out=out, progress=stop)
-    with pytest.raises(ConfigError, match="begun with another settings or values"):
+    with pytest.raises(ConfigError, match="started with another scan"):
         scan(bench, {"las.wavelength_nm": NM}, READ, out=out, resume=True, keep_meters=True)
     data = scan(bench, {"las.wavelength_nm": NM}, READ, out=out, resume=True)
     assert data.complete

@@ -114,7 +114,7 @@ def test_a_full_disk_is_said_and_what_was_acknowledged_stays(tmp_path: Path) -> 
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("wb", buffering=0) as full:
         journal = LogJournal(tmp_path / "log", HEADER, full)
-        with pytest.raises(LumionError, match="Make room"):
+        with pytest.raises(LumionError, match="Free some disk space"):
             journal.append(row(0))
         assert journal.acknowledged == 0
 

@@ -154,7 +154,7 @@ def test_a_sweep_that_gave_another_number_of_pulses_is_stepped(bench: Bench, mon
 
 def test_pulses_that_do_not_arrive_end_the_scan_with_the_laser_at_rest(bench: Bench, monkeypatch) -> None:
     monkeypatch.setattr(bench.emulated, "_trigger_inputs", {})
-    monkeypatch.setattr(bench.emulated.devices["tls0"].module, "_listen", lambda times_s: None)
+    monkeypatch.setattr(bench.emulated.devices["tls0"].module, "_on_triggers", lambda times_s: None)
     with pytest.raises(DeviceTimeoutError, match="not complete") as caught:
         swept(bench, CABLE)
     assert "check the cable" in (caught.value.hint or "")

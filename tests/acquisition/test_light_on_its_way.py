@@ -96,5 +96,5 @@ def test_what_was_set_comes_back() -> None:
 
 
 def test_half_a_port_is_refused(bench: Bench) -> None:
-    with pytest.raises(ConfigError, match=r"oxc0.outputs: expected whole numbers"):
+    with pytest.raises(ConfigError, match=r"oxc0.outputs: expected integers"):
         Settings(bench)["oxc0.outputs"].write([5.5, 0, 0, 0])

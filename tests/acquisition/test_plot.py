@@ -56,7 +56,7 @@ def test_columns_are_chosen_as_those_of_a_log(recording: Path, tmp_path: Path) -
 def test_a_file_that_is_no_recording_and_a_picture_of_no_kind_are_refused(recording: Path, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger.h5"
     stranger.write_text("power: 1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is no recording"):
+    with pytest.raises(ConfigError, match="is not a recording"):
         plot(stranger, tmp_path / "p.png")
     with pytest.raises(ConfigError, match=r"\.png, \.svg, \.pdf"):
         plot(recording, tmp_path / "p.docx")

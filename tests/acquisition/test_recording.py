@@ -140,7 +140,7 @@ def test_a_recording_that_ended_early_is_an_aborted_run(recording: Path) -> None
 def test_documents_are_not_written_over_what_others_made(recording: Path, tmp_path: Path) -> None:
     target = tmp_path / "run.jsonl"
     target.write_text("mine")
-    with pytest.raises(ConfigError, match="not made by this program"):
+    with pytest.raises(ConfigError, match="not from this program"):
         write_documents(read_recording(recording), target)
     target.unlink()
     write_documents(read_recording(recording), target)

@@ -201,7 +201,7 @@ def test_a_reading_that_is_none_and_a_file_that_exists_are_refused(bench, tmp_pa
     assert out.read_text() == "mine"
     with pytest.raises(ConfigError, match=r"no channel 'meter0.power.9'"):
         scan(bench, {POL: [0.0]}, ["meter0.power.9"])
-    with pytest.raises(ConfigError, match="without a file cannot be gone on with"):
+    with pytest.raises(ConfigError, match="without a file cannot be resumed"):
         scan(bench, {POL: [0.0]}, METER, resume=True)
 
 
@@ -230,7 +230,7 @@ def test_a_second_scan_on_one_device_is_refused_while_the_first_goes_on(bench, t
     data = scan(bench, {POL: pol_values(bench, 3)}, METER, progress=another)
     assert data.complete
     assert isinstance(refused[0], BusyError)
-    assert "another scan of this program has this device" in str(refused[0])
+    assert "another scan of this program is using this device" in str(refused[0])
     assert str(refused[1]) == "not refused", "other devices are free"
     assert scan(bench, {POL: [0.0]}, METER).complete, "and they are free again afterwards"
 
@@ -239,7 +239,7 @@ def test_a_second_scan_on_one_device_is_refused_while_the_first_goes_on(bench, t
 
 
 class StopAt:
-    """Raises when so many points are safe."""
+    """Raises when so many points are saved."""
 
     def __init__(self, n: int, error: BaseException) -> None:
         self.n, self.error = n, error
@@ -255,7 +255,7 @@ def test_ctrl_c_keeps_what_is_there_puts_back_and_the_rest_follows(bench, tmp_pa
     before = bench.polarization["pol-a"].read()
     with pytest.raises(KeyboardInterrupt) as caught:
         scan(bench, {POL: x}, METER, out=out, progress=StopAt(4, KeyboardInterrupt()))
-    assert any("of 9 points are safe" in note for note in caught.value.__notes__)
+    assert any("of 9 points are saved" in note for note in caught.value.__notes__)
     assert pol_is_untouched(bench, before)
     part = load_scan(out)
     assert 4 <= part.n_read < 9
@@ -331,7 +331,7 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
         scan(bench, {POL: x}, METER, out=out, progress=StopAt(2, KeyboardInterrupt()))
     data = (tmp_path / "s.h5.journal").read_bytes()
     for sweep, readings, words in (
-        ({POL: x[::-1]}, METER, "another settings or values"),
+        ({POL: x[::-1]}, METER, "another scan"),
         ({POL: x}, METER[:1], "another readings"),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -344,7 +344,9 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
     document = json.loads(line)
     document["devices"]["meter0"]["serial"] = "MY99999999"
     (tmp_path / "s.h5.journal").write_bytes(json.dumps(document).encode() + b"\n" + rows)
-    with pytest.raises(IdentityError, match="begun with another device: N7744A, serial MY99999999; here is N7744A"):
+    with pytest.raises(
+        IdentityError, match="started with another device: N7744A, serial MY99999999; this bench has N7744A"
+    ):
         scan(bench, {POL: x}, METER, out=out, resume=True)
 
 
@@ -374,7 +376,7 @@ def test_a_device_that_drops_out_ends_the_scan_and_it_goes_on_when_it_is_back(be
         if told.done >= 3 and not gone:
             gone.append(bench.emulated.faults.kill_modules(["sfp-a"]))
 
-    with pytest.raises(LinkError, match=r"sfp-a.*of 6 points are safe in .*s.h5.journal; go on with resume=True"):
+    with pytest.raises(LinkError, match=r"sfp-a.*of 6 points are saved in .*s.h5.journal; continue with resume=True"):
         scan(bench, {POL: x}, readings, out=out, progress=unplug)
     part = load_scan(out)
     assert 3 <= part.n_read < 6
@@ -422,7 +424,7 @@ def test_a_full_disk_loses_no_acknowledged_point(bench, tmp_path: Path, spare: i
     with pytest.raises(KeyboardInterrupt):  # to see how large it is
         scan(bench, {POL: x}, METER, out=tmp_path / "n.h5", progress=StopAt(1, KeyboardInterrupt()))
     size = (tmp_path / "n.h5.journal").stat().st_size + 200 + spare
-    with room(size), pytest.raises(LumionError, match=r"cannot write the log.*of 12 points are safe"):
+    with room(size), pytest.raises(LumionError, match=r"cannot write the log.*of 12 points are saved"):
         scan(bench, {POL: x}, METER, out=out, progress=lambda progress: told.append(progress.done))
     assert load_scan(out).n_read == max(told)
     assert scan(bench, {POL: x}, METER, out=out, resume=True).complete
@@ -472,7 +474,7 @@ def test_the_controllers_sweep_is_one_call_per_pass_and_resumes(tmp_path: Path, 
             return run(self, tables, settle_s)
 
         monkeypatch.setattr(access, "sweep", counted)
-        with pytest.raises(DeviceError, match="5 of 15 points are safe"):
+        with pytest.raises(DeviceError, match="5 of 15 points are saved"):
             scan(bench, sweep, ["mesh0.monitor.1"], out=tmp_path / "s.h5")
         assert scan(bench, sweep, ["mesh0.monitor.1"], out=tmp_path / "s.h5", resume=True).complete
     # 299792.458 GHz·µm over 1545, 1550 and 1555 nm.
@@ -519,7 +521,7 @@ def test_a_log_is_no_scan_and_nothing_is_neither(bench, tmp_path: Path) -> None:
     with LogJournal.create(tmp_path / "log", log_header(bench, reader, period_s=0.1, n_rows=2)) as journal:
         record(reader, journal, bench.clock)
     write_hdf5(tmp_path / "log", tmp_path / "log.h5")
-    with pytest.raises(ConfigError, match="readings at a steady rate, and no scan"):
+    with pytest.raises(ConfigError, match="recording at a fixed rate, not a scan"):
         load_scan(tmp_path / "log.h5")
     with pytest.raises(ConfigError, match="is missing"):
         load_scan(tmp_path / "nothing.h5")

@@ -121,17 +121,19 @@ def test_a_part_is_put_back_alone(bench: Bench) -> None:
 
 def test_a_snapshot_of_another_bench_or_device_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = take_snapshot(bench)
-    with pytest.raises(ConfigError, match="of bench 'other', this is 'every-kind'"):
+    with pytest.raises(ConfigError, match="bench 'other', not to 'every-kind'"):
         restore(bench, replace(taken, bench="other"))
     other = replace(taken.identities["tls-a"], serial="12345")
     strange = replace(taken, identities={**taken.identities, "tls-a": other})
-    with pytest.raises(IdentityError, match=r"tls-a: .*another device: TSL-570, serial 12345; here is TSL-570, serial"):
+    with pytest.raises(
+        IdentityError, match=r"tls-a: .*another device: TSL-570, serial 12345; this bench has TSL-570, serial"
+    ):
         restore(bench, strange)
     assert restore(bench, strange, ["meter0"]).complete, "what is not put back may be another one"
     newer = replace(taken.identities["tls-a"], firmware="newer")
     assert restore(bench, replace(taken, identities={**taken.identities, "tls-a": newer})).complete
     monkeypatch.setattr(Bench, "is_emulated", False)
-    with pytest.raises(ConfigError, match="emulated, this one is real"):
+    with pytest.raises(ConfigError, match="but this bench is real"):
         restore(bench, taken)
 
 
@@ -145,7 +147,7 @@ WRONG = [
     ("mesh0", "heaters_ma", np.zeros(29), ConfigError, r"expected numbers of shape \(30,\)"),
     ("zr-a", "application.1", "7", ConfigError, "expected one of 1, 2"),
     ("tls-a", "enabled", "on", ConfigError, "expected true or false"),
-    ("tls-a", "colour", 1.0, ConfigError, "settings that this bench has not: tls-a.colour"),
+    ("tls-a", "colour", 1.0, ConfigError, "settings that this bench does not have: tls-a.colour"),
 ]
 
 

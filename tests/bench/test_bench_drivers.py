@@ -71,5 +71,5 @@ def test_a_serial_address_without_a_rate_has_that_of_its_kind(
 
 def test_every_kind_is_asked_at_the_rate_that_it_has() -> None:
     for kind in builtin_kinds():
-        for question in kind.questions():
-            assert not question.bauds or kind.baud in question.bauds, kind.name
+        for query in kind.queries():
+            assert not query.bauds or kind.baud in query.bauds, kind.name

@@ -120,7 +120,7 @@ def test_monitors_behind_parts_tell_the_light_at_the_facet(tmp_path) -> None:
         attenuator, switch = bench.attenuators["att"], bench.switches["sw"]
         bench.lasers["las"].enable()
         bench.lasers["las"].wait_ready(60.0)
-        with pytest.raises(OutOfRangeError, match="the light of port 13 does not reach pm") as caught:
+        with pytest.raises(OutOfRangeError, match="blocks the light from port 13 to its meter pm") as caught:
             bench.mesh.monitors_ma()
         assert caught.value.device == "att"
         attenuator.enable(1)

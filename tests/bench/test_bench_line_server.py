@@ -65,7 +65,7 @@ def test_a_cell_that_this_mesh_does_not_have_is_refused(bench: Bench) -> None:
 
 
 def test_everything_that_needs_currents_is_refused_with_what_to_do(bench: Bench) -> None:
-    with pytest.raises(ConfigError, match=r"neither be calibrated nor given circuits.*mesh_states\['mesh0'\]"):
+    with pytest.raises(ConfigError, match=r"supports neither calibration nor circuits.*mesh_states\['mesh0'\]"):
         _ = bench.mesh
 
 
@@ -73,7 +73,7 @@ def test_a_calibration_is_refused_as_a_matter_of_the_bench_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert calibrate_main(["run", str(bench_file(tmp_path)), "--emulate", "--out", str(tmp_path / "record.json")]) == 2
-    assert "takes states of its unit cells and no heater currents" in capsys.readouterr().err
+    assert "is controlled by cell states, not by heater currents" in capsys.readouterr().err
     assert not (tmp_path / "record.json").exists()
 
 

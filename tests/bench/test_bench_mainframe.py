@@ -143,7 +143,7 @@ MAINFRAME = {"kind": "keysight-816x", "model": "8164B"}
             {"mf0": MAINFRAME, "tls0": {"kind": "keysight-laser", "mainframe": "mf0", "address": "tcp://h:1"}},
             "expected either mainframe or address, found both",
         ),
-        ({"tls0": {"kind": "keysight-laser", "mainframe": "mfx"}}, "found 'mfx', which is not there"),
+        ({"tls0": {"kind": "keysight-laser", "mainframe": "mfx"}}, "found 'mfx', which is not in devices"),
         (
             {"mf0": MAINFRAME | {"model": "8163B"}, "tls0": {"kind": "keysight-laser", "mainframe": "mf0"}},
             "found 'mf0', an 8163B, which has no slot 0",

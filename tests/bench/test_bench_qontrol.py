@@ -86,7 +86,7 @@ def test_other_modules_are_refused(tmp_path: Path) -> None:
     clock = VirtualClock()
     emulated = emulated_bench(load_bench(SMALL_QONTROL), clock, 0)
     model = load_bench(edited(tmp_path, "Q8iv-0004", "Q8iv-0005"))
-    with pytest.raises(IdentityError, match="Q8iv-0005 were expected"):
+    with pytest.raises(IdentityError, match="Q8iv-0005, found"):
         Bench(model, lambda name, _device: emulated.link(name), clock, emulated)
 
 
@@ -150,7 +150,10 @@ def test_currents_that_nobody_programmed_here_are_said_so() -> None:
         table = np.zeros(32)
         table[5] = 1.0
         bench.mesh.controller.program(table)
-        with pytest.raises(VerifyError, match=r"current of heater 5: wrote 0\.0000 mA, read back"):
+        with pytest.raises(
+            VerifyError,
+            match=r"heater 5: measured current does not match the programmed current: wrote 0\.0000 mA, read back",
+        ):
             bench.mesh.confirmed_currents_ma()
 
 
@@ -200,5 +203,7 @@ def test_an_overloaded_meter_is_an_error_and_no_photocurrent() -> None:
 def test_the_chain_alone_can_be_driven_and_an_eye_that_was_not_opened_is_named() -> None:
     with Bench.emulate(SMALL_QONTROL, only=["mesh0"]) as bench:
         bench.mesh.program(np.zeros(30))
-        with pytest.raises(ConfigError, match=r"meter0: the power meter was not opened.*name it"):
+        with pytest.raises(
+            ConfigError, match=r"meter0: this power meter is a monitor of the mesh, but was not opened.*Add it"
+        ):
             bench.mesh.monitors_ma()

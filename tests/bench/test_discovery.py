@@ -13,7 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from lumion_hw.bench.bench import load
-from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
+from lumion_hw.bench.discovery import FoundInstrument, discover, discovery_probes, draft_bench_file
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.model import Device
@@ -28,8 +28,8 @@ from tests.waiting import until
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()
-INQUIRIES = inquiries(builtin_kinds())
-QUESTIONS = [each.question for each in INQUIRIES]
+PROBES = discovery_probes(builtin_kinds())
+QUERIES = [each.query for each in PROBES]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: st
     ],
 )
 def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, kind: str | None) -> None:
-    told = INQUIRIES[0].recognise(answer.encode() + b"\n")
+    told = PROBES[0].identify(answer.encode() + b"\n")
     assert told is not None
     identity, found, entry = told
     assert (identity, found) == (answer, kind)
@@ -108,13 +108,13 @@ def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, ki
 @pytest.mark.long
 def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
     found = known(["lumion-mesh", "keysight-n77xx"], [served["board"], served["meter"]])
-    document = yaml.safe_load(draft(found))
+    document = yaml.safe_load(draft_bench_file(found))
     assert document["devices"]["lumion-mesh-0"] == {"kind": "lumion-mesh", "address": served["board"]}
     meter = document["devices"]["keysight-n77xx-0"]
     assert (meter["model"], meter["serial"]) == ("N7744A", "MY00000044")
     path = tmp_path / "bench.yaml"
     path.write_text(
-        draft(found) + "mesh: {controller: lumion-mesh-0, columns: [2]}\nwiring: {inputs: [], outputs: []}\n"
+        draft_bench_file(found) + "mesh: {controller: lumion-mesh-0, columns: [2]}\nwiring: {inputs: [], outputs: []}\n"
     )
     assert set(load(path).devices) == {"lumion-mesh-0", "keysight-n77xx-0"}
 
@@ -146,7 +146,7 @@ def test_an_instrument_without_a_driver_is_named_and_left_out_of_the_draft() -> 
     with listener:
         found, _ = discover([address], CLOCK)
     assert found == [FoundInstrument(address, "ACME,Frobnicator 9,123,1.0", None)]
-    assert yaml.safe_load(draft(found))["devices"] == {}
+    assert yaml.safe_load(draft_bench_file(found))["devices"] == {}
 
 
 @pytest.mark.parametrize("answers", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(range(256)) * 40, b"1,2,3\n"])
@@ -163,19 +163,19 @@ def test_a_place_that_cannot_be_reached_is_told_and_the_others_are_asked(served:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match="not an address"):
+    with pytest.raises(ConfigError, match="not a device address"):
         discover(["gopher://somewhere:70"], CLOCK)
 
 
 def test_lines_of_text_are_asked_before_what_is_none() -> None:
-    """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next question."""
-    is_text = [question.asked.isascii() and question.asked.endswith(b"\n") for question in QUESTIONS]
+    """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next query."""
+    is_text = [query.request.isascii() and query.request.endswith(b"\n") for query in QUERIES]
     assert is_text == sorted(is_text, reverse=True)
-    assert QUESTIONS[-1].asked.startswith(b"\0")  # ends what a mesh controller has taken for a frame so far
+    assert QUERIES[-1].request.startswith(b"\0")  # ends what a mesh controller has taken for a frame so far
 
 
 def kind_of(answer: bytes) -> str | None:
-    told = [found for inquiry in INQUIRIES if (found := inquiry.recognise(answer)) is not None]
+    told = [found for inquiry in PROBES if (found := inquiry.identify(answer)) is not None]
     return told[0][1] if told else None
 
 
@@ -187,10 +187,10 @@ def test_paddles_are_known_by_their_parameters() -> None:
 
 
 def test_one_of_the_questions_to_paddles_begins_where_a_frame_does_whatever_was_sent_before() -> None:
-    (question,) = [question for question in QUESTIONS if "APT" in question.name]
+    (query,) = [query for query in QUERIES if "APT" in query.name]
     request = bytes.fromhex("31 05 00 00 50 01")
     for n_before in range(6):
-        stream = bytes(n_before) + question.asked
+        stream = bytes(n_before) + query.request
         assert request in [stream[start : start + 6] for start in range(0, len(stream), 6)]
 
 
@@ -200,7 +200,7 @@ def test_a_polarimeter_is_known_by_its_type(answer: bytes) -> None:
 
 
 def test_questions_to_a_polarimeter_ask_for_its_type() -> None:
-    lines, binary = [question.asked for question in QUESTIONS if "PM1000" in question.name]
+    lines, binary = [query.request for query in QUERIES if "PM1000" in query.name]
     assert lines == b"R2900000\rR2910000\rR2920000\r\n"  # 512 + 144 …
     assert binary == bytes.fromhex("52 02 90 52 02 91 52 02 92")
 
@@ -234,7 +234,7 @@ def test_the_command_writes_a_draft_once(
 
 def test_no_question_is_a_command_to_a_laser_wherever_its_frames_begin() -> None:
     """Everything that is sent at an ITLA's rate, cut into frames from any byte on: no write among them is valid."""
-    sent = b"".join(question.asked for question in QUESTIONS if 9600 in question.bauds or not question.bauds)
+    sent = b"".join(query.request for query in QUERIES if 9600 in query.bauds or not query.bauds)
     for start in range(FRAME_BYTES):
         for frame in (sent[i : i + FRAME_BYTES] for i in range(start, len(sent) - FRAME_BYTES + 1, FRAME_BYTES)):
             assert frame[0] >> 4 != bip4(frame) or not frame[0] & 0x01, frame

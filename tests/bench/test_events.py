@@ -133,7 +133,7 @@ def test_words_of_any_language_survive(log: EventLog, tmp_path: Path) -> None:
 
 
 def test_a_path_where_no_file_can_be_is_named(log: EventLog) -> None:
-    with pytest.raises(ConfigError, match=r"cannot write the event log /dev/null/events\.jsonl: .* another place"):
+    with pytest.raises(ConfigError, match=r"cannot write the event log /dev/null/events\.jsonl: .* another path"):
         log.write_to(Path("/dev/null/events.jsonl"))
     log.add("still alive")
 
@@ -143,7 +143,9 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(log: EventLog, tmp_path: P
     path = tmp_path / "events.jsonl"
     log.write_to(path)
     log.add("first", text="x" * 40)
-    with pytest.raises(LumionError, match=r"cannot write the event log .*events\.jsonl: File too large\. Make room"):
+    with pytest.raises(
+        LumionError, match=r"cannot write the event log .*events\.jsonl: File too large\. Free some disk space"
+    ):
         log.add("second", text="y" * 40)
     log.add("third")  # kept in memory: whoever is cleaning up is not hit a second time
     log.close()
@@ -157,7 +159,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(log: EventLog, tmp_path: P
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
 def test_a_disk_without_room_is_a_failure_not_a_mistake(number: int) -> None:
     with (
-        pytest.raises(LumionError, match=r"cannot write the report there: .*Make room") as caught,
+        pytest.raises(LumionError, match=r"cannot write the report there: .*Free some disk space") as caught,
         writing("the report", Path("there")),
     ):
         raise OSError(number, os.strerror(number))
@@ -166,7 +168,7 @@ def test_a_disk_without_room_is_a_failure_not_a_mistake(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG])
 def test_a_path_that_cannot_be_written_is_the_callers_mistake(number: int) -> None:
-    with pytest.raises(ConfigError, match="Choose another place") as caught, writing("the report", Path("there")):
+    with pytest.raises(ConfigError, match="Choose another path") as caught, writing("the report", Path("there")):
         raise OSError(number, os.strerror(number))
     assert caught.value.exit_code == 2
 
@@ -191,7 +193,7 @@ def test_a_file_that_has_grown_is_set_aside_and_no_event_is_lost_between(tmp_pat
 
 
 def test_who_gives_no_file_has_the_newest_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lumion_hw.bench.events, "_MOST_KEPT", 5)
+    monkeypatch.setattr(lumion_hw.bench.events, "_MAX_IN_MEMORY", 5)
     events, path = EventLog(VirtualClock()), tmp_path / "events.jsonl"
     for number in range(8):
         events.add("set", number=number)

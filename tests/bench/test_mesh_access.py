@@ -100,7 +100,7 @@ def test_programming_waits_until_the_heaters_have_settled(controller: Controller
 
 @pytest.mark.parametrize("shape", [(), (1,), (29,), (31,), (32,), (15, 2)])
 def test_any_other_number_of_currents_is_refused_whole(controller: Controller, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match="30 heaters"):
+    with pytest.raises(ConfigError, match="30 heater currents expected"):
         access(controller).program(np.zeros(shape))
     assert controller.programmed_s == []
     assert (controller.table == 0.7).all()
@@ -168,8 +168,8 @@ def test_the_board_reads_in_a_sweep_what_it_reads_setting_by_setting() -> None:
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        ({"n_heaters": 29}, "controller S1 has 29 heaters, the bench file needs 30"),
-        ({"n_monitors": 15}, "controller S1 has 15 monitors, the bench file needs 16"),
+        ({"n_heaters": 29}, "controller S1 has 29 heaters, but the bench file needs 30"),
+        ({"n_monitors": 15}, "controller S1 has 15 monitors, but the bench file needs 16"),
     ],
 )
 def test_a_controller_that_is_too_small_is_refused_at_once(size: dict[str, int], words: str) -> None:

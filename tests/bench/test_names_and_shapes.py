@@ -68,7 +68,7 @@ def test_a_name_that_is_not_there_says_what_is() -> None:
     with Bench.emulate("lumion-prototype", only=["meter0", "sfp-s0n0"]) as bench:
         with pytest.raises(UnknownNameError, match=r"no laser 'x'. There are none\.$"):
             bench.lasers["x"]
-        with pytest.raises(KeyError, match=r"'sfp-s0n0': that is a sfp-8472. There is meter0\.$"):
+        with pytest.raises(KeyError, match=r"'sfp-s0n0': it is a sfp-8472. There is meter0\.$"):
             bench.meters["sfp-s0n0"]
         with pytest.raises(ConfigError, match="left out by 'only'"):
             bench.transponders["sfp-s1n1"]

@@ -113,7 +113,7 @@ def test_a_record_of_another_emulated_chip_is_refused(bench: Bench) -> None:
     mine = fitting(bench)
     of = {seed: replace(mine, provenance={EMULATED_CHIP: chip_of(seed)}) for seed in (1, 2)}
     bench.mesh.check_record(of[1])
-    with pytest.raises(CalibrationError, match=r"emulated chip \w{8}, and this bench emulates \w{8}.*seed"):
+    with pytest.raises(CalibrationError, match=r"emulated chip \w{8}, but this bench emulates \w{8}.*seed"):
         bench.mesh.check_record(of[2])
     bench.mesh.check_record(mine)  # of an older version, which does not say
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
-from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
+from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.crosstalk import ThermalCrosstalk

@@ -1,7 +1,7 @@
-"""What circuits and fabric are tested on: small benches whose calibration record is written down from the truth.
+"""Small benches for the tests of circuits and fabric, with calibration records computed from the emulated truth.
 
-A calibration takes seconds; the tests here are about what is done with its result. The whole way, calibration
-included, is walked by the tests of the command line.
+A calibration takes seconds, and the tests here only use its result. The tests of the command line include the
+calibration.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""An emulated bench that outlives the programs that open it, as hardware does; all on virtual time."""
+"""An emulated bench that outlives the programs that open it, like hardware does; all in virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LastingBench:
             save_record(record_of_truth(bench), self.record)
 
     def forget(self) -> None:
-        """Begin anew: heaters off, nothing noted, the bench file as it was."""
+        """Start again: heaters off, no journal, the original bench file."""
         self.model = self.file_model
         with self.open() as bench:
             switch_heaters_off(bench)
@@ -48,12 +48,12 @@ class LastingBench:
         return self.directory / "circuits.jsonl"
 
     def driven_ma(self) -> NDArray[np.float64]:
-        """What the heaters carry, whoever asks."""
+        """The present heater currents."""
         driven: NDArray[np.float64] = self.emulated.world._driven_ma
         return driven.copy()
 
     def killed_at(self, milestone: str, act: Callable[[CircuitService, Callable[[str], None]], object]) -> None:
-        """Leave journal and mesh as a program leaves them that is killed with signal 9 at a milestone of ``act``."""
+        """Leave journal and mesh in the state after a program is killed with signal 9 at a milestone of ``act``."""
         files, driven_ma = self.directory.with_name("killed"), []
 
         def tell(name: str) -> None:

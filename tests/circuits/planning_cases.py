@@ -1,4 +1,4 @@
-"""Benches that are planned on without being opened: the checked file and a record are all that planning needs."""
+"""Benches for planning without opening them: planning needs only the checked file and a record."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ import yaml
 
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry, Dispersion, JointsEntry
 from tests.circuits.known_mesh import SMALL, record_of_truth
 
@@ -20,7 +20,7 @@ ZR_PAIR = SMALL.with_name("zr_pair.yaml")
 
 @cache
 def record_of(path: Path = SMALL) -> CalibrationRecord:
-    """Return what a perfect calibration would find of the mesh of a bench file."""
+    """Return the result of a perfect calibration of the mesh in a bench file."""
     with Bench.emulate(path, seed=5) as bench:
         return record_of_truth(bench)
 

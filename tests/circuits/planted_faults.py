@@ -14,23 +14,23 @@ from tests.circuits.known_mesh import SMALL
 
 
 def stick(setup: PathSetup, puc: int, state: State) -> None:
-    """Both heaters of a PUC carry for good what makes this state."""
+    """Fix both heaters of a PUC permanently at the currents for this state."""
     currents_ma = heater_currents_ma(setup.record, {puc: state})
     for arm in (0, 1):
         setup.bench.emulated.faults.stick_heater(puc, arm, float(currents_ma[2 * puc + arm]))
 
 
 def stick_on_the_way(setup: PathSetup, source: str, target: str, hop: int) -> int:
-    """The PUC at a hop of the way that would be planned now is stuck in the other state; return it."""
+    """Make the PUC at a hop of the path that would be planned now stick in the other state; return it."""
     standing = setup.active.circuits if setup.active else ()
-    plan = plan_circuits(setup.bench, setup.record, [CircuitRequest(source, target)], standing=standing)
+    plan = plan_circuits(setup.bench, setup.record, [CircuitRequest(source, target)], active=standing)
     puc = plan.circuits[0].path.pucs[hop]
     stick(setup, puc, opposite_state(plan.states[puc]))
     return puc
 
 
 def with_fibres_swapped(bench: Bench, directory: Path, side: str, one: str, two: str) -> None:
-    """The bench file has the fibres of two modules at each other's ports; the light does not know."""
+    """Exchange the ports of two modules in the bench file, but not in the emulated optics."""
     document = yaml.safe_load(SMALL.read_text(encoding="utf-8"))
     fibres = {path["transponder"]: path for path in document["wiring"][side]}
     fibres[one]["port"], fibres[two]["port"] = fibres[two]["port"], fibres[one]["port"]

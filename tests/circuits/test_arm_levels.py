@@ -1,4 +1,4 @@
-"""Arms of coherent circuits, told apart at the receiver, and levelled where the record does not know the outputs."""
+"""Arms of coherent circuits: distinguished at the receiver, and levelled where the record has no output losses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def imbalance_db(bench: Bench, circuit: PlannedCircuit) -> float:
 
 
 @pytest.mark.parametrize(
-    ("received_dbm", "dimmer_first"),
+    ("received_dbm", "arms_by_power"),
     [
         pytest.param((0.0, -3.0), (1, 0), id="0 dBm is brighter than -3 dBm"),
         pytest.param((-3.0, 0.0), (0, 1), id="whichever arm it is"),
@@ -43,9 +43,9 @@ def imbalance_db(bench: Bench, circuit: PlannedCircuit) -> float:
     ],
 )
 def test_an_arm_of_exactly_0_dbm_is_one_of_light(
-    received_dbm: tuple[float | None, ...], dimmer_first: tuple[int, int]
+    received_dbm: tuple[float | None, ...], arms_by_power: tuple[int, int]
 ) -> None:
-    assert ArmLevels(received_dbm).dimmer_first == dimmer_first
+    assert ArmLevels(received_dbm).arms_by_power == arms_by_power
 
 
 @pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5))])
@@ -63,7 +63,7 @@ def test_arms_are_level_though_nobody_knew_what_their_outputs_lose(seed: int) ->
         assert proof.levels.imbalance_db == pytest.approx(left_db, abs=4.0 * proof.levels.sigma_db)
         assert proof.acceptance is not None
         assert proof.acceptance.pdl_db == pytest.approx(left_db, abs=0.3)
-        # What is driven is what is remembered: the trims of the plan among it.
+        # The driven currents are the remembered ones, including the trims of the plan.
         assert setup.active is not None
         bench.mesh.confirm_driven(setup.active.currents_ma)
         (again,) = setup.prove()

@@ -1,4 +1,4 @@
-"""The lock of a bench: one program at a time, known by name; the dead never block."""
+"""The lock of a bench: one program at a time, with a known name; ended programs never block."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def holder(tmp_path: Path):
 
 
 def test_a_second_program_is_refused_and_told_who_holds_the_bench(holder, tmp_path: Path) -> None:
-    name = f"{LockOwner.here('').user}@{LockOwner.here('').host}:{holder.pid}"
+    name = f"{LockOwner.of_this_process('').user}@{LockOwner.of_this_process('').host}:{holder.pid}"
     with (
         pytest.raises(BusyError, match=rf"{name} has been driving .* 'holder' since .*--take-over {name}") as caught,
         BenchLock(tmp_path, "second"),
@@ -59,7 +59,7 @@ def test_an_owner_that_was_killed_does_not_block_and_is_named(holder, tmp_path: 
         assert lock.dead_owner.pid == holder.pid
         lock.check()
     with BenchLock(tmp_path, "third") as lock:
-        assert lock.dead_owner is None  # the second let go
+        assert lock.dead_owner is None  # the second program released it
 
 
 def test_who_was_taken_over_finds_out_before_the_next_change(tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ def test_a_take_over_waits_for_the_change_under_way(tmp_path: Path) -> None:
             thread = threading.Thread(target=take)
             thread.start()
             assert not took.wait(0.2)
-            first.check()  # it is still the first one's
+            first.check()  # the first program still holds it
         thread.join()
         assert took.is_set()
         second.__exit__(None, None, None)
 
 
 def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_path: Path) -> None:
-    far = dataclasses.replace(LockOwner.here("far"), host="elsewhere", pid=1)
+    far = dataclasses.replace(LockOwner.of_this_process("far"), host="elsewhere", pid=1)
     path = tmp_path / "lock"
     path.write_text(json.dumps(dataclasses.asdict(far)))
     with pytest.raises(BusyError, match="@elsewhere:1 has been driving this bench with 'far'"):
@@ -106,7 +106,7 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
     long_ago_s = path.stat().st_mtime - STALE_S - 1.0
     os.utime(path, (long_ago_s, long_ago_s))
     with BenchLock(tmp_path, "near") as lock:
-        assert lock.dead_owner is None  # who knows
+        assert lock.dead_owner is None  # unknown
         owner = lock_owner(tmp_path)
         assert owner is not None
         assert owner.program == "near"

@@ -1,4 +1,4 @@
-"""The lab scripts of examples/, as somebody would call them."""
+"""The lab scripts of examples/, called as a user calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circuits that outlive the program: restarted, killed, out of room, with the mesh changed by somebody else."""
+"""Circuits that outlive the program: restarted, killed, full disk, and a mesh changed by another program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 
 @pytest.fixture(scope="module")
 def one_bench(tmp_path_factory: pytest.TempPathFactory) -> LastingBench:
-    """One bench for all tests: once a polarization is found it stays, and nobody has to search it again."""
+    """One bench for all tests, so that each polarization is searched only once."""
     return LastingBench(tmp_path_factory.mktemp("bench"))
 
 
@@ -52,7 +52,7 @@ def test_what_is_connected_carries_light_after_the_program_has_ended(bench: Last
         (kept,) = service.state.circuits
         assert kept.proof["margin_db"] == pytest.approx(proof.margin_db, abs=1e-3)
         assert kept.pucs == proof.circuit.path.pucs
-        service.connect([BA], align=False)  # beside it
+        service.connect([BA], align=False)  # next to it
         assert [each.proven for each in service.setup.prove()] == [True, True]
     assert names(bench) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
 
@@ -179,7 +179,7 @@ def test_no_room_for_the_first_entry_means_that_nothing_was_changed(bench: Lasti
         with room(bench.journal.stat().st_size + 5), pytest.raises(LumionError, match="cannot write the journal"):
             service.connect([BA], align=False)
         assert np.array_equal(bench.driven_ma(), driven_ma)
-        service.connect([BA], align=False)  # room was made
+        service.connect([BA], align=False)  # space was freed
     assert names(bench) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
 
 
@@ -187,11 +187,13 @@ def test_no_room_for_the_last_entry_takes_the_circuit_back(bench: LastingBench) 
     with bench.service() as service:
         service.connect([AB], align=False)
         driven_ma = bench.driven_ma()
-        begun = len(json.dumps(driven_ma.tolist())) + 400  # enough for what is begun, not for what has ended
+        begun = (
+            len(json.dumps(driven_ma.tolist())) + 400
+        )  # enough for the entry at the beginning, not for the one at the end
         with room(bench.journal.stat().st_size + begun), pytest.raises(LumionError, match="cannot write the journal"):
             service.connect([BA], align=False)
         assert np.allclose(bench.driven_ma(), driven_ma, atol=1e-9)
-    assert read_state(bench.directory)[1] is not None  # begun, and never ended
+    assert read_state(bench.directory)[1] is not None  # begun and never ended
     with bench.service() as service:
         assert service.journal.unfinished is None
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
@@ -207,7 +209,7 @@ def test_a_truncated_journal_loses_no_more_than_the_line_cut_short(bench: Lastin
     state, begun = read_state(bench.directory)
     assert [circuit.name for circuit in state.circuits] == ["sfp-a:sfp-b"]
     assert begun is not None
-    with bench.service() as service:  # what was begun is taken back: nothing proves that it was finished
+    with bench.service() as service:  # the change is rolled back, because nothing proves that it was finished
         assert all(proof.proven for proof in service.setup.prove())
     assert names(bench) == ["sfp-a:sfp-b"]
     assert (bench.directory / "circuits.jsonl.torn").read_bytes().startswith(whole[:-20].splitlines()[-1])
@@ -220,7 +222,7 @@ def test_a_damaged_journal_stops_everything_and_is_not_touched(bench: LastingBen
     damaged[len(damaged) // 2] ^= 1
     bench.journal.write_bytes(damaged)
     driven_ma = bench.driven_ma()
-    with pytest.raises(ConfigError, match="damaged in line"), bench.service():
+    with pytest.raises(ConfigError, match="is damaged: line"), bench.service():
         raise AssertionError
     assert bench.journal.read_bytes() == damaged
     assert np.array_equal(bench.driven_ma(), driven_ma)

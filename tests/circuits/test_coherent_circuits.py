@@ -1,4 +1,4 @@
-"""Circuits of coherent modules: brought up, proven arm by arm, accepted by their receivers, beside SFP+ circuits."""
+"""Circuits of coherent modules: brought up, proven arm by arm and accepted by their receivers, beside SFP+ circuits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = CircuitRequest("sfp-a", "sfp-b")
 
 
 def mixed_file(directory: Path) -> Path:
-    """Write the bench of the coherent pair with two SFP+ modules beside it; a splitter would be too good for them."""
+    """Write the bench of the coherent pair plus two SFP+ modules, without splitters for them."""
     document = yaml.safe_load(SMALL.with_name("zr_pair.yaml").read_text(encoding="utf-8"))
     document["devices"] |= {
         "sfp-a": {"kind": "sfp-8472"},
@@ -61,7 +61,7 @@ def test_a_coherent_circuit_comes_up_beside_an_sfp_circuit_and_is_accepted_by_it
     # Each arm is measured at its own exit, with half of the launch.
     for arm, loss_db in zip(there.circuit.arms, there.arm_losses_db, strict=True):
         assert loss_db == pytest.approx(arm.loss_db, abs=0.5)
-    # The way back needs nothing brought up any more.
+    # For the opposite direction everything is already up.
     began_s = mixed.bench.clock.now()
     (back,) = mixed.connect([BACK])
     assert back.proven

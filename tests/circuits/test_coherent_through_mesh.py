@@ -25,7 +25,7 @@ Way = tuple[int, int]
 
 
 def bench_file(path: Path, x: Way, y: Way | None) -> Path:
-    """Write a bench whose module zr-a reaches zr-b by one or two ways, and nothing else."""
+    """Write a bench whose module zr-a reaches zr-b by one or two paths, and nothing else."""
     document = yaml.safe_load((DATA / "zr_pair.yaml").read_text())
     ways = {"x": x} if y is None else {"x": x, "y": y}
     document["wiring"] = {
@@ -45,7 +45,7 @@ def bench_file(path: Path, x: Way, y: Way | None) -> Path:
 
 
 def drive(bench: Bench, states: Mapping[int, State]) -> None:
-    """Program states by the hidden truth: half a turn on the upper arm is bar, cold is cross."""
+    """Program states from the emulated truth: half a turn on the upper arm is bar, cold is cross."""
     truth = bench.emulated.world.truth
     heat_mw = truth.p_pi_mw
     squares = heat_mw / (truth.heater_ohm * 1e-3 * (1.0 + truth.nonlinearity_per_mw * heat_mw))
@@ -68,7 +68,7 @@ def light_up(bench: Bench, frequency_thz: float = 193.7) -> tuple[CmisTransponde
 
 
 def ways_that_differ_by(pucs: int) -> tuple[Way, Way, dict[int, State]]:
-    """Return two ways through the mesh whose lengths differ by so many PUCs, and the states that make them."""
+    """Return two paths through the mesh whose lengths differ by so many PUCs, and the states for them."""
     rng = np.random.default_rng(7)
     while True:
         states: dict[int, State] = {puc: "bar" if rng.random() < 0.3 else "cross" for puc in range(MESH.n_pucs)}
@@ -119,7 +119,7 @@ def test_one_way_never_locks_and_the_report_says_what_holds_it_up(tmp_path: Path
         _, b = light_up(bench)
         report = b.wait_for_lock(5.0)
         assert report.stage is LockStage.RX_LOL, report
-        assert b.monitors().rx_power_dbm is not None  # light there is
+        assert b.monitors().rx_power_dbm is not None  # there is light
 
 
 @pytest.mark.parametrize("pucs", [pytest.param(0, marks=pytest.mark.long), 1])

@@ -37,7 +37,7 @@ def service(one_bench: LastingBench) -> Iterator[CircuitService]:
 
 
 def trip(bench: LastingBench, source: FaultSource, *, is_over: bool = True) -> None:
-    """Let the controller switch off; afterwards the cause is gone, and the fault still latched."""
+    """Make the controller switch off; afterwards the cause is gone, but the fault is still latched."""
     bench.emulated.faults.inject("mesh0", "trip", source=int(source))
     if is_over:
         bench.emulated.faults.end("mesh0", "trip", source=int(source))
@@ -58,7 +58,7 @@ def test_after_a_silence_of_the_host_the_same_currents_are_driven_and_proven(one
     assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
     (cleared,) = events(service, "fault cleared")
     assert (cleared["fault"], cleared["by"]) == ("WATCHDOG (id 1)", service.lock.program)
-    assert service.restore_after_shutdown() is None  # nothing to do: nothing is measured
+    assert service.restore_after_shutdown() is None  # nothing to do, so nothing is measured
 
 
 @pytest.mark.parametrize("source", [FaultSource.ESTOP, FaultSource.HW_SPI])
@@ -69,7 +69,9 @@ def test_any_other_fault_waits_until_it_is_cleared_by_name(one_bench, service, s
     with pytest.raises(SafetyError, match=rf"mesh0: .*WATCHDOG.*{source.name}.*`lumion faults BENCH --clear NAME`"):
         service.restore_after_shutdown()
     assert {fault.source for fault in latched_faults(bench)} == {"WATCHDOG", source.name}
-    with pytest.raises(ConfigError, match=rf"no latched fault is called 'INTERLOCK'; latched: .*{source.name}"):
+    with pytest.raises(
+        ConfigError, match=rf"no latched fault has the name or id 'INTERLOCK'; latched faults: .*{source.name}"
+    ):
         clear_faults(bench, "INTERLOCK", "ada")
     (cleared,) = clear_faults(bench, source.name.lower(), "ada")
     assert cleared.source == source.name
@@ -79,7 +81,7 @@ def test_any_other_fault_waits_until_it_is_cleared_by_name(one_bench, service, s
 
 def test_a_fault_whose_cause_is_present_is_not_cleared(one_bench, service) -> None:
     trip(one_bench, FaultSource.HW_SPI, is_over=False)
-    with pytest.raises(SafetyError, match=r"still present of HW_SPI"):
+    with pytest.raises(SafetyError, match=r"still present: HW_SPI"):
         clear_faults(service.setup.bench, "HW_SPI", "ada")
     one_bench.emulated.faults.end("mesh0", "trip", source=int(FaultSource.HW_SPI))
     clear_faults(service.setup.bench, "HW_SPI", "ada")
@@ -115,7 +117,7 @@ def test_upkeep_that_is_interrupted_by_a_trip_notes_no_dark_mesh(one_bench, serv
     maintenance, noted_ma = CircuitMaintenance(service), service.state.currents_ma
     maintenance.run(1.0)
     one_bench.emulated.faults.after(0.5, lambda: trip(one_bench, FaultSource.WATCHDOG))
-    maintenance.run(0.9)  # it ends while the heaters are off, and notes what it has seen
+    maintenance.run(0.9)  # it ends while the heaters are off, and records what it has read
     assert not one_bench.driven_ma().any()
     assert service.state.currents_ma == noted_ma
     assert all(proof.proven for proof in service.restore_after_shutdown())

@@ -1,4 +1,4 @@
-"""What is wrong with a circuit that cannot be proven: found by its light, and named."""
+"""Causes of circuits that cannot be proven: found by their light, and named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ FORTH = A_TO_B[0]
 
 
 def found(setup: PathSetup) -> str:
-    """Return what connecting says, and check that everything is dark and cold afterwards."""
+    """Return the error of connecting, and check that everything is dark and cold afterwards."""
     with pytest.raises(CircuitError) as caught:
         setup.connect([FORTH])
     assert not setup.bench.mesh.confirmed_currents_ma().any()
@@ -35,7 +35,7 @@ def test_a_stuck_puc_is_named(bench: Bench, setup: PathSetup, hop: int) -> None:
 def test_a_puc_stuck_half_way_is_named(bench: Bench, setup: PathSetup) -> None:
     puc = setup.plan([FORTH]).circuits[0].path.pucs[2]
     truth = bench.emulated.world.truth
-    # Cold, and at a quarter of a turn: half of the light goes either way.
+    # Cold, and at a quarter of a turn: half of the light goes each way.
     truth.passive_phase[puc] = 0.5 * np.pi
     for arm in (0, 1):
         bench.emulated.faults.stick_heater(puc, arm, 0.0)
@@ -72,7 +72,7 @@ PLACES: dict[str, tuple[Callable[[Bench, Path], None], str]] = {
 
 
 DEARER = {"fibre behind the mesh", "loss before the mesh"}
-"""Of these the polarization is searched first."""
+"""For these the polarization is searched first."""
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_place_is_named(
 
 @pytest.mark.long
 def test_both_ends_swapped_are_not_taken_for_each_other(bench: Bench, setup: PathSetup, tmp_path: Path) -> None:
-    # Light of each arrives where that of the other should: by power alone it looks right.
+    # The light of each arrives where the other's should, so the powers look right.
     with_fibres_swapped(bench, tmp_path, "inputs", "sfp-a", "sfp-b")
     with pytest.raises(CircuitError, match="their fibres are swapped"):
         setup.connect(A_TO_B)

@@ -1,4 +1,4 @@
-"""Leases: durations on a clock that nobody sets; the time of day decides only after a restart of the host."""
+"""Leases: durations on a clock that nobody sets. The time of day decides only after a restart of the host."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch):
-    """A host whose monotonic clock, time of day and start a test sets."""
+    """A host whose monotonic clock, time of day and start time are set by a test."""
 
     class Host:
         monotonic_s, utc, boot = 1000.0, datetime(2026, 11, 27, 12, tzinfo=UTC), "first start"
@@ -59,7 +59,7 @@ def test_after_a_restart_of_the_host_the_noted_time_of_day_decides(host) -> None
 
 def test_a_lease_of_an_earlier_version_ends_by_its_time_of_day(host) -> None:
     end = LeaseEnd("", 0.0, "2026-11-27T12:01:00.000+00:00")
-    host.boot = ""  # a system that does not tell its starts apart
+    host.boot = ""  # a system that cannot distinguish its starts
     assert LeaseClock().left_s(end) == pytest.approx(60.0)
 
 

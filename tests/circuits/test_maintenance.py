@@ -1,4 +1,4 @@
-"""Upkeep of circuits: what moves is followed, what drifts is set right, what breaks is told apart."""
+"""Maintenance of circuits: polarizations tracked, drift corrected, and faults distinguished."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[tuple[LastingBench, CircuitService, CircuitMaintenance]]:
-    """Two circuits on a bench of their own, held for a few seconds: it is known how they are when all is well."""
+    """Two circuits on their own bench, maintained for a few seconds, so their healthy state is known."""
     bench = LastingBench(tmp_path)
     with bench.service() as service:
         service.setup.bench.events.write_to(tmp_path / "events.jsonl")
@@ -43,7 +43,7 @@ def test_circuits_that_are_well_keep_their_light_within_the_budget_of_readings(h
     _, service, maintenance = held
     before = maintenance.summary()["reads"]
     maintenance.run(10.0)
-    assert maintenance.summary()["reads"] - before <= 4.0 * (10.0 + 1.0)  # it ends with a look
+    assert maintenance.summary()["reads"] - before <= 4.0 * (10.0 + 1.0)  # it ends with a reading
     assert all(health.worst_db < 0.3 for health in maintenance.health)
     assert all(health.marks == () for health in maintenance.health)
     assert events(service, "alarm") == []
@@ -65,12 +65,12 @@ BREAKS: dict[str, tuple[Callable[[LastingBench, CircuitMaintenance], None], str]
 
 
 def _driven_puc(bench: LastingBench, maintenance: CircuitMaintenance) -> int:
-    """The PUC on the first circuit's way, and on no other's, that is heated most."""
+    """The PUC on the path of only the first circuit that is heated most."""
     (first, second) = maintenance.circuits
     own = [puc for puc in first.path.pucs if puc not in second.path.pucs]
     known = CalibratedMesh.from_record(maintenance.record)
     phase = np.abs(np.subtract(*known.own_rad(bench.driven_ma()).reshape(-1, 2).T))
-    # Nearest to half a turn: then the open heater sends the light elsewhere.
+    # Nearest to half a turn, so that the open heater sends the light elsewhere.
     return min(own, key=lambda puc: abs(phase[puc] % (2 * math.pi) - math.pi))
 
 
@@ -159,7 +159,10 @@ WELL = LightReading(0.0, -20.0, False, {1: 0.001, 3: 0.002, 8: 1.0})
         (LightReading(0.0, None, True, {1: 0.0, 3: 0.0, 8: 0.0}), "fibre before the mesh"),
         (LightReading(0.0, -30.0, True, {1: 0.0001, 3: 0.0002, 8: 0.1}), "fibre before the mesh"),
         (LightReading(0.0, -30.0, True, {1: 0.9, 3: 0.0002, 8: 0.1}), "path"),
-        (LightReading(0.0, -30.0, True, {1: 0.0001, 3: 0.002, 8: 0.1}), "path"),  # a stray that leaves before it stays
+        (
+            LightReading(0.0, -30.0, True, {1: 0.0001, 3: 0.002, 8: 0.1}),
+            "path",
+        ),  # stray light that disappears before it counts
         (LightReading(0.0, -30.0, True, {}), "before the tap"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Several circuits read the light at their exits at once: one look at an instrument serves all who ask for it."""
+"""Several circuits read the light at their outputs at once: one reading of an instrument serves all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.one_at_a_time import Interleaved
 
 
 class Instrument:
-    """Takes 10 ms for a look, and says when each began."""
+    """Needs 10 ms for a reading, and records when each began."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -86,7 +86,7 @@ def test_on_the_wall_clock_all_are_served_too() -> None:
 def test_meters_and_monitors_of_a_bench_are_read_so() -> None:
     with Bench.emulate("lumion-prototype", seed=1) as bench:
         outputs = bench.wiring.outputs[:4]
-        record = None  # with meters on all taps no record is asked
+        record = None  # with meters on all taps, the record is not used
         power = OutputPowerReader(bench, record)  # type: ignore[arg-type]
         began_s = bench.clock.now()
         bench.clock.run_parallel([partial(power.read_w, out) for out in outputs])
@@ -110,7 +110,7 @@ def test_callers_from_many_threads_each_get_a_reading_of_their_channel_from_a_lo
 
 
 def test_a_photodiode_of_0_ma_per_mw_is_dead_and_not_an_unknown_one() -> None:
-    """Its record states that it shows nothing: no power can be told from it, least of all by the nominal figure."""
+    """Its record states that it shows nothing, so no power can be derived from it, not even with the nominal value."""
     with Bench.emulate("lumion-prototype", seed=1) as bench:
         record = fully_known(bench)
         port = record.monitor_ports[0]

@@ -1,4 +1,4 @@
-"""Attenuators, switches and amplifiers in the fibres count in plans and proofs with what they are set to."""
+"""Attenuators, switches and amplifiers in the fibres count in plans and proofs with their present settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.circuits.known_mesh import path_setup, record_of_truth
 from tests.circuits.planning_cases import document
 
 A_B = CircuitRequest("sfp-a", "sfp-b")
-INSERTION_DB = 2.2 + 2.2 + 1.0  # of two attenuators and a switch, as the bench file says them
+INSERTION_DB = 2.2 + 2.2 + 1.0  # of two attenuators and a switch, from the bench file
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """The small bench with an attenuator behind sfp-a, and an attenuator and a switch before sfp-b."""
+    """The small bench with an attenuator after sfp-a, and an attenuator and a switch before sfp-b."""
     file = document()
     file["devices"] |= {
         "att0": {"kind": "keysight-n776x"},

@@ -109,7 +109,7 @@ def test_a_mesh_full_of_stuck_pucs_has_no_path_and_says_so(bench: Bench, setup: 
 
 
 def lame(record: CalibrationRecord, puc: int) -> CalibrationRecord:
-    """A PUC with one heater that reaches a quarter of a turn, from where bar is 0.1 rad away and cross far off."""
+    """A PUC with one heater that reaches a quarter of a turn; bar is 0.1 rad away and cross is out of reach."""
     entry = record.pucs[puc]
     assert entry.upper.law is not None
     weak = replace(entry.upper.law, max_ma=float(np.sqrt(1.6 / entry.upper.law.rho2_rad_per_ma2)))
@@ -137,7 +137,7 @@ def test_a_state_out_of_reach_is_routed_round(bench: Bench, setup: PathSetup) ->
 
 def test_a_circuit_whose_pucs_are_fixed_keeps_its_path(bench: Bench, setup: PathSetup) -> None:
     alone = setup.plan(A_TO_B[:1])
-    # Losses that would draw the circuit elsewhere if it were free to move.
+    # Losses for which another path would be better if the circuit could move.
     dear = replace(
         setup.record,
         pucs=tuple(
@@ -161,7 +161,7 @@ def test_a_module_that_is_not_wired_is_named(setup: PathSetup, request_: Circuit
 
 def test_a_module_without_a_fibre_is_named(tmp_path: Path) -> None:
     path = edited(tmp_path, ("  pol-a: {", "  sfp-d: {kind: sfp-8472, serial: ER-D}\n  pol-a: {"))
-    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*sfp-c"):
+    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*See 'wiring'"):
         path_setup(bench).plan([CircuitRequest("sfp-d", "sfp-b")])
 
 

@@ -1,4 +1,4 @@
-"""Two ways as a pair: equally long, equally lossy, and so in the light itself."""
+"""Two paths as a pair: equal in length and loss, also in the emulated light."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_the_better_arm_is_trimmed_by_what_it_has_too_much() -> None:
     # Ten to the minus a tenth of that stays: by hand for a cell whose couplers are balanced.
     kept = 10 ** (-trims[1].loss_db / 10)
     assert min(abs(trims[1].coupling - kept), abs(1.0 - trims[1].coupling - kept)) < 1e-3
-    # What is taken off ends where no receiver is.
+    # The removed light ends where there is no receiver.
     assert trims[1].stray_port not in {8, 6, 13, 11}
 
 
@@ -118,13 +118,13 @@ def test_outputs_are_exchanged_where_only_that_gives_ways() -> None:
     for fibre, port in zip((*wiring["inputs"], *wiring["outputs"]), (5, 2, 8, 4), strict=True):
         fibre["port"] = port
     plan = plan_circuits(model_of(file | {"wiring": wiring}), record_of(ZR_PAIR), BOTH[:1])
-    # Ports 5 to 8 and 2 to 4 have equal ways too, but none that keep out of each other's.
+    # Ports 5 to 8 and 2 to 4 also have paths of equal length, but they share PUCs.
     assert [(path.source, path.target) for path in plan.circuits[0].paths] == [(5, 4), (2, 8)]
     assert plan.circuits[0].budget.dgd_ps == 0.0
 
 
 def at_odds() -> dict[str, object]:
-    """A pair one end of which lies at a port of the other parity."""
+    """A pair with one end at a port of the other parity."""
     file = document(ZR_PAIR)
     mesh = record_of(ZR_PAIR).mesh
     taken = {fibre["port"] for side in file["wiring"].values() for fibre in side}
@@ -139,7 +139,7 @@ def test_where_parity_forbids_it_the_nearest_mismatch_is_taken_and_told() -> Non
     circuit = plan.circuits[0]
     assert abs(circuit.paths[0].hops - circuit.paths[1].hops) == 1
     assert circuit.budget.dgd_ps == pytest.approx(11.25)
-    assert circuit.budget.imbalance_db == pytest.approx(0.0, abs=0.02)  # a trim mends the loss, not the delay
+    assert circuit.budget.imbalance_db == pytest.approx(0.0, abs=0.02)  # a trim corrects the loss, not the delay
     assert circuit.budget.penalty_db == pytest.approx(0.5 * 1.125**2, abs=1e-3)
     assert "differ by 1 hop" in explain(plan)
     assert "(parity)" in explain(plan)

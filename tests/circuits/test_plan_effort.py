@@ -1,4 +1,4 @@
-"""How long plans are looked for: alternatives, reasons of refusals, and what is said meanwhile."""
+"""How long planning searches: alternatives, reasons of refusals, and progress messages."""
 
 from typing import NoReturn
 
@@ -16,7 +16,7 @@ IN_TURN = [CircuitRequest("zr-a", "zr-b", priority=1), CircuitRequest("zr-b", "z
 
 @pytest.fixture
 def wanted(monkeypatch: pytest.MonkeyPatch) -> list[RouteRequest]:
-    """Return what the router is asked for; it finds nothing."""
+    """Return the requests to the router; it finds nothing."""
     found: list[RouteRequest] = []
 
     def nothing(mesh: MeshTopology, request: RouteRequest) -> NoReturn:
@@ -29,7 +29,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> list[RouteRequest]:
 
 
 def refused(requests: list[CircuitRequest]) -> list[tuple[str, int, int]]:
-    """Plan in vain, and return the progress."""
+    """Plan without success, and return the progress."""
     said: list[tuple[str, int, int]] = []
     with pytest.raises(UndecidedError, match="nothing after"):
         plan_circuits(
@@ -39,7 +39,7 @@ def refused(requests: list[CircuitRequest]) -> list[tuple[str, int, int]]:
 
 
 def test_only_a_refusal_that_is_told_is_explained(wanted: list[RouteRequest]) -> None:
-    """Each circuit has two arms: three pairings, the first of which is told."""
+    """Each circuit has two arms: three pairings, of which the first is reported."""
     said = refused(BOTH)
     assert [request.explain_s > 0.0 for request in wanted] == [True, False, False]
     assert said == [("routes", 1, 2)] * 3

@@ -1,4 +1,4 @@
-"""Which modules fit each other, and what a wish may ask: all without a device."""
+"""Which modules fit each other, and what a request can contain; all without a device."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Ceilings and margins of budgets, what is refused and what would do, priority, exclusiveness and standing circuits."""
+"""Limits and margins of budgets, refusals and feasible alternatives, priority, exclusive and active circuits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_ceiling_that_cannot_be_kept_is_refused_with_what_would_do(
     assert error.request == request
     assert "Feasible with" in str(error)
     assert error.nearest is not None
-    # What is said to be feasible is.
+    # The plan that is called feasible is feasible.
     plan = plan_circuits(bench, record_of(), [error.nearest])
     assert plan.circuits[0].budget.received_dbm > -15.8
 
@@ -96,10 +96,10 @@ def test_who_comes_first_has_the_way_it_would_have_alone(bench: BenchModel, firs
 
 
 def test_a_first_choice_that_shuts_others_out_gives_way(bench: BenchModel) -> None:
-    # Alone, a to b takes the way that b to c needs: in turn they cannot be had, together they can.
+    # Alone, a to b takes the path that b to c needs. One after the other they fail, together they work.
     alone = plan_circuits(bench, record_of(), [A_B])
     with pytest.raises(NoPathError):
-        plan_circuits(bench, record_of(), [B_C], standing=alone.circuits)
+        plan_circuits(bench, record_of(), [B_C], active=alone.circuits)
     plan = plan_circuits(bench, record_of(), [replace(A_B, priority=1), B_C])
     assert plan.circuits[0].path.pucs != alone.circuits[0].path.pucs
 
@@ -122,10 +122,10 @@ def test_standing_circuits_keep_their_ways_and_count_what_leaks_into_them(bench:
     coupler = CouplerEntry(0.02, 0.01)  # 4 % of the amplitude go astray in cross, and 1 % in bar
     record = replace(record_of(), pucs=tuple(replace(puc, coupler=coupler) for puc in record_of().pucs))
     first = plan_circuits(bench, record, [C_A])
-    then = plan_circuits(bench, record, [A_B], standing=first.everything)
+    then = plan_circuits(bench, record, [A_B], active=first.everything)
     assert first.circuits[0].budget.crosstalk_db == -200.0
-    assert [circuit.path for circuit in then.standing] == [circuit.path for circuit in first.circuits]
-    assert -100.0 < then.standing[0].budget.crosstalk_db < -20.0
+    assert [circuit.path for circuit in then.active] == [circuit.path for circuit in first.circuits]
+    assert -100.0 < then.active[0].budget.crosstalk_db < -20.0
     assert {leak.receiver: leak.is_idle for leak in then.circuits[0].budget.leakage} == {"sfp-a": False, "sfp-c": True}
     for circuit in then.everything:
         assert record_of().mesh.trace(circuit.path.source, then.states).port == circuit.path.target
@@ -134,11 +134,11 @@ def test_standing_circuits_keep_their_ways_and_count_what_leaks_into_them(bench:
 def test_a_standing_circuits_trim_stays_and_nobody_passes_it() -> None:
     model = with_inputs(gain_db=22.0)
     first = plan_circuits(model, record_of(), [C_A])
-    then = plan_circuits(model, record_of(), [A_B], standing=first.circuits)
+    then = plan_circuits(model, record_of(), [A_B], active=first.circuits)
     ((puc, coupling),) = first.couplings.items()
     assert then.couplings[puc] == coupling
     assert puc not in then.circuits[0].path.pucs
-    assert then.standing[0].budget.received_dbm == pytest.approx(-2.0, abs=0.1)
+    assert then.active[0].budget.received_dbm == pytest.approx(-2.0, abs=0.1)
 
 
 def test_the_uncertainty_of_a_loss_is_that_of_the_record(bench: BenchModel) -> None:
@@ -197,12 +197,12 @@ def test_leakage_is_that_of_the_light_itself(seed: int) -> None:
 def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
     seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # A record of the formulas knows all of a chip that obeys them.
+    # A record with the formulas describes a chip completely that follows them.
     with Bench.emulate(ideal_bench("lumion-prototype", tmp_path), seed=seed) as opened:
         record = fully_known(opened)
 
         def worst_db(plan: CircuitPlan) -> float:
-            """Return the most light at an idle receiver, over the circuit's own, by the truth."""
+            """Return the highest light at an idle receiver relative to the circuit's own, from the emulated truth."""
             opened.mesh.program(plan.currents_ma)
             opened.clock.sleep(0.1)
             at_fibre, (circuit,) = in_fibres_w(opened, request_.source), plan.circuits
@@ -234,7 +234,7 @@ def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: Bench
 
 
 def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(bench: BenchModel) -> None:
-    # What a bench file says of an SFP+ module is often the default; the module's own word is asked at set-up.
+    # A bench file often has only defaults for an SFP+ module; set-up reads the values of the module.
     coupler = CouplerEntry(0.02, 0.01)
     pucs = tuple(replace(puc, coupler=coupler) for puc in record_of().pucs)
     slopes = Dispersion(differential_slope_rad_per_hz=-1.2e-13)
@@ -253,6 +253,4 @@ def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(b
 def test_nothing_wanted_is_a_plan_too(bench: BenchModel) -> None:
     stands = plan_circuits(bench, record_of(), [A_B]).circuits
     assert plan_circuits(bench, record_of(), []).circuits == ()
-    assert [circuit.path for circuit in plan_circuits(bench, record_of(), [], standing=stands).standing] == [
-        stands[0].path
-    ]
+    assert [circuit.path for circuit in plan_circuits(bench, record_of(), [], active=stands).active] == [stands[0].path]

@@ -1,8 +1,8 @@
-"""Requests that fail at random, at random times: mesh and standing circuits are as before, or the mesh is safe.
+"""Requests that fail randomly at random times: afterwards mesh and active circuits are as before, or the mesh is safe.
 
-What is as before: the currents that the controller reads back, the circuits that count as set up, their proofs, and
-the light at their receivers. After an interlock, or without its controller, a mesh cannot be put back; then its heaters
-are off, nothing counts as set up, and the log says so.
+Compared are the currents that the controller reads back, the circuits that count as set up, their proofs, and the light
+at their receivers. After an interlock, or without its controller, a mesh cannot be restored. In this case its heaters
+are off, no circuit counts as set up, and the log reports it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.circuits.planted_faults import stick
 STANDING = [CircuitRequest("sfp-s0n0", "sfp-s1n0"), CircuitRequest("sfp-s1n1", "sfp-s0n1")]
 FREE = [CircuitRequest("sfp-s2n0", "sfp-s3n0"), CircuitRequest("sfp-s3n1", "sfp-s2n1")]
 LATEST_S = 0.18
-"""Setting up takes so long with the polarization known; much of it is the start of a laser."""
+"""Duration of a set-up with known polarization; much of it is the start of a laser."""
 
 
 @dataclass
 class Trial:
-    """One request that is to fail."""
+    """One request that should fail."""
 
     setup: PathSetup
     request: CircuitRequest
@@ -44,7 +44,7 @@ class Trial:
         return self.setup.bench
 
     def later(self, action: Callable[[], object]) -> None:
-        """Do it in the middle of the request; not at all once that has ended."""
+        """Act in the middle of the request; do nothing if it has ended."""
 
         def act() -> None:
             if self.is_running:
@@ -53,7 +53,7 @@ class Trial:
         self.bench.emulated.faults.after(self.at_s, act)
 
     def device(self, name: str, fault: str) -> Iterator[None]:
-        """A fault of a device that comes in the middle and goes afterwards."""
+        """A fault of a device that begins in the middle and ends afterwards."""
         faults = self.bench.emulated.faults
         began: list[bool] = []
         self.later(lambda: (faults.inject(name, fault), began.append(True)))
@@ -72,7 +72,7 @@ class Trial:
 def stuck_puc_defect(trial: Trial) -> Iterator[None]:
     active, truth = trial.setup.active, trial.bench.emulated.world.truth
     assert active is not None
-    plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], standing=active.circuits)
+    plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], active=active.circuits)
     taken = {puc for circuit in active.circuits for puc in circuit.path.pucs}
     puc = int(trial.rng.choice([puc for puc in plan.circuits[0].path.pucs if puc not in taken]))
     before = dict(truth.stuck_current_ma)
@@ -108,7 +108,7 @@ FAULTS: dict[str, Callable[[Trial], Iterator[None]]] = {
         trial.bench.wiring.input_of(trial.request.source).polarization or "", "no_cable"
     ),
 }
-"""What goes wrong, as a generator: planted until it yields, taken away afterwards."""
+"""A fault as a generator: inserted until it yields, removed afterwards."""
 ENDS_IT = {"interlock", "controller unplugged"}
 
 
@@ -129,7 +129,7 @@ def assert_as_before(setup: PathSetup, before_ma: np.ndarray, before_w: list[flo
 
 
 def repaired(setup: PathSetup) -> None:
-    """Bring controller and circuits back after a fault that has ended them."""
+    """Restore controller and circuits after a fault that has ended them."""
     for fault in setup.bench.mesh.controller.faults():
         setup.bench.mesh.controller.clear_fault(fault.fault_id)
     setup.bench.clock.sleep(3.0)
@@ -137,7 +137,7 @@ def repaired(setup: PathSetup) -> None:
 
 
 def failing_requests(n: int, seed: int, log: Path) -> dict[str, int]:
-    """Let requests fail until so many have; return how many of each outcome there were."""
+    """Make requests fail until this many have failed; return the count of each outcome."""
     rng, outcomes = np.random.default_rng(seed), dict.fromkeys(("failed", "ended", "too late"), 0)
     with Bench.emulate(seed=4) as bench:
         bench.events.write_to(log)
@@ -156,7 +156,7 @@ def failing_requests(n: int, seed: int, log: Path) -> dict[str, int]:
             except (LumionError, KeyboardInterrupt):
                 outcome = "failed" if setup.active is not None else "ended"
             else:
-                outcome = "too late"  # or another way was found
+                outcome = "too late"  # or another path was found
             trial.is_running = False
             next(fault, None)
             outcomes[outcome] += 1

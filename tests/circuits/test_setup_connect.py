@@ -1,4 +1,4 @@
-"""Circuits come and go beside others that stand, and these do not notice."""
+"""Circuits are added and removed next to active ones, which are not disturbed."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def generation(bench: Bench) -> int:
 
 @pytest.fixture
 def forth(setup: PathSetup) -> PathSetup:
-    """A path set-up with one circuit that stands."""
+    """A path set-up with one active circuit."""
     setup.connect([FORTH])
     return setup
 
@@ -111,7 +111,7 @@ def test_new_heat_is_made_up_for_by_the_new_pucs_and_reckoned_for_the_others() -
             for puc in circuit.path.pucs:
                 wanted = {"bar": np.pi, "cross": 0.0}[setup.active.states[puc]]
                 error_rad = abs((off[puc] - wanted + np.pi) % (2.0 * np.pi) - np.pi)
-                # Of the new circuit only rounding is left; of the standing one what the new heat has moved it by.
+                # The new circuit differs only by rounding, the active one by the effect of the new heat.
                 assert error_rad < (0.05 if number == 0 else 0.01)
 
 
@@ -144,7 +144,7 @@ def test_where_there_is_no_other_way_all_is_rolled_back_and_the_standing_circuit
 
 
 def test_light_at_an_exit_before_its_transmitter_is_on_is_refused(bench: Bench, setup: PathSetup) -> None:
-    # Somebody has plugged sfp-c, left on, in where the way back from the exit ends.
+    # sfp-c is on and was plugged in where the path back from the output ends.
     exit_port, world = bench.wiring.output_of(FORTH.target).port, bench.emulated.world
     back = bench.mesh.topology.trace(exit_port, setup.plan([FORTH]).states).port
     fibres = [replace(path, port=back) if path.source == "sfp-c" else path for path in world.wiring.inputs]
@@ -170,7 +170,7 @@ def test_what_is_not_driven_is_not_adopted(bench: Bench, forth: PathSetup) -> No
     assert forth.active is not None
     later, plan = path_setup(bench, forth.record), forth.active
     forth.disconnect([FORTH])
-    with pytest.raises(VerifyError, match="current of heater"):
+    with pytest.raises(VerifyError, match="the controller is driving another current"):
         later.adopt(plan)
     assert later.active is None
 

@@ -1,4 +1,4 @@
-"""Circuits behind a box that improves the polarization by itself, in place of a controller."""
+"""Circuits behind a box that optimises the polarization itself, instead of a controller."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tests.circuits.known_mesh import A_TO_B
 
 
 class TryingSqueezers:
-    """A box with squeezers inside: it tries a random turn and keeps it if the factor is smaller."""
+    """A box with squeezers inside. It tries a random turn and keeps it if the factor is smaller."""
 
     settle_s = 0.01
 

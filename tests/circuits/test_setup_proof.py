@@ -1,4 +1,4 @@
-"""Proof of circuits by measured light: what is believed, and what is not."""
+"""Proof of circuits by measured light: what counts as proven, and what does not."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ SFP_B = "  sfp-b: {kind: sfp-8472, serial: ER-B}"
 
 
 def verdict_with(directory: Path, keys: str) -> str:
-    """Return why no circuits were set up with these keys added to the module sfp-b."""
+    """Return the reason why no circuits were set up with these keys added to the module sfp-b."""
     path = edited(directory, (SFP_B, SFP_B.replace("}", f", {keys}}}")))
     with Bench.emulate(path, seed=5) as bench:
         setup = path_setup(bench)
@@ -44,7 +44,7 @@ class Standing:
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    """Set up once: most of what is asked of a proof is asked of this one. Tests leave the circuits standing."""
+    """Circuits set up once for most tests of proofs; the tests leave them active."""
     log = tmp_path_factory.mktemp("standing") / "events.jsonl"
     with Bench.emulate(SMALL, seed=5) as bench:
         bench.events.write_to(log)
@@ -69,7 +69,7 @@ def test_measured_loss_and_received_power_agree_with_the_light_itself(standing: 
         # By hand: what is received, the tap's tenth (0.458 dB) and the fibre put back, against +1 dBm + 9 dB - 0.5 dB.
         true_loss_db = 9.5 - (proof.received_dbm + 0.458 + out.loss_db)
         assert proof.measured_loss_db == pytest.approx(true_loss_db, abs=1.2)  # the module's own report is off by 1 dB
-        assert proof.loss_error_db == pytest.approx(0.0, abs=0.3)  # which a calibration takes out again
+        assert proof.loss_error_db == pytest.approx(0.0, abs=0.3)  # which a calibration corrects
 
 
 def test_the_margin_is_measured_not_planned(standing: Standing) -> None:
@@ -90,7 +90,7 @@ def test_a_circuit_below_sensitivity_is_not_proven_however_clear_its_los(tmp_pat
 
 
 def test_a_circuit_above_overload_is_not_proven(tmp_path: Path) -> None:
-    # The record believes in 1.5 dB too much of loss: planned for -11.0 dBm, and -10.5 dBm arrive.
+    # The record has 1.5 dB too much loss: planned for -11.0 dBm, and -10.5 dBm arrive.
     path = edited(tmp_path, (SFP_B, SFP_B.replace("}", ", overload_dbm: -10.75}")))
     with Bench.emulate(path, seed=5) as bench:
         setup = path_setup(bench, misjudged(record_of_truth(bench), 1, 1.5, sigma_db=0.6))
@@ -105,7 +105,7 @@ def test_a_circuit_with_plenty_of_power_is_not_proven_while_the_receiver_reports
 
 
 def misjudged(record: CalibrationRecord, port: int, by_db: float, sigma_db: float = 0.1) -> CalibrationRecord:
-    """A record that believes in another input loss at a port, and this firmly."""
+    """A record with another input loss at a port, and a small sigma for it."""
     entry = record.port(port)
     assert entry.input_loss_db is not None
     wrong = replace(entry, input_loss_db=entry.input_loss_db + by_db, input_loss_sigma_db=sigma_db)
@@ -225,7 +225,7 @@ def test_crosstalk_is_the_wanted_light_over_that_of_the_others(standing: Standin
         assert true_db > 20.0
         if true_db < 40.0:
             assert crosstalk_db[request] == pytest.approx(true_db, abs=1.0)
-        else:  # the rest is at most what the meter's noise shows
+        else:  # the remaining light is at most the meter's noise
             assert crosstalk_db[request] is None or (crosstalk_db[request] or 0.0) > 35.0
 
 

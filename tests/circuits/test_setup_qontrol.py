@@ -1,4 +1,4 @@
-"""Circuits over a chain of Qontrol modules: no edge, no monitors, but set up, proven and rolled back all the same."""
+"""Circuits over a chain of Qontrol modules: no edge, no monitors, but set up, proven and rolled back like others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def setup(bench: Bench) -> PathSetup:
 
 
 def carried_ma(bench: Bench) -> np.ndarray:
-    """Return the currents that really flow."""
+    """Return the currents that actually flow."""
     chain = bench.emulated.devices["mesh0"]
     chain.advance()
     currents: np.ndarray = chain.currents_ma  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""All or nothing: circuits are set up in one commit and proven, or The mesh was rolled back."""
+"""All or nothing: circuits are set up in one commit and proven, or the mesh is rolled back."""
 
 from collections.abc import Callable, Iterator
 
@@ -87,7 +87,7 @@ def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did
 
 @pytest.fixture(scope="module")
 def undisturbed() -> Iterator[PathSetup]:
-    """The same for several tests: what each interrupts is as it was before, or the test fails."""
+    """The same for several tests: after each interruption the state is as before, or the test fails."""
     with Bench.emulate(SMALL, seed=5) as bench:
         setup = path_setup(bench)
         setup.establish(setup.plan(A_TO_C))
@@ -126,7 +126,7 @@ def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_until_it_is_cleared
     with pytest.raises(SafetyError, match="ESTOP"):
         in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(bench.mesh.controller.outputs_off))
     assert not bench.mesh.confirmed_currents_ma().any()
-    assert in_service.active is None  # nothing is set up, and the software knows
+    assert in_service.active is None  # no circuit is set up, and the software reports this
     newest = bench.mesh.controller.faults()[-1]
     assert (newest.source, newest.latched) == ("ESTOP", True)
     bench.mesh.controller.clear_fault(newest.fault_id)

@@ -1,4 +1,4 @@
-"""How long it takes on the bench from a request to a proven circuit, and where that time goes."""
+"""Time on the bench from a request to a proven circuit, and its parts."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SIDE_BY_SIDE = 1.3
 
 
 def spans(setup: PathSetup, requests: list[CircuitRequest], log: Path) -> dict[str, float]:
-    """Connect circuits whose polarization is known and whose transmitters are on; return where the time went."""
+    """Connect circuits whose polarization is known and whose transmitters are on; return the parts of the time."""
     for request in requests:
         setup.bench.transponders[request.source].enable()
     setup.connect(requests, align=False)
@@ -40,7 +40,7 @@ def test_a_circuit_of_known_polarization_takes_25_ms_and_four_hardly_longer(tmp_
         one, four = spans(setup, FOUR[:1], log), spans(setup, FOUR, log)
     assert list(one) == ["looked", "programmed", "settled", "los_clear", "link_up", "all"]
     assert one["all"] - one["los_clear"] < KNOWN_MS
-    # A module shows loss of signal up to 100 ms after it has ended (SFF-8472, table 8): that is its own time.
+    # A module shows loss of signal up to 100 ms after it has ended (SFF-8472, table 8).
     assert four["los_clear"] < 100.0 + 20.0 + 5.0
     assert four["all"] - four["los_clear"] < SIDE_BY_SIDE * KNOWN_MS
     assert one["all"] == pytest.approx(sum(ms for name, ms in one.items() if name != "all"), abs=0.01)

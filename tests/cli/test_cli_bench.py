@@ -27,7 +27,7 @@ def test_check_of_a_right_file_says_what_is_in_it(capsys: pytest.CaptureFixture[
     assert main(["bench", "check", "lumion-prototype"]) == 0
     out, err = capsys.readouterr()
     assert out == "lumion-prototype: ok: lumion-prototype with 18 devices, 8 inputs, 8 outputs, 4 servers\n"
-    assert "of kind oz-epc04: no serial number of these can be read. If two are exchanged, only light tells" in err
+    assert "of kind oz-epc04: the serial numbers of these devices cannot be read" in err
 
 
 def test_check_of_a_right_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +41,7 @@ def test_check_of_a_right_file_as_json(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("devices", "noted"),
     [
-        ("{p: {kind: oz-da100, address: A}, q: {kind: oz-da100, address: B}}", "p, q of kind oz-da100: no serial"),
+        ("{p: {kind: oz-da100, address: A}, q: {kind: oz-da100, address: B}}", "p, q of kind oz-da100: the serial"),
         ("{p: {kind: oz-da100, address: A}, q: {kind: oz-epc04, address: B}}", ""),
         ("{p: {kind: oz-da100, address: A}, q: {kind: oz-da100}}", ""),
         ("{p: {kind: polatis, address: A}, q: {kind: polatis, address: B}}", ""),
@@ -96,7 +96,7 @@ def test_show_prints_devices_wiring_and_servers_as_tables(capsys: pytest.Capture
     assert "meter0    keysight-n77xx  MY00000001  tcp://192.0.2.20:5025" in lines
     assert any(line.split()[:4] == ["sfp-s1n0", "5", "pol-s1n0", "0.6"] for line in lines)
     assert "   9  sfp-s1n0         0.3  meter0        3  10%" in lines
-    assert "server1  sfp-s1n0 sfp-s1n1  feed1       joined to server0" in lines
+    assert "server1  sfp-s1n0 sfp-s1n1  feed1       paired with server0" in lines
     assert "server2  sfp-s2n0 sfp-s2n1  feed2       spare 1" in lines
     assert any("72 PUCs, 40 ports, 28 fibres, 28 monitors" in line for line in lines)
 

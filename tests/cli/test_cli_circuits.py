@@ -70,18 +70,18 @@ def test_nothing_is_connected_on_a_new_bench(run: Run, tmp_path: Path) -> None:
     taken.write_text("{}")
     assert "taken.json" in run("hold", "--renew", str(taken), code=2)["error"]["message"]
     assert taken.read_text() == "{}"
-    assert "could be held" in run("hold", code=2)["error"]["message"]
+    assert "nothing to hold" in run("hold", code=2)["error"]["message"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["connect", "bench.yaml", "sfp-a"], "'sfp-a' is no pair; write two modules as in sfp-a:sfp-b"),
-        (["connect", "bench.yaml", "a:b:c"], "is no pair"),
+        (["connect", "bench.yaml", "sfp-a"], "'sfp-a' is not a pair; give two modules, such as sfp-a:sfp-b"),
+        (["connect", "bench.yaml", "a:b:c"], "is not a pair"),
         (["connect", "bench.yaml"], "Missing argument 'FROM:TO...'"),
         (["disconnect", "bench.yaml"], "Give pairs, or --all"),
         (["disconnect", "bench.yaml", "--all", "a:b"], "Give pairs, or --all"),
-        (["hold", "bench.yaml", "--for", "soon"], "'soon' is no time"),
+        (["hold", "bench.yaml", "--for", "soon"], "'soon' is not a duration"),
         (["connect", "bench.yaml", "a:b", "--leave-on", "7200"], "is out of range; give 1 to 3600 s"),
     ],
 )

@@ -20,7 +20,7 @@ import pytest
 from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.bench.events import EventLog
 from lumion_hw.cli import main
-from lumion_hw.cli.demo.command import left_out, new_run_directory
+from lumion_hw.cli.demo.command import new_run_directory, omissions
 from lumion_hw.storage import load_record, save_record
 from tests.full_disk import room
 from tests.recorded_calibration import RECORD, SEED, SMALL
@@ -182,7 +182,7 @@ def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
 
 def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run: Run) -> None:
     report = (run.directory / "report.md").read_text()
-    assert "b fails, c replaces it" in report
+    assert "b fails and is replaced by c" in report
     assert "Emulated:" in report
     assert "booster" in report
     for span in SPANS:
@@ -215,15 +215,15 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     shown = demo(tmp_path / "out", "--seed", str(SEED))
     assert shown.code == 0, shown.stderr
     assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
-    for title in ("Calibration", "Circuits", "b fails, c replaces it", "Circuits after the recovery", "Link budgets"):
+    for title in ("Calibration", "Circuits", "b fails and is replaced by c", "Circuits after the swap", "Link budgets"):
         assert f"\n{title}" in shown.stdout
     (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Files in {shown.directory}/: "))
     assert "calibration.journal, calibration.json, calibration.raw" in left
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr
-    assert "\nLeft out: phases are measured to 3 mrad" in shown.stdout
-    assert "\nLeft out: run this command for plots: lumion-calibrate report" in shown.stdout
+    assert "\nLeft out: the demo stops at 3 mrad" in shown.stdout
+    assert "\nLeft out: plots are made by: lumion-calibrate report" in shown.stdout
 
 
 def assert_one_paragraph(run: Run, code: int) -> None:
@@ -283,7 +283,7 @@ def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], 
         run = demo(tmp_path / "out", "--json")
     assert_one_paragraph(run, 1)
     assert f"cannot write the journal {tmp_path / 'out'}" in run.stderr
-    assert "Make room" in run.stderr
+    assert "Free some disk space" in run.stderr
     assert run.document["error"]["exit_code"] == 1
     lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines[:-1]].count("heater measured") >= 1  # what fitted stays
@@ -341,10 +341,10 @@ def test_a_new_run_gets_a_directory_of_its_own(tmp_path: Path, monkeypatch: pyte
 
 def test_what_was_left_out_is_said_with_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lumion_hw.mesh.waves.engines.compiled_available", lambda: True)
-    assert left_out(1.0, ()) == []
+    assert omissions(1.0, ()) == []
     monkeypatch.setattr("lumion_hw.mesh.waves.engines.compiled_available", lambda: False)
-    phases, plots, solver = left_out(3.0, ("plots need matplotlib: pip install x",))
-    assert "measured to 3 mrad" in phases
+    phases, plots, solver = omissions(3.0, ("plots need matplotlib: pip install x",))
+    assert "stops at 3 mrad" in phases
     assert "lumion demo --sigma-mrad 1" in phases
     assert plots == "plots need matplotlib: pip install x"
     assert "pip install 'lumion-hw[fast]'" in solver

@@ -229,7 +229,7 @@ def test_without_a_file_the_addresses_are_one_document_on_stdout(not_for_ever: B
         try:
             not_for_ever(process)
             assert process.stderr is not None
-            assert process.stderr.readline() == "small: 8 devices, seed 0; Ctrl-C or SIGTERM ends\n"
+            assert process.stderr.readline() == "small: serving 8 devices, seed 0. Press Ctrl-C to stop.\n"
             process.send_signal(signal.SIGTERM)
             stdout, _ = process.communicate(timeout=PATIENCE_S)
         finally:

@@ -87,7 +87,7 @@ def test_a_name_that_no_file_can_have_is_wrong_usage(
     name: str, record: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called(name, record, "") == 2
-    assert "names no file" in capsys.readouterr().err
+    assert "is not a file name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", WRITING)
@@ -96,7 +96,7 @@ def test_no_command_writes_a_file_named_as_the_standard_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert called(name, record, "-") == 2
-    assert "'-' is the standard output" in capsys.readouterr().err
+    assert "'-' (standard output)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,7 +136,7 @@ def test_a_path_where_nothing_can_be_written_is_said(tmp_path: Path, capsys: pyt
     (tmp_path / "file").write_text(NOTES)
     words = ["mesh", "route", "--mesh", "columns:1", "--connect", "0:5", "--svg", str(tmp_path / "file" / "x.svg")]
     assert main(words) == 2
-    assert "cannot write the picture" in capsys.readouterr().err
+    assert "cannot write the figure" in capsys.readouterr().err
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_ctrl_c_while_click_itself_is_loaded_is_no_traceback(
     def interrupted(*_arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lumion_hw.cli._guarded", interrupted)
+    monkeypatch.setattr("lumion_hw.cli._run_to_exit_code", interrupted)
     assert main([]) == 130
     assert capfd.readouterr().err == "lumion: interrupted\n"
 

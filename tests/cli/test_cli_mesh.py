@@ -67,7 +67,7 @@ def test_route_prints_a_table_and_draws_a_picture(tmp_path: pathlib.Path, capsys
     assert main(["mesh", "route", "--connect", "3:4", "--svg", str(picture)]) == 0
     out, err = capsys.readouterr()
     assert "3   4     1  0.50     15=" in out
-    assert "1 hops in all; cost 0.5, proven optimal; found by negotiation" in out
+    assert "total 1 hops; cost 0.5, proven optimal; found by negotiation" in out
     assert str(picture) in err
     assert any(each.get("id") == "path-0" for each in ET.parse(picture).iter())
 
@@ -111,12 +111,12 @@ def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_1(capsys: pytest.C
     [
         (["route", "--connect", "0-5"], "'0-5' is not of the form 5:12"),
         (["route", "--connect", "0:5", "--stuck", "3"], "not of the form PUC=VALUE"),
-        (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is no finite number"),
-        (["route", "--connect", "0:5", "--stuck", "99=bar"], "faulty PUCs [99]"),
+        (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is not a finite number"),
+        (["route", "--connect", "0:5", "--stuck", "99=bar"], "faulty PUCs [99] do not exist"),
         (["route", "--connect", "0:5", "--mesh", "rings:x"], "'x' is not of the form"),
         (["show", "--mesh", "rings:0"], "cannot build a mesh of 0 rings"),
         (["show", "--mesh", "absent.json"], "mesh file absent.json"),
-        (["show", "--state", "3=half"], "'half' is no state"),
+        (["show", "--state", "3=half"], "'half' is not a state"),
         (["matchings"], "either --ports or --count"),
         (["matchings", "--ports", "1,2", "--count", "4"], "either --ports or --count"),
         (["matchings", "--count", "40"], "28 fibre ports"),

@@ -59,7 +59,7 @@ def test_compare_is_the_published_experiment(tmp_path: Path, capsys: pytest.Capt
     pytest.importorskip("matplotlib")
     asked = ("plan", "compare", "--failures", "1,4", "--states", 200)
     out = printed(capsys, *asked, "--plot", tmp_path / "costs.svg")
-    assert "to hold back for 0.95" in out
+    assert "reserved for 0.95" in out
     assert "job-migration" in (tmp_path / "costs.svg").read_text() or (tmp_path / "costs.svg").stat().st_size > 5000
     found = document(capsys, *asked)
     assert found["over_in_rack_spares"]["needed"]["job-migration"] > 10.0
@@ -74,13 +74,13 @@ def test_the_map_is_of_the_sizes_and_shares_asked_for(tmp_path: Path, capsys: py
     assert found["sizes"] == [4, 32]
     assert len(found["factors"]["server-eviction"][0]) == 2
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
-    assert "100% servers" in printed(capsys, *asked)
+    assert "100% server faults" in printed(capsys, *asked)
 
 
 def test_a_slice_is_placed_on_both_kinds_of_rack(capsys: pytest.CaptureFixture[str]) -> None:
     scattered = ",".join(str(place) for place in range(64) if sum(divmod(place // 4, 4)) % 2 != place % 2)
     out = printed(capsys, "slice", "place", 8, "--busy", scattered)
-    assert "torus: does not fit, 32 accelerators are free" in out
+    assert "torus: the slice does not fit; 32 accelerators are free" in out
     assert "fabric: 0, 2" in out
     found = document(capsys, "slice", "place", 8, "--topology", "torus")
     assert found["torus"]["box"] == [2, 2, 2]

@@ -54,7 +54,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     light = ["scan", swept, "--emulate", "--set", "tls0.wavelength_nm=1530,1560", "--read", "pm0.power.[12]"]
     light += ["--dry-run", "--state", str(tmp_path / "state")]
     assert main(light) == 0
-    assert "pm0.wavelength_nm.1, pm0.wavelength_nm.2 follow the light" in capsys.readouterr().out
+    assert "at each point: pm0.wavelength_nm.1, pm0.wavelength_nm.2" in capsys.readouterr().out
     assert main([*light, "--keep-meters", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["follow"] == []
     assert not list(tmp_path.glob("scan.h5*"))
@@ -63,14 +63,14 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"{POL}", "write NAME=START:STOP:N"),
-        (f"{POL}=0:1", "write START:STOP:N"),
-        (f"{POL}=0:1:0", "no number of points"),
-        (f"{POL}=0:1:2.5", "no number of points"),
-        (f"{POL}=0:nan:3", "write START:STOP:N"),
+        (f"{POL}", "give NAME=START:STOP:N"),
+        (f"{POL}=0:1", "give START:STOP:N"),
+        (f"{POL}=0:1:0", "not a number of points"),
+        (f"{POL}=0:1:2.5", "not a number of points"),
+        (f"{POL}=0:nan:3", "give START:STOP:N"),
         (f"{POL}=0,1e9", "requested 1e+09"),
         (f"{POL}=fast", "expected a number, found fast"),
-        ("pol-z.setting.1=0", "is of no device of this bench"),
+        ("pol-z.setting.1=0", "no device of this bench has a channel"),
         ("meter0.colour.1=0", "no setting 'meter0.colour.1'"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_setting_that_is_given_twice_and_a_file_that_is_there_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command("--set", f"{POL}=0", "--set", f"{POL}=1")) == 2
-    assert "is swept twice" in capsys.readouterr().err
+    assert "is listed twice" in capsys.readouterr().err
     out = tmp_path / "s.h5"
     out.write_text("mine")
     assert main(command("--set", f"{POL}=0", "-o", str(out))) == 2

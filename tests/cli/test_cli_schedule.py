@@ -48,7 +48,7 @@ def test_list_names_what_there_is_and_why_the_rest_is_not(capsys: pytest.Capture
 def test_make_writes_what_verify_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s.json"
     out = printed(capsys, "make", "stragglar", "--ranks", 10, "--out", path)
-    assert "12 rounds; no schedule has fewer than 12" in out
+    assert "12 rounds; the lower bound is 12" in out
     assert printed(capsys, "verify", path).startswith(f"{path}: stragglar: straggler all-reduce, 10 ranks")
     assert document(capsys, "verify", path)["verified"] is True
     spoilt = json.loads(path.read_text())
@@ -71,7 +71,7 @@ def test_make_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "served" in (tmp_path / "d.svg").read_text()
     (tmp_path / "mine.svg").write_text("<svg>mine</svg>")
     assert main(["schedule", "make", "ring", "--ranks", "4", "--plot", str(tmp_path / "mine.svg")]) == 2
-    assert "not made by this program" in capsys.readouterr().err
+    assert "not from this program" in capsys.readouterr().err
 
 
 def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,18 +90,18 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("cost", "stragglar", "--ranks", "7", "--buffer", "1"), "even number of ranks, not 7"),
         (("cost", "ring", "--buffer", "1"), "Give --ranks"),
         (("cost", "ring", "--ranks", "8", "--buffer", "1", "--delta", "-1"), "out of range"),
-        (("cost", "ring", "--ranks", "8", "--buffer", "nan"), "no finite number"),
+        (("cost", "ring", "--ranks", "8", "--buffer", "nan"), "not a finite number"),
         (("make", "rong", "--ranks", "8"), "no schedule is called 'rong'"),
         (("verify", "missing.json"), "cannot read schedule"),
         (("demand", "missing.csv"), "cannot read matrix"),
-        (("demand", "m.csv", "--duplex"), "Give --configurations with --duplex"),
-        (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "no list of whole numbers"),
+        (("demand", "m.csv", "--duplex"), "--duplex needs --configurations"),
+        (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "not a list of integers"),
         (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, but only 3 ports"),
         (("phases", "missing.yaml"), "cannot read phase file"),
-        (("phases", str(JOB), "--run"), "Give --bench and --record together, and both with --run"),
-        (("phases", str(JOB), "--bench", "x"), "Give --bench and --record together"),
-        (("phases", str(JOB), "--out", "x.json"), "Give --bench and --record with --out"),
-        (("phases", "prepared.json"), "and with prepared configurations (.json)"),
+        (("phases", str(JOB), "--run"), "--bench and --record must be given together, and --run needs both"),
+        (("phases", str(JOB), "--bench", "x"), "--bench and --record must be given together"),
+        (("phases", str(JOB), "--out", "x.json"), "--out and prepared configurations"),
+        (("phases", "prepared.json"), "prepared configurations (.json) need --bench"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(
@@ -118,7 +118,7 @@ def test_a_demand_of_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (found["served_bytes"], found["local_bytes"], len(found["configurations"])) == (10 * 2**20, 7 * 2**20, 3)
     out = printed(capsys, "demand", path, "--configurations", 1, "--rest-rate", 1e9, "--bytes-per-count", 2**20)
     assert "served 60.0 %" in out
-    assert "7 MiB stay on their ranks" in out
+    assert "7 MiB are local to a rank" in out
     back = document(capsys, "demand", path, "--combine", "--configurations", 2, "--duplex")
     assert back["method"] == "bounded"
     assert all([b, a] in each["circuits"] for each in back["configurations"] for a, b in each["circuits"])
@@ -129,7 +129,7 @@ def test_route_splits_and_keeps(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "route", "ring", "--ranks", 3, *ports)
     assert (found["rounds"], found["extra"], len(found["steps"])) == (4, 0, 4)
     assert found["steps"][3]["kept"] == [[0, 1], [1, 2], [2, 0]]
-    assert "0 more settings" in printed(capsys, "route", "ring", "--ranks", 3, *ports)
+    assert "0 additional settings" in printed(capsys, "route", "ring", "--ranks", 3, *ports)
 
 
 @pytest.mark.long
@@ -139,7 +139,7 @@ def test_rounds_and_places_of_ranks_are_chosen_for_the_mesh(tmp_path: Path, caps
     assert as_given["extra"] > 0
     out = tmp_path / "chosen.json"
     said = printed(capsys, "route", "all-to-all-shifts", "--ranks", 4, *ports, "--regroup", "--out", out)
-    assert "0 more settings" in said
+    assert "0 additional settings" in said
     assert "fewer than 3 cannot do on any mesh" in said
     assert "right" in printed(capsys, "verify", out)  # what was chosen still does what it says
     found = document(capsys, "route", out, *ports)
@@ -159,12 +159,12 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     said = printed(capsys, "phases", job, *bench, "--emulate", "--run", "--seed", 1)
     # Every module changes its partner both ways before every step.
     ports = {port for name in "abc" for port in (f"sfp-{name}>", f">sfp-{name}")}
-    table = said[said.index("dark times port by port") :]
+    table = said[said.index("Dark times by port") :]
     rows = re.findall(r"^(step-\d) +(\S+) +1 +([\d.]+) ms +\3 ms +([\d.]+) ms$", table, re.MULTILINE)
     assert {row[:2] for row in rows} == {(f"step-{step}", port) for step in (0, 1) for port in ports}
     # Heaters need what the controller says, proofs by light a few looks more.
     assert all(float(settle_ms) < float(dark_ms) < 10.0 for _, _, dark_ms, settle_ms in rows)
-    assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
+    assert re.search(r"by the model with the measured dark times: 4\d(\.\d)? ms", said)
 
 
 @pytest.mark.long

@@ -51,7 +51,7 @@ def test_it_says_where_it_is_survives_its_clients_and_ends_with_heaters_off(emul
     process.send_signal(ends)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == "ended"
+    assert said.splitlines()[-1] == "server stopped"
     addresses = json.loads(emulated.read_text())
     with Bench.open(SMALL, addresses=addresses, only=["mesh0"]) as bench:
         assert not bench.mesh.confirmed_currents_ma().any()
@@ -112,8 +112,8 @@ def test_without_p4p_it_says_what_to_install_and_opens_nothing(monkeypatch, caps
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "nothing is to be served"),
-        (["--pva", "--emulate", "--endpoints", os.devnull], "exclude each other"),
+        ([], "nothing would be served"),
+        (["--pva", "--emulate", "--endpoints", os.devnull], "cannot be combined"),
         (["--pva", "--leave-on", "-1"], "-1"),
         (["--pva", "--pva-port", "70000"], "70000"),
         (["--pva", "--emulate", "--host", "0.0.0.0"], "can be reached from other hosts"),

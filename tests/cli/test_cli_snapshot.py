@@ -62,14 +62,14 @@ def test_a_module_that_does_not_answer_is_noted_and_ends_with_exit_code_4(
     assert main(["snapshot", *EMULATED, "-o", path]) == 4
     captured = capsys.readouterr()
     assert "18 settings of 7 devices" in captured.out
-    assert "Not stored: sfp-a did not answer: sfp-a @ emulated sfp-a" in captured.err
+    assert "Not saved: sfp-a did not answer: sfp-a @ emulated sfp-a" in captured.err
     monkeypatch.undo()
     assert main(["restore", *EMULATED[:1], path, *EMULATED[1:], "--dry-run"]) == 0
-    assert "sfp-a did not answer when the snapshot was taken" in capsys.readouterr().err
+    assert "sfp-a did not answer when the snapshot was saved" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "said"), [("y\n", 0, "put back: 2 of 2"), ("n\n", 1, "Nothing was changed"), ("", 2, "nobody")]
+    ("answer", "code", "said"), [("y\n", 0, "restored: 2 of 2"), ("n\n", 1, "Nothing was changed"), ("", 2, "nobody")]
 )
 def test_it_asks_before_it_changes_anything(
     stored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int, said: str
@@ -87,7 +87,7 @@ def test_json_asks_nobody(stored: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_snapshot_of_another_bench_says_so(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["restore", "lumion-prototype", str(stored), "--emulate", "--yes"]) == 2
-    assert "the snapshot is of bench 'small', this is 'lumion-prototype'" in capsys.readouterr().err
+    assert "the snapshot belongs to bench 'small', not to 'lumion-prototype'" in capsys.readouterr().err
 
 
 def test_on_the_terminal_it_is_the_same_document_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +120,7 @@ def test_circuits_that_stand_are_not_taken_down_by_stored_heaters(
     assert "heaters_ma: [0.0," in text
     stored.write_text(text.replace("heaters_ma: [0.0,", "heaters_ma: [1.0,"))
     assert main(["restore", *EMULATED[:1], str(stored), *EMULATED[1:], *state, "--yes"]) == 6
-    assert "would take down what is connected: sfp-a:sfp-b" in capsys.readouterr().err
+    assert "would interrupt the connected circuits sfp-a:sfp-b" in capsys.readouterr().err
     assert main(["restore", *EMULATED[:1], str(stored), *EMULATED[1:], *state, "--yes", "-c", "meter0"]) == 0
 
 

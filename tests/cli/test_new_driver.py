@@ -90,7 +90,7 @@ def test_installed_by_pip_all_its_tests_and_types_pass(options: str, tmp_path: P
 
 def test_channels_of_what_has_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-driver", "acme-tl1", "--role", "laser", "--channels", "2", "--out", str(tmp_path / "lab")]) == 2
-    assert "a laser has no channels" in capsys.readouterr().err
+    assert "cannot be chosen for role laser" in capsys.readouterr().err
 
 
 def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main(["new-driver", "acme-pm8", "--out", str(tmp_path)]) == 2
-    assert "is no empty directory" in capsys.readouterr().err
+    assert "is not an empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     assert main(["new-driver", "acme-pm8", "--out", str(tmp_path / "thesis.tex" / "below")]) == 2
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
@@ -116,13 +116,13 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("Acme", "small letters"),
-        ("acme_pm8", "small letters"),
-        ("8-acme", "small letters"),
-        ("../acme", "small letters"),
-        ("class", "small letters"),
-        ("thorlabs-pm", "there is a kind 'thorlabs-pm' already"),
-        ("numpy", "there is a package 'numpy' already"),
+        ("Acme", "lower-case letters"),
+        ("acme_pm8", "lower-case letters"),
+        ("8-acme", "lower-case letters"),
+        ("../acme", "lower-case letters"),
+        ("class", "lower-case letters"),
+        ("thorlabs-pm", "the kind 'thorlabs-pm' already exists"),
+        ("numpy", "a package 'numpy' is already installed"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(

@@ -126,14 +126,14 @@ def test_disable_looks_at_lanes_that_no_path_uses(dr4: Bench) -> None:
 @pytest.mark.parametrize("lane", [1, 2, 3, 4])
 def test_enable_fails_while_any_media_lane_of_the_path_is_dark(dr4: Bench, lane: int) -> None:
     dr4.bus.held[lane] = 0
-    with pytest.raises(DeviceTimeoutError, match=f"media lane {lane} launches no light"):
+    with pytest.raises(DeviceTimeoutError, match=f"media lane {lane} emits no light"):
         dr4.driver.enable()
 
 
 def test_enable_names_all_dark_lanes(dr4: Bench) -> None:
     dr4.break_out()
     dr4.bus.held = {2: 0, 4: 0}
-    with pytest.raises(DeviceTimeoutError, match="media lanes 2, 4 launch no light"):
+    with pytest.raises(DeviceTimeoutError, match="media lanes 2, 4 emit no light"):
         dr4.driver.enable()
 
 

@@ -15,7 +15,7 @@ from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
 from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
 from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
 from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import INSERTION_LOSS_DB, EmulatedN776xA
-from lumion_hw.emulator.attenuators.oz_da100 import LEAST_LOSS_DB, EmulatedDa100
+from lumion_hw.emulator.attenuators.oz_da100 import MIN_LOSS_DB, EmulatedDa100
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
@@ -83,7 +83,7 @@ class TestOzDa100(WireFixtures, VariableAttenuatorContract):
     @pytest.fixture
     def taken_db(self, device):
         # The unit counts from its least loss.
-        return lambda channel: -10.0 * math.log10(device.transmission(channel)) - LEAST_LOSS_DB
+        return lambda channel: -10.0 * math.log10(device.transmission(channel)) - MIN_LOSS_DB
 
 
 class TestPolatis(WireFixtures, OpticalSwitchContract):

@@ -36,7 +36,9 @@ class TestThorlabsMpc320(WireFixtures, PolarizationControllerContract):
 
     @pytest.fixture
     def in_force(self, device):
-        return lambda: np.array([each.at(device.now()) / COUNTS_PER_DEGREE for each in device.paddles.values()])
+        return lambda: np.array(
+            [paddle.position(device.now()) / COUNTS_PER_DEGREE for paddle in device.paddles.values()]
+        )
 
 
 class TestThorlabsMpc320ThatTalksAllTheTime(TestThorlabsMpc320):

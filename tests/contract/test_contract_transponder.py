@@ -114,5 +114,5 @@ def test_bytes_behind_the_status_of_a_transfer_make_it_untrusted() -> None:
     )
     bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp0")
     bridge.open()
-    with pytest.raises(FrameError, match="nobody asked for"):
+    with pytest.raises(FrameError, match="followed by unexpected bytes"):
         bridge.read(0x51, 96, 16)

@@ -99,7 +99,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], ...]] = {
     "NovoptelPm1000": (lambda polarimeter: polarimeter.read(),),
     "OzEpc04": (lambda squeezers: squeezers.set(np.zeros(4)),),
     "ThorlabsMpc": (lambda paddles: paddles.set(np.full(3, 85.0)),),
-    "SfpTransponder": (lambda module: module.abilities,),
+    "SfpTransponder": (lambda module: module.capabilities,),
     "CmisTransponder": (lambda module: module.capabilities(),),
 }
 """What only an open device can tell."""

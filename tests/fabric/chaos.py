@@ -1,4 +1,4 @@
-"""Random failures, returns, device faults and kills of the manager on the small bench, and what they have to leave."""
+"""Random failures, returns, device faults and kills of the manager on the small bench, and checks of the result."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.fabric.managed_fabric import SMALL, managed
 
 
 class Killed(BaseException):
-    """The manager is gone from one moment to the next: whatever it has not written down is lost."""
+    """The manager is killed: everything that it has not written down is lost."""
 
 
 @dataclass
 class Chaos:
-    """What a sequence did, and how it ended.
+    """Record of a sequence and its end.
 
     Attributes:
-        managers: Managers that ran one after the other.
-        recoveries: Recoveries that were ended.
-        done: What happened, in order.
-        refused: The job was refused in the end; else it ended connected and proven.
+        managers: Number of managers that ran one after the other.
+        recoveries: Number of finished recoveries.
+        done: Events, in order.
+        refused: Whether the job was refused at the end; otherwise it ended connected and proven.
     """
 
     managers: int = 0
@@ -39,7 +39,7 @@ class Chaos:
 
 
 class _KilledAt:
-    """Kills the manager at the n-th thing it tells from now on; never if n is 0."""
+    """Kills the manager at its n-th event from now on; never if n is 0."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -53,7 +53,7 @@ class _KilledAt:
 
 
 def sequence(number: int, directory: Path) -> Chaos:
-    """Let a random sequence of things happen, and check what is left.
+    """Run a random sequence of events, and check the result.
 
     Raises:
         AssertionError: A job is neither connected nor refused, a circuit is left over, or a journal is not consistent.
@@ -84,7 +84,7 @@ def sequence(number: int, directory: Path) -> Chaos:
 
 
 def is_settled(manager: FabricManager) -> bool:
-    """Say whether nothing is dark and all circuits of the jobs are proven."""
+    """Return whether nothing is dark and all circuits of the jobs are proven."""
     try:
         return not manager.judge.dark and all(proof.proven for proof in manager.confirm())
     except LumionError:
@@ -92,7 +92,7 @@ def is_settled(manager: FabricManager) -> bool:
 
 
 def check(manager: FabricManager, directory: Path, words: str) -> None:
-    """See that every job is connected and proven or refused with a reason, and that nothing else stands."""
+    """Check that every job is connected and proven or refused with a reason, and that there are no other circuits."""
     state = manager.state
     standing = {circuit.name for circuit in manager.service.state.circuits}
     wanted = {
@@ -114,7 +114,7 @@ def check(manager: FabricManager, directory: Path, words: str) -> None:
 
 
 def photodiodes() -> Photodiodes:
-    """Return the detector; scans every 5 ms take a fifth of the time to emulate."""
+    """Return the detector; it scans every 5 ms, which makes the emulation five times faster."""
     return Photodiodes(PhotodiodeOptions(detector="photodiodes", period_s=0.005, hold_s=0.01))
 
 
@@ -127,7 +127,7 @@ def mend_controller(bench: Bench) -> None:
         bench.mesh.controller.open()  # type: ignore[attr-defined]
 
 
-# -- what can happen: each returns how many recoveries were ended
+# -- events: each returns the number of finished recoveries
 
 
 def _any(manager: FabricManager, rng: np.random.Generator) -> str:

@@ -20,7 +20,7 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture
 def manager(bench: Bench, tmp_path: Path) -> Iterator[FabricManager]:
-    """The manager of the small bench, begun."""
+    """The started manager of the small bench."""
     with managed(bench, tmp_path) as begun:
         begun.begin()
         yield begun
@@ -28,7 +28,7 @@ def manager(bench: Bench, tmp_path: Path) -> Iterator[FabricManager]:
 
 @pytest.fixture(scope="module")
 def prototype(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricManager]:
-    """The manager of the built-in bench, begun: four servers with two NICs each. Tests put back what they take."""
+    """The started manager of the built-in bench: four servers with two NICs each. Tests restore what they change."""
     with ExitStack() as stack:
         opened = stack.enter_context(Bench.emulate(seed=4))
         begun = stack.enter_context(managed(opened, tmp_path_factory.mktemp("fabric")))

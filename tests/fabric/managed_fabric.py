@@ -1,4 +1,4 @@
-"""The manager of a bench's fabric, as a program of its own opens it. known_mesh.py lies with the tests of circuits."""
+"""The manager of a bench's fabric, opened as in a program of its own. known_mesh.py is with the tests of circuits."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _KNOWN: WeakKeyDictionary[Bench, CalibrationRecord] = WeakKeyDictionary()
 
 
 def known_of(bench: Bench) -> CalibrationRecord:
-    """Return the record of a bench, written down once: that switches its transmitters on and off."""
+    """Return the record of a bench, computed once because this switches its transmitters on and off."""
     if bench not in _KNOWN:
         _KNOWN[bench] = record_of_truth(bench)
     return _KNOWN[bench]

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: jobs end connected or refused, and nothing is left over."""
+"""Whatever happens in whatever order: jobs end connected or refused, and no circuit is left over."""
 
 from pathlib import Path
 

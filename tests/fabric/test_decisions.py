@@ -1,4 +1,4 @@
-"""Decisions of the fabric: pure, so that thousands of sequences of failures take seconds."""
+"""Decisions of the fabric. They need no devices, so thousands of sequences of failures take seconds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def view_of(state: FabricState, failed: str, unusable: frozenset[str] = frozense
 def test_after_any_sequence_of_failures_jobs_are_whole_or_refused_with_every_reason(
     steps: list[tuple[str, int, frozenset[str], bool]],
 ) -> None:
-    """Each step: which unit fails, how many attempts at a spare fail, which spares are no use, is one repaired then."""
+    """Each step: the failed unit, the number of failed attempts, the unusable spares, and whether one is repaired."""
     state = FabricState()
     for name, n_failing, unusable, is_repaired in steps:
         if name in state.failed:
@@ -90,7 +90,7 @@ def check(state: FabricState) -> None:
     assert len(serving) == 2, "two members of one job are in the same place"
     assert not set(free_spares(MODEL, state)) & (set(serving) | set(state.failed))
     for job in MODEL.fabric.all_jobs:
-        dead = set(map(state.at, job.members)) & set(state.failed)
+        dead = set(map(state.unit_at, job.members)) & set(state.failed)
         assert not dead or job.name in state.refused, f"{dead} serve a job that is not refused"
         assert len(job_requests(MODEL, job, state.places)) == 4
 

@@ -1,4 +1,4 @@
-"""Detectors one by one: what each sees, what it does not, and how a bench file names it."""
+"""Each detector alone: what it detects, what it does not detect, and its entry in a bench file."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Verdicts from evidence: what calls for a spare, what for another way, and what was only a fade."""
+"""Verdicts from evidence: when a spare is needed, when another path, and when it was only a fade."""
 
 import math
 
@@ -138,7 +138,7 @@ def test_circuits_that_are_no_more_are_forgotten() -> None:
 
 
 def test_when_a_fade_is_over_there_is_something_to_explain() -> None:
-    for at_s in (1.0, 0.1, 7.3, 24.411050000000003):  # no instant lies between the two for want of a last bit
+    for at_s in (1.0, 0.1, 7.3, 24.411050000000003):  # the two are equal except for rounding
         it = judge()
         it.add(seen("dark", "c0:d0", at_s))
         assert it.unexplained_circuits(it.next_due_s()) == ["c0:d0"]

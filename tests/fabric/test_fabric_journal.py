@@ -1,4 +1,4 @@
-"""The journal of the fabric: what is known outlives its growth."""
+"""The journal of the fabric: its state is kept when the file grows."""
 
 import dataclasses
 import json
@@ -15,11 +15,11 @@ from lumion_hw.storage import line_journal
 
 
 def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(line_journal, "LARGEST_BYTES", 2000)
+    monkeypatch.setattr(line_journal, "RESTART_BYTES", 2000)
     with FabricJournal(tmp_path, "small") as journal:
-        journal.note("failed", dataclasses.replace(journal.state, failed={"a": "its fan"}, avoided=(3, 4)))
+        journal.record("failed", dataclasses.replace(journal.state, failed={"a": "its fan"}, avoided=(3, 4)))
         for number in range(100):
-            journal.note("fade", dataclasses.replace(journal.state, fades=number))
+            journal.record("fade", dataclasses.replace(journal.state, fades=number))
         known = journal.state
     assert (tmp_path / JOURNAL).stat().st_size < 3000
     with FabricJournal(tmp_path, "small") as again:
@@ -29,7 +29,7 @@ def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, m
 def forged(directory: Path, **changes: object) -> None:
     """Append a row that no program writes, with a check sum that is right."""
     with FabricJournal(directory, "small") as journal:
-        journal.note("failed", journal.state, spans=changes.pop("spans", []))
+        journal.record("failed", journal.state, spans=changes.pop("spans", []))
     *lines, last = (directory / JOURNAL).read_bytes().splitlines(keepends=True)
     entry = json.loads(last[9:])
     entry["state"] |= changes
@@ -57,7 +57,7 @@ def test_a_row_that_no_program_writes_is_refused_and_its_field_named(tmp_path: P
 def test_spans_that_no_program_writes_are_an_error_of_the_history(tmp_path: Path, capsys) -> None:
     forged(tmp_path, spans=[{"name": 7}])
     assert main(["fabric", "history", "small-bench", "--state", str(tmp_path)]) == 2
-    assert "entry 1 of the fabric's journal is not of this version" in capsys.readouterr().err
+    assert "entry 1 of the fabric journal was written by another version" in capsys.readouterr().err
 
 
 def test_a_directory_that_cannot_be_read_is_one_paragraph(capsys) -> None:

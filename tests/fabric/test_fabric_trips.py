@@ -1,4 +1,4 @@
-"""A mesh controller that switches its heaters off under a fabric: no server is blamed, and the jobs come back."""
+"""A mesh controller switches its heaters off under a fabric: no server is blamed, and the jobs are restored."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ A_TO_B = ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
 
 
 def trip(bench: Bench, source: FaultSource) -> None:
-    """Let the controller switch off; its cause is over at once, and the fault stays latched."""
+    """Make the controller switch off; the cause ends at once, and the fault stays latched."""
     bench.emulated.faults.inject("mesh0", "trip", source=int(source))
     bench.emulated.faults.end("mesh0", "trip", source=int(source))
 
@@ -25,7 +25,7 @@ def standing(manager: FabricManager) -> list[str]:
 
 
 def is_well(manager: FabricManager) -> bool:
-    """Say whether nothing counts as failed or refused, and every circuit of the jobs carries light."""
+    """Return whether nothing counts as failed or refused, and every circuit of the jobs has light."""
     manager.check_job_circuits()
     return not (manager.state.failed or manager.state.refused or manager.state.open)
 

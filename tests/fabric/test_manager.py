@@ -1,4 +1,4 @@
-"""The manager: what stands by, what is noticed, what takes whose place, and what a killed manager leaves behind."""
+"""The manager: standby plans, detection, substitution, and the state that a killed manager leaves."""
 
 import json
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def test_a_fade_of_one_fibre_starts_nothing(prototype: FabricManager) -> None:
 
 @pytest.fixture
 def patient(bench: Bench, tmp_path: Path) -> Iterator[FabricManager]:
-    """The manager of the small bench, begun; its photodiodes are scanned less often, so that minutes take seconds."""
+    """The started manager of the small bench; it scans the photodiodes less often, so minutes take seconds."""
     with managed(bench, tmp_path, detectors=[rare_scans()]) as begun:
         begun.begin()
         begun.run(1.0)
@@ -106,7 +106,7 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
 @pytest.mark.long
 def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_in(tmp_path: Path) -> None:
     model = yaml.safe_load(SMALL.read_text(encoding="utf-8"))
-    # Left alone exp(-0.006 * 100) of a state is left after these 100 s, and of three fibres one has lost more.
+    # Without tracking, exp(-0.006 * 100) of a state is left after these 100 s, and one of three fibres has lost more.
     model["emulation"] = {"fibre_drift_rad2_per_s": 0.006}
     (tmp_path / "turning.yaml").write_text(yaml.safe_dump(model), encoding="utf-8")
     with (
@@ -153,7 +153,7 @@ def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(
     assert "does not answer" in recovery.verdict.words
     assert recovery.spans[0].at_ms >= 1e3 * manager.bench.model.fabric.fade_s
     assert standing(manager) == A_TO_C
-    # The history holds verdicts and spans and no single number.
+    # The history has verdicts and spans but no single number.
     entries = read_fabric(tmp_path)[1]
     done = next(entry for entry in entries if entry.get("outcome") == "done")
     assert [span["name"] for span in done["spans"]][:4] == SPANS[:4]
@@ -161,7 +161,7 @@ def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(
 
 
 def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: FabricManager) -> None:
-    prototype.run(1.0)  # how the light is while all is well tells a broken cell from a broken fibre
+    prototype.run(1.0)  # the healthy light level distinguishes a broken cell from a broken fibre
     assert prototype.service.setup.active is not None
     circuits = prototype.service.setup.active.circuits
     used = [puc for circuit in circuits for path in circuit.paths for puc in path.pucs]
@@ -174,7 +174,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     was_ma = prototype.service.setup.active.currents_ma[2 * puc]
     now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
     prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
-    # Seconds where the light goes to a port without a monitor: then its polarization is searched first.
+    # Takes seconds if the light goes to a port without a monitor, because its polarization is searched first.
     made = prototype.run(15.0, is_over=lambda: puc in prototype.state.avoided)
     assert len(made) == 1
     assert made[0].verdict.suspect == "path"
@@ -357,7 +357,7 @@ def test_a_job_that_cannot_begin_is_refused_with_the_reason_and_tried_again(benc
 
 @pytest.mark.parametrize("telemetry", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_controller_that_cannot_watch_is_watched_by_the_host(telemetry: bool, bench: Bench, tmp_path: Path) -> None:
-    # The board without the feature, and without streams: then its monitors are asked again and again.
+    # A board without the feature and without streams: its monitors are polled.
     board = bench.emulated.faults.board("mesh0")
     known_of(bench)
     profile = replace(

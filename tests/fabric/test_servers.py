@@ -1,4 +1,4 @@
-"""Which circuits join which servers."""
+"""Which circuits connect which servers."""
 
 from pathlib import Path
 
@@ -145,7 +145,10 @@ JOB = {"name": "j", "members": ["a", "b", "c"]}
         ({"jobs": [JOB]}, "expected two members of a pair, found 3"),
         ({"jobs": [{"name": "j", "members": ["a", "x"]}]}, "found 'x', which is not in servers"),
         ({"jobs": [{"name": "j", "members": ["a", "b"]}], "spares": ["b"]}, "used once"),
-        ({"jobs": [{"name": "j", "members": ["a", "b"], "topology": "links"}]}, "expected links with topology links"),
+        (
+            {"jobs": [{"name": "j", "members": ["a", "b"], "topology": "links"}]},
+            "expected links only and always with topology links",
+        ),
         (
             {
                 "jobs": [

@@ -276,7 +276,7 @@ ON_BENCH: dict[str, tuple[dict, Callable]] = {
     "revive_modules": ({"modules": ["sfp-a", "zr-a"]}, lambda bench: outcome(driver_of(bench, "zr-a").status)),
     "stick_heater": ({"puc": 0, "arm": 1, "current_ma": 1.0}, leaving),
     "weaken_heater": ({"puc": 1, "arm": 0, "factor": 2.0}, leaving),
-    "swap_channels": ({"one": 0, "other": 3}, leaving),
+    "swap_channels": ({"heater": 0, "other_heater": 3}, leaving),
     "unbalance": ({"puc": 0, "common_rad": 0.3}, leaving),
     "hop_mode": ({"port": 5, "shift_hz": 1e12}, leaving),
     "turn_polarization": ({"transponder": "sfp-a"}, leaving),

@@ -150,15 +150,15 @@ def edited(record: Path, **changes: Any) -> Path:
     [
         ({"wavelength_nm": float("nan")}, "wavelength_nm is NaN"),
         ({"quality": {"a": [1, float("inf")]}}, r"quality\.a\[1\] is infinite"),
-        ({"heater_ohm": 10**400}, "heater_ohm is a number too large"),
-        ({"heater_ohm": 1e300}, "heater_ohm is larger than any quantity"),
-        ({"heater_ohm": -1.0}, "heater_ohm is -1"),
-        ({"pucs": []}, "it has 0 PUCs, its mesh 10"),
-        ({"monitor_ports": [99]}, "names ports that its mesh of 12 ports does not have"),
+        ({"heater_ohm": 10**400}, "heater_ohm is a number that is too large"),
+        ({"heater_ohm": 1e300}, "heater_ohm is implausibly large"),
+        ({"heater_ohm": -1.0}, "heater_ohm must be positive, but is -1"),
+        ({"pucs": []}, "the record has 0 PUCs, but its mesh has 10"),
+        ({"monitor_ports": [99]}, "port numbers outside its mesh of 12 ports"),
         ({"mesh_label": "rings 100000", "mesh_document": None}, "does not describe mesh"),
-        ({"created_utc": "yesterday"}, "created_utc is no time"),
+        ({"created_utc": "yesterday"}, "created_utc is not a time"),
         ({"arrays_file": "x" * 5000}, "File name too long"),
-        ({"arrays_file": "../../etc/passwd"}, "names no side file"),
+        ({"arrays_file": "../../etc/passwd"}, "arrays_file is not a file name"),
     ],
     ids=str,
 )
@@ -173,7 +173,7 @@ def test_a_record_of_version_1_without_pucs_is_refused(tmp_path: Path) -> None:
     document = json.loads(VERSION_1.read_text())
     del document["pucs"]
     save_edited(document, tmp_path / "edited.json")
-    with pytest.raises(CalibrationError, match="no record of schema version 1: KeyError"):
+    with pytest.raises(CalibrationError, match="not a valid record of schema version 1: KeyError"):
         load_record(tmp_path / "edited.json")
 
 
@@ -182,7 +182,7 @@ def test_nan_in_the_arrays_of_a_record_is_refused_by_name(record: Path) -> None:
     document = json.loads(record.read_text()) | {"arrays_sha256": arrays_sha256(arrays)}
     save_edited(document, record)
     write_arrays(record.with_name(document["arrays_file"]), arrays)
-    with pytest.raises(CalibrationError, match="array 'covariance_factor' holds NaN"):
+    with pytest.raises(CalibrationError, match="array 'covariance_factor' contains NaN"):
         load_record(record)
 
 
@@ -214,17 +214,17 @@ def strange_hdf5(path: Path) -> Iterator[tuple[str, str]]:
 
     with fresh() as file:
         file.create_dataset("a", shape=(60_000, 60_000), dtype="f8", chunks=(100, 100))  # 27 GB, in 1.4 kB
-    yield "claims", "'a' claims to hold 27466 MiB, more than can be in this file"
+    yield "claims", "'a' claims a size of 27466 MiB, more than this file can contain"
     with fresh() as file:
         file.create_group("a")
-    yield "a group", "'a' is no array of numbers"
+    yield "a group", "'a' is not an array of numbers"
     with fresh() as file:
         file["a"] = "text"
-    yield "text", "'a' is no array of numbers"
+    yield "text", "'a' is not an array of numbers"
     path.with_name("secret").write_bytes(bytes(80))
     with fresh() as file:
         file.create_dataset("a", shape=(10,), dtype="f8", external=[(str(path.with_name("secret")), 0, 80)])
-    yield "external", "'a' lies in another file"
+    yield "external", "'a' is stored in another file"
     with fresh() as file:
         file["a"] = h5py.Empty("f8")
     yield "empty", "'a' has the shape None"
@@ -241,7 +241,7 @@ def test_an_archive_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path)
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes(1 << 26))  # 64 MiB of nothing in 65 kB
-    with pytest.raises(CalibrationError, match="claims to hold 64 MiB"):
+    with pytest.raises(CalibrationError, match="claims a size of 64 MiB"):
         read_arrays(tmp_path / "a.npz")
 
 

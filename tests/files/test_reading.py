@@ -38,10 +38,10 @@ def test_a_file_larger_than_its_kind_is_not_read_to_its_end(tmp_path: Path) -> N
         ('{"a": -Infinity}', "a is infinite"),
         ('{"a": 1e999}', "a is infinite"),
         ("NaN", "the document is NaN"),
-        ('{"a": ' + "1" + "0" * 400 + "}", "a is a number too large"),
-        ('{"a": ' + "9" * 5000 + "}", "a is a number too large"),
-        ('{"a": "\\ud800"}', "a is text with half of a surrogate pair"),
-        ('{"\\udfff": 1}', "half of a surrogate pair"),
+        ('{"a": ' + "1" + "0" * 400 + "}", "a is a number that is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "a is a number that is too large"),
+        ('{"a": "\\ud800"}', "a is text with half a surrogate pair"),
+        ('{"\\udfff": 1}', "half a surrogate pair"),
         ("[" * 34 + "]" * 34, "nested deeper than 32 levels"),
         ('{"a":' * 1_000_000, "nested deeper than 32 levels"),
         ("[" * 1_000_000, "nested deeper than 32 levels"),
@@ -52,7 +52,7 @@ def test_a_file_larger_than_its_kind_is_not_read_to_its_end(tmp_path: Path) -> N
     ids=range(14),
 )
 def test_what_no_other_reader_could_take_is_refused_by_its_name(text: str | bytes, words: str) -> None:
-    with pytest.raises(ConfigError, match=f"^x.json: .*{words}"):
+    with pytest.raises(ConfigError, match=f"^x.json.*{words}"):
         parse_json(text, "x.json")
 
 

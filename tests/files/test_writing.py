@@ -45,7 +45,7 @@ def test_what_is_no_file_is_left_alone_whatever_was_asked(
 def test_a_file_of_somebody_else_is_written_over_only_if_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(NOTES)
-    with pytest.raises(ConfigError, match=r"notes\.txt: that file was not made by this program.*--force"):
+    with pytest.raises(ConfigError, match=r"notes\.txt: the existing file is not from this program.*--force"):
         write_file(path, "the record", "new")
     assert path.read_text() == NOTES
     write_file(path, "the record", "new", over="any")
@@ -75,7 +75,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert target.read_text() == "new"
     target.write_text(NOTES)
-    with pytest.raises(ConfigError, match="not made by this program"):
+    with pytest.raises(ConfigError, match="not from this program"):
         write_file(link, "the record", "newer")
 
 

@@ -19,7 +19,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler: nei
 
 
 def compile_c(output: Path, *sources: Path, flags: tuple[str, ...] = ()) -> Path:
-    """Compile C files into ``output`` and return it; warnings are errors, and what the compiler says is shown."""
+    """Compile C files into ``output`` and return it; warnings are errors, and the compiler's messages are shown."""
     command = [str(COMPILER), *FLAGS, *flags, f"-I{SOURCES}", *map(str, sources), "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Files made from the schema, and the specification that points at them: nothing is stale, missing or misquoted."""
+"""Files made from the schema, and the specification that refers to them: nothing is outdated, missing or misquoted."""
 
 from __future__ import annotations
 

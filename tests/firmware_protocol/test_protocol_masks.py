@@ -1,4 +1,4 @@
-"""Channel masks: bit i of byte j is channel 8 j + i, and no mask is every channel (sections 9.1 and 10.1)."""
+"""Channel masks: bit i of byte j is channel 8 j + i, and an empty mask means every channel (sections 9.1 and 10.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a run: indexes, the ring, the push limit and the holes a host asks for (sections 10.3 and 10.4)."""
+"""Records of a run: indexes, the ring, the push limit and the records that a host requests (sections 10.3 and 10.4)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_acknowledgements_and_limits_never_move_back() -> None:
 def test_what_was_never_produced_cannot_be_acknowledged() -> None:
     ring = fp.RecordRing(8, credit_limit=4)
     ring.produce()
-    with pytest.raises(ValueError, match="beyond the 1 records"):
+    with pytest.raises(ValueError, match="above the number of produced records, 1"):
         ring.acknowledge(2, 100)
     assert (ring.oldest, ring.credit_limit) == (0, 4)
 
@@ -114,12 +114,12 @@ def test_a_read_gives_what_is_there_and_overflows_below_the_oldest() -> None:
     assert ring.readable(2, 3) == range(2, 5)
     assert ring.readable(4, 9) == range(4, 6)
     assert ring.readable(1, 1) is None
-    assert ring.readable(0, 0) == range(0)  # the state alone can always be asked for
+    assert ring.readable(0, 0) == range(0)  # the state alone can always be requested
     assert len(ring.readable(9, 5) or ()) == 0
 
 
 def test_a_ring_without_room_for_one_record_is_refused() -> None:
-    with pytest.raises(ValueError, match="single record"):
+    with pytest.raises(ValueError, match="too small for one record"):
         fp.RecordRing(0, 0)
 
 

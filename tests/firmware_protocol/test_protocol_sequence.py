@@ -1,4 +1,4 @@
-"""The sequence rules of section 4: nothing runs twice, no legitimate retry is refused, across the wrap of seq."""
+"""The sequence rules of section 4: nothing runs twice, no correct repeat is refused, also when seq wraps around."""
 
 from __future__ import annotations
 
@@ -92,21 +92,21 @@ def test_a_window_that_is_no_power_of_two_up_to_16_is_refused(window: int) -> No
 
 def test_the_send_window_is_a_span_and_not_a_count() -> None:
     host = fp.SendWindow(4, last=65533)
-    first, second, *_ = [host.take() for _ in range(4)]
+    first, second, *_ = [host.next_seq() for _ in range(4)]
     assert host.outstanding == (65534, 65535, 0, 1)
-    host.settle(second)
-    assert not host.may_send()  # three are outstanding, but the span from the oldest is four
-    with pytest.raises(ValueError, match="oldest unanswered is 65534"):
-        host.take()
-    host.settle(first)
-    assert host.take() == 2
+    host.mark_answered(second)
+    assert not host.can_send()  # three are outstanding, but the span from the oldest is four
+    with pytest.raises(ValueError, match="oldest unanswered number is 65534"):
+        host.next_seq()
+    host.mark_answered(first)
+    assert host.next_seq() == 2
 
 
 def test_a_request_without_reply_takes_a_number_but_no_place() -> None:
     host = fp.SendWindow(1, last=0)
-    assert [host.take(awaits_reply=False) for _ in range(3)] == [1, 2, 3]
-    assert host.take() == 4
-    assert not host.may_send()
+    assert [host.next_seq(awaits_reply=False) for _ in range(3)] == [1, 2, 3]
+    assert host.next_seq() == 4
+    assert not host.can_send()
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -133,8 +133,8 @@ def test_under_loss_duplicates_and_delay_nothing_runs_twice_and_no_retry_is_refu
         return command is not None and dice.random() > 0.1
 
     while sent < 600 or commands:
-        while sent < 600 and host.may_send():
-            commands[host.take()] = sent
+        while sent < 600 and host.can_send():
+            commands[host.next_seq()] = sent
             sent += 1
         order = list(commands)
         dice.shuffle(order)
@@ -147,7 +147,7 @@ def test_under_loss_duplicates_and_delay_nothing_runs_twice_and_no_retry_is_refu
                 delayed.append(seq)
             if any(answered):
                 del commands[seq]
-                host.settle(seq)
+                host.mark_answered(seq)
         if delayed and dice.random() < 0.5:
             late = delayed.pop(0)
             before = sum(executed.values())

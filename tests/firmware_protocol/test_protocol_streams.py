@@ -15,7 +15,7 @@ u32 = st.integers(0, 0xFFFFFFFF)
 def test_an_event_is_sent_only_while_the_limit_is_newer_than_its_number() -> None:
     board = fp.EventCredit(2)
     assert [board.send(), board.send()] == [0, 1]
-    assert not board.may_send()
+    assert not board.can_send()
     with pytest.raises(ValueError, match="no credit: event 2"):
         board.send()
 
@@ -36,7 +36,7 @@ def test_a_limit_never_moves_back_and_a_doubled_renewal_does_no_harm() -> None:
 
 
 def test_no_credit_at_all_sends_nothing() -> None:
-    assert not fp.EventCredit(0).may_send()
+    assert not fp.EventCredit(0).can_send()
 
 
 def test_numbers_and_limits_count_around_the_wrap() -> None:
@@ -44,7 +44,7 @@ def test_numbers_and_limits_count_around_the_wrap() -> None:
     board.next_event = board.credit_limit = 0xFFFFFFFF
     board.renew(1)
     assert [board.send(), board.send()] == [0xFFFFFFFF, 0]
-    assert not board.may_send()
+    assert not board.can_send()
 
 
 @given(u32, u32)
@@ -90,9 +90,9 @@ def test_a_host_renews_when_half_of_the_credit_is_used() -> None:
 def test_the_reply_of_a_renewal_shows_the_losses_behind_which_nothing_came() -> None:
     host = fp.EventTrack(8)
     host.receive(0, 0)
-    assert host.settle(next_event=8, dropped=5) == 7
+    assert host.count_final_losses(next_event=8, dropped=5) == 7
     assert (host.lost, host.dropped, host.renewal()) == (7, 5, 16)
-    assert host.settle(next_event=8, dropped=5) == 0
+    assert host.count_final_losses(next_event=8, dropped=5) == 0
     assert host.receive(3, 0) is None
 
 
@@ -100,7 +100,7 @@ def test_an_old_reply_moves_nothing_back() -> None:
     host = fp.EventTrack(8)
     for seq in range(5):
         host.receive(seq, 0)
-    assert host.settle(next_event=2, dropped=0) == 0
+    assert host.count_final_losses(next_event=2, dropped=0) == 0
     assert host.next_event == 5
 
 
@@ -116,7 +116,7 @@ def test_records_taken_are_received_dropped_or_lost_and_none_is_counted_twice(se
     taken = 0
     for _ in range(3000):
         taken += 1
-        if board.may_send():
+        if board.can_send():
             seq = board.send() & 0xFFFF
             for _ in range(dice.choices((0, 1, 2), (10, 85, 5))[0]):
                 host.receive(seq, board.dropped)
@@ -126,9 +126,9 @@ def test_records_taken_are_received_dropped_or_lost_and_none_is_counted_twice(se
         if limit is not None and dice.random() < 0.5:
             host.grant(limit)
             board.renew(limit)
-        if dice.random() < 0.02:  # now and then a renewal is answered
+        if dice.random() < 0.02:  # sometimes a renewal gets a reply
             board.renew((host.next_event + host.window) % (1 << 32))
-            host.settle(board.next_event, board.dropped)
-    host.settle(board.next_event, board.dropped)
+            host.count_final_losses(board.next_event, board.dropped)
+    host.count_final_losses(board.next_event, board.dropped)
     assert taken == host.received + host.lost + host.dropped
     assert host.received > 1500

@@ -1,4 +1,4 @@
-"""How long a host waits: the table of section 4.5, and what adds to it."""
+"""Waiting times of a host: the table of section 4.5, and the additional times."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_without_a_wire_only_execution_counts(request_: fp.AnyRequest, milliseco
         (fp.ConfigReadLimitsRequest(0, 4), 40),
         (fp.GetStatsRequest(), 112),
         (fp.SweepReadRequest(1, 0, 0), 28),
-        (fp.SweepReadRequest(1, 0, 2), 496),  # how long a record is, the board alone knows: whatever fits 512 bytes
+        (fp.SweepReadRequest(1, 0, 2), 496),  # only the board knows the length of a record, so assume 512 bytes
         (fp.FaultListRequest(), 496),
     ],
 )

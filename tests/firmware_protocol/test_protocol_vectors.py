@@ -81,7 +81,8 @@ def test_a_locked_unusual_form_is_a_good_frame(record: dict[str, Any]) -> None:
 
 
 def test_every_message_class_is_locked_by_a_record() -> None:
-    classes = {name for name, value in vars(fp).items() if isinstance(value, type) and issubclass(value, fp.Message)}
+    values = {name: getattr(fp, name) for name in fp.__all__}
+    classes = {name for name, value in values.items() if isinstance(value, type) and issubclass(value, fp.Message)}
     assert classes - {"Message", "FaultEvent"} == {record["message"] for record in FRAMES} - {"Refusal"}
 
 

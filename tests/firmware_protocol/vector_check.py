@@ -1,4 +1,4 @@
-"""Checks of the locked records, one function per kind: what is wrong with a record, or nothing."""
+"""Checks of the locked records, one function per kind; each returns the problems of a record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = ("mask", "data", "dark")
 
 
 def build(record: dict[str, Any]) -> Any:
-    """Make the message a record describes."""
+    """Create the message that a record describes."""
     fields = {name: bytes.fromhex(value) if name in _BYTES else value for name, value in record["fields"].items()}
     if record["message"] == "Refusal":
         return fp.Refusal(record["header"]["status"], **fields)
@@ -27,7 +27,7 @@ def build(record: dict[str, Any]) -> Any:
 
 
 def shown(value: object) -> object:
-    """Bring a decoded field to the form it has in the file."""
+    """Convert a decoded field to its form in the file."""
     if isinstance(value, np.ndarray):
         return [list(row) for row in value.tolist()] if value.ndim > 1 or value.dtype.names else value.tolist()
     if isinstance(value, tuple):
@@ -46,7 +46,7 @@ def decoded(record: dict[str, Any]) -> object:
 
 
 def build_image(fields: dict[str, Any]) -> fp.SweepImage:
-    """Make the sweep image a record describes."""
+    """Create the sweep image that a record describes."""
     points = tuple(
         fp.SweepPoint(
             [tuple(pair) for pair in point["changes"]],  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def build_image(fields: dict[str, Any]) -> fp.SweepImage:
 
 
 def frame_problems(record: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with one record of ``frames``."""
+    """Yield the problems of one record of ``frames``."""
     wire, payload = bytes.fromhex(record["wire"]), bytes.fromhex(record["payload"])
     frame = fp.Frame(**record["header"], payload=payload)
     decoder = fp.Decoder(512)
@@ -76,7 +76,7 @@ def frame_problems(record: dict[str, Any]) -> Iterator[str]:
 
 
 def image_problems(record: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with one record of ``images``."""
+    """Yield the problems of one record of ``images``."""
     data, image = bytes.fromhex(record["bytes"]), build_image(record["fields"])
     back = fp.SweepImage.decode(data, record["n_dac"], record["n_adc"])
     if image.encode() != data or back != image:
@@ -90,6 +90,6 @@ def image_problems(record: dict[str, Any]) -> Iterator[str]:
 
 
 def all_problems(vectors: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the frames and images of a whole file, each named."""
+    """Return the problems of the frames and images of a whole file, each with its name."""
     checks = (("frames", frame_problems), ("images", image_problems))
     return [f"{record['name']}: {text}" for kind, check in checks for record in vectors[kind] for text in check(record)]

@@ -198,7 +198,7 @@ def test_the_makers_example_of_laser_and_meter(clock):
         model="N7744A",
         n_ports=4,
     )
-    source.module._listen = sensor.hardware_trigger
+    source.module._on_triggers = sensor.hardware_trigger
     laser, meter = Client(source, clock), Client(sensor, clock)
     for line in ("lock 0,1234", "trig:conf loop", "sour0:pow:stat 1"):
         laser.write(line)

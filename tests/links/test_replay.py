@@ -31,7 +31,7 @@ def test_another_conversation_is_refused(sent: bytes) -> None:
     clock = VirtualClock()
     link = replay_link(ReplayPeer([RecordedExchange(b"A?", b"1")], clock), clock)
     link.open(1.0)
-    with pytest.raises(LinkLost, match="the conversation has"):
+    with pytest.raises(LinkLost, match="the recording has"):
         link.write(sent, 1.0)
 
 

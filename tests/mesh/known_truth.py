@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
+from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.record.calibration_record import (
     CalibrationRecord,

@@ -1,4 +1,4 @@
-"""Causes of faults: from a file to shares of the time."""
+"""Causes of faults: from a file to shares of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of jobs: by what they count, by name and from files."""
+"""Sizes of jobs: by their basis of counting, by name and from files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.planning import MIXES, JobMix, job_mix
 
 
 def test_shares_of_accelerators_are_turned_into_shares_of_jobs() -> None:
-    mix = JobMix.of({4: 1.0, 32: 1.0}, "accelerators")
+    mix = JobMix.from_weights({4: 1.0, 32: 1.0}, "accelerators")
     assert mix.sizes == (4, 32)
     np.testing.assert_allclose(mix.shares, (8 / 9, 1 / 9))
     drawn = mix.draw(np.random.default_rng(1), 9000)

@@ -21,7 +21,7 @@ def test_a_cluster_finds_what_one_process_finds(
     monkeypatch.setattr("lumion_hw.cluster._CONNECT_S", PATIENCE_S)
     asked = (Fleet(4), Faults(None, 0.001, 0.002), MIXES["even"])
     alone = simulate(*asked, states=2500, seed=9)
-    # Workers as threads of this process: what travels is packed and sent over loopback all the same.
+    # Workers are threads of this process; all data is still packed and sent over loopback.
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
     ) as cluster:

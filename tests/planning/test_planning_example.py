@@ -1,4 +1,4 @@
-"""The scripts of examples/ about planning, as somebody would call it."""
+"""The scripts of examples/ about planning, called as a user calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices: boxes on a torus, circuits on a fabric, and what a stream of requests finds."""
+"""Slices: boxes on a torus, circuits on a fabric, and results of a stream of requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_slices_never_overlap_and_the_fabric_refuses_only_for_want_of_accelerato
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_torus_places_a_box_wherever_one_is_free(wrapped: bool) -> None:
-    """Against every corner and every turn of the box, tried one by one."""
+    """Compared with every corner and every orientation of the box, tried one by one."""
     rng = np.random.default_rng(3)
     for _ in range(40):
         busy = rng.random(64) < rng.uniform(0.1, 0.7)
@@ -143,8 +143,8 @@ def test_the_same_stream_is_lost_to_fragments_on_a_torus_only() -> None:
 
 def test_a_rack_that_is_never_full_loses_nothing() -> None:
     """Erlang: one accelerator per request, a twentieth of the load; and with one place, a half is lost at load 1."""
-    assert serve_stream(FabricRack(), JobMix.of({1: 1.0}), load=0.05, requests=2000).accepted == 1.0
-    one = serve_stream(FabricRack(1, 1), JobMix.of({1: 1.0}), load=1.0, requests=20_000, seed=2)
+    assert serve_stream(FabricRack(), JobMix.from_weights({1: 1.0}), load=0.05, requests=2000).accepted == 1.0
+    one = serve_stream(FabricRack(1, 1), JobMix.from_weights({1: 1.0}), load=1.0, requests=20_000, seed=2)
     assert one.accepted == pytest.approx(0.5, abs=0.015)
 
 

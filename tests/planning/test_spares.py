@@ -1,4 +1,4 @@
-"""How many spares: the recursion by hand and by enumeration, both rules, racks and pools."""
+"""Numbers of spares: the recursion by hand and by enumeration, both rules, racks and pools."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_rack_of_equal_units_is_binomial() -> None:
 
 
 def test_groups_in_groups_are_those_of_enumeration() -> None:
-    """Two servers of two in a rack that is lost as a whole, and one accelerator outside the servers."""
+    """Two servers of two in a rack that can fail completely, and one accelerator outside the servers."""
     one, server, rack = 0.2, 0.1, 0.05
     group = RiskGroup(rack, (RiskGroup(server, (RiskGroup(one, accelerators=1),) * 2),) * 2, accelerators=1)
     expected = np.zeros(6)

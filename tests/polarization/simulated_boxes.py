@@ -1,4 +1,4 @@
-"""Simulated boxes that improve a polarization by themselves, each by its own search, written apart from the loop."""
+"""Simulated boxes that optimise a polarization themselves, each with its own search, written independently."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ N_PLATES = 6
 
 
 class Box(Light):
-    """Six quarter-wave plates between a random state and a random device; what a step does, a subclass says."""
+    """Six quarter-wave plates between a random state and a random device; subclasses define the step."""
 
     settle_s = 0.05
 
@@ -58,7 +58,7 @@ class Box(Light):
 
 
 class GradientBox(Box):
-    """Turns one plate after the other a little forth and back, and follows the slope."""
+    """Turns one plate after the other slightly back and forth, and follows the slope."""
 
     dither_rad, gain, largest_rad = 0.02, 4e-3, 0.3
 
@@ -81,7 +81,7 @@ class GradientBox(Box):
 
 
 class TryingBox(Box):
-    """Tries a random turn of all plates and keeps it if the factor is smaller; bolder when that works."""
+    """Tries a random turn of all plates and keeps it if the factor is smaller; uses larger turns after a success."""
 
     def start(self) -> None:
         super().start()

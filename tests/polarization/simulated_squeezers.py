@@ -1,4 +1,4 @@
-"""Simulated polarization controllers: squeezers and paddles between random states, written apart from the search."""
+"""Simulated polarization controllers: squeezers and paddles between random states, independent of the search."""
 
 import math
 
@@ -14,8 +14,8 @@ SPHERE_S3 = np.array([0.0, 0.0, 1.0])
 
 
 def turned(stokes: NDArray[np.float64], axis: NDArray[np.float64], angle: float) -> NDArray[np.float64]:
-    """Rodrigues' rotation of a Stokes vector: what a retarder does."""
-    # Number by number: nothing is called as often as this, and np.cross took half of a tracking test.
+    """Rodrigues' rotation of a Stokes vector, which is the effect of a retarder."""
+    # Written out, because this is called most often and np.cross took half of a tracking test.
     (x, y, z), (u, v, w), c, s = stokes.tolist(), axis.tolist(), math.cos(angle), math.sin(angle)
     along = (u * x + v * y + w * z) * (1.0 - c)
     return np.array(
@@ -33,7 +33,7 @@ def random_state(rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 class Light:
-    """Light in a state, a device that takes another, and readings of what it takes, with noise and crosstalk."""
+    """Light in a state, a device that accepts another state, and readings of its light with noise and crosstalk."""
 
     source: NDArray[np.float64]
     taken: NDArray[np.float64]
@@ -48,7 +48,7 @@ class Light:
 
     @property
     def pure(self) -> float:
-        """Share of the light in the state that is taken, (1 + s·t)/2."""
+        """Share of the light in the accepted state, (1 + s·t)/2."""
         return float((1.0 + self.behind() @ self.taken) / 2.0)
 
     @property
@@ -65,7 +65,7 @@ class Light:
 
 
 class LightPath(Light):
-    """What all controllers have: actuators with limits, noisy readings in watts, and a share of light taken."""
+    """Base of all controllers: actuators with limits, noisy readings in watts, and the share of accepted light."""
 
     settle_s = 1e-3
     kind = "drive voltage"

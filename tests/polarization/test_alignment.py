@@ -24,14 +24,14 @@ DRIVE = ActuatorInfo("drive voltage", "mV", -5000.0, 5000.0, 1.0, None, endless=
 
 
 def turned(stokes: NDArray[np.float64], axis: NDArray[np.float64], angle: float) -> NDArray[np.float64]:
-    """Rodrigues' rotation of a Stokes vector: what a retarder does."""
+    """Rodrigues' rotation of a Stokes vector, which is the effect of a retarder."""
     return (
         stokes * np.cos(angle) + np.cross(axis, stokes) * np.sin(angle) + axis * (axis @ stokes) * (1 - np.cos(angle))
     )
 
 
 class Squeezers:
-    """Four squeezers at 0°, 45°, 0°, 45° between a random input state and a random state that the device takes."""
+    """Four squeezers at 0°, 45°, 0°, 45° between a random input state and a random accepted state."""
 
     settle_s = 1e-3
 
@@ -63,7 +63,7 @@ class Squeezers:
 
     @property
     def transmission(self) -> float:
-        """Share of the light that the device takes, (1 + s·t) / 2."""
+        """Share of the light that the device accepts, (1 + s·t) / 2."""
         state = self.source
         for axis, period, offset, drive in zip(
             (S1, S2, S1, S2), self.period_mv, self.offset_rad, self.drive_mv, strict=True
@@ -99,7 +99,7 @@ class Searches:
 
 @pytest.fixture(scope="module")
 def searches() -> Searches:
-    """Four controllers, searched once from nothing, and again after the fibre has moved."""
+    """Four controllers, searched once without knowledge, and again after the fibre has moved."""
     found = Searches([], [], [], [])
     for seed in range(4):
         squeezers, aligner = searched(seed)
@@ -239,7 +239,7 @@ def test_a_search_that_starts_at_the_best_setting_stays_there() -> None:
 
 
 class GoesOut:
-    """Reads a power until the light is gone for good; then exactly nothing."""
+    """Reads a power until the light is gone; after that exactly zero."""
 
     def __init__(self, read_w, after: int) -> None:
         self._read_w, self._left = read_w, after
@@ -253,7 +253,7 @@ class GoesOut:
     "share", [0.5, *(pytest.param(each, marks=pytest.mark.long) for each in np.linspace(0, 1, 40))]
 )
 def test_light_that_goes_out_during_a_search_ends_it_with_a_result_or_an_error_of_the_package(share: float) -> None:
-    """A supply may fail at any reading: whichever it is, nobody divides by it."""
+    """A supply can fail at any reading; no reading may lead to a division by zero."""
     aligner = Aligner(VirtualClock())
     whole, boxes = Squeezers(0), (GradientBox(3), Squeezers(0), Squeezers(0))
     reads = [Aligner(VirtualClock()).maximise("box", GradientBox(3), GradientBox(3).reading_w).reads]

@@ -1,4 +1,4 @@
-"""The search through every controller driver, on an emulated bench: from any of them to the crosstalk."""
+"""The search through every controller driver on an emulated bench: each reaches the crosstalk."""
 
 from __future__ import annotations
 

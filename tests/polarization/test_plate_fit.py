@@ -1,4 +1,4 @@
-"""One explanation of readings behind rotating plates, against plates reckoned apart from it."""
+"""The fit of readings behind rotating plates, against an independent calculation of the plates."""
 
 import numpy as np
 import pytest

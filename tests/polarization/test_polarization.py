@@ -1,4 +1,4 @@
-"""Retarders on the Poincaré sphere, beside Jones calculus and numbers worked out by hand."""
+"""Retarders on the Poincaré sphere, against Jones calculus and numbers calculated by hand."""
 
 import numpy as np
 import pytest

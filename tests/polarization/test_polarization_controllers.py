@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def brightest_w(self) -> float:
-        """All light TE: what enters relative to the share of TE in the state at the chip."""
+        """Light that would enter if all of it were TE, from the share of TE in the state at the chip."""
         world = self.bench.world
         power, s1, *_ = world.polarimeter_w("pm0")
         te, tm = (power + s1) / 2, (power - s1) / 2

@@ -1,4 +1,4 @@
-"""The search with boxes that improve by themselves, whatever their own search is like."""
+"""The search with boxes that optimise themselves, whatever their own search is."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ def test_a_box_that_does_nothing_is_left_alone_after_its_patience() -> None:
 
     found = brightest(Idle(9))
     assert found.reads <= 110
-    assert found.swing_db < 0.2  # which says that this is not the source looked at
+    assert found.swing_db < 0.2  # the message means that this is not the measured source
 
 
 def test_a_brighter_light_than_thought_begins_anew() -> None:
-    """Factors of before mean something else then, and a box that remembers its best would never find a better one."""
+    """Earlier factors then have another meaning; a box that remembers its best one would never find a better one."""
     search = FeedbackSearch(sign=1.0, noise_db=0.01)
     first = search.next_step(1.0)
     assert first is not None
@@ -143,7 +143,7 @@ def test_a_brighter_light_than_thought_begins_anew() -> None:
 
 
 def test_factors_get_small_where_the_light_is_bright() -> None:
-    """A box may take steps as large as its factor: at the brightest there are to be none."""
+    """The steps of a box can be as large as its factor, so it must not step at the brightest setting."""
     search = FeedbackSearch(sign=1.0, noise_db=0.01)
     steps = [search.next_step(1.0) for _ in range(40)]
     assert steps[0] is not None

@@ -1,4 +1,4 @@
-"""The search for a polarization: readings, remaining loss, and what it says when readings are not what it knows."""
+"""The search for a polarization: readings, remaining loss, and reports for readings that the model does not explain."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def check_goal(seeds: range) -> None:
 
 
 def few_and_all(few: int, every: int) -> pytest.MarkDecorator:
-    """Draw some with the fast tests, which find what is always wrong, and all with the long ones."""
+    """Draw some with the fast tests, which find permanent errors, and all with the long tests."""
     return pytest.mark.parametrize("draws", [few, pytest.param(every, marks=pytest.mark.long)])
 
 
@@ -54,7 +54,7 @@ def test_three_squeezers_find_the_maximum_in_eight_readings_from_many_states(sta
 
 @few_and_all(3, 10)
 def test_one_reading_more_than_there_are_unknowns_is_taken_at_the_least(draws: int) -> None:
-    """Two states, one constant between the squeezers and the power are six: six readings fit anything."""
+    """Two states, one constant between the squeezers and the power are six unknowns: six readings fit anything."""
     assert min(brightest(Squeezers(seed)).reads for seed in range(2000, 2000 + draws)) >= 7
 
 
@@ -116,7 +116,7 @@ def test_a_null_without_crosstalk_is_deeper_than_40_db(draws: int) -> None:
 
 @few_and_all(1, 5)
 def test_a_search_with_loud_readings_takes_them_for_what_they_are(draws: int) -> None:
-    """0.1 dB of noise: less is found, and the estimate does not claim more."""
+    """0.1 dB of noise: less light is found, and the estimate is not better than the result."""
     paths = [Squeezers(seed, noise_db=0.1) for seed in range(4000, 4000 + draws)]
     aligner = [Aligner(VirtualClock(), noise_db=0.1) for _ in paths]
     found = [a.maximise("pol", path, path.reading_w) for a, path in zip(aligner, paths, strict=True)]
@@ -126,7 +126,7 @@ def test_a_search_with_loud_readings_takes_them_for_what_they_are(draws: int) ->
 
 @pytest.mark.long
 def test_a_fourth_squeezer_takes_part_and_costs_a_reading_or_two() -> None:
-    """Tracking has to know how each squeezer turns the light."""
+    """Tracking must know how each squeezer turns the light."""
     paths = [Squeezers(seed, n=4) for seed in range(5000, 5010)]
     found = [brightest(path) for path in paths]
     assert max(path.loss_db for path in paths) < 0.05
@@ -146,7 +146,7 @@ def test_squeezers_that_reach_no_whole_turn_are_led_as_far_as_they_go(draws: int
 
 
 def explained_w(found: Alignment, phases: np.ndarray) -> float:
-    """Return the power that a search's explanation expects, reckoned apart from the search."""
+    """Return the power that the explanation of a search predicts, calculated independently."""
     light = found.light
     assert light is not None
     state = light.state
@@ -174,7 +174,7 @@ def test_what_explains_the_brightest_setting_explains_all_others(seeds: range) -
             phases = 2.0 * np.pi * path.settings / np.array([periods[channel] for channel in range(4)])
             missed.append((explained_w(found, phases) - path.power) / path.power_w)
         errors.append(np.sqrt(np.mean(np.square(missed))))
-    # Periods are learnt to a part in three hundred: some hundredths of a radian towards the ends.
+    # Periods are learned to one part in 300: some hundredths of a radian near the ends.
     assert max(errors) < 0.05
 
 
@@ -183,7 +183,7 @@ def test_a_wrong_period_is_noticed_and_the_search_goes_round_the_squeezers_inste
     fallen_back = 0
     for seed in range(draws):
         path = Squeezers(seed)
-        path.period_mv = np.full(3, 2800.0)  # and 3700 is told
+        path.period_mv = np.full(3, 2800.0)  # and 3700 is reported
         found = brightest(path)
         fallen_back += found.method == "three-point"
         assert found.light is None or found.method == "model"
@@ -222,7 +222,7 @@ def test_hysteresis_sends_the_search_round_the_squeezers_and_costs_little(draws:
     ],
 )
 def test_paddles_are_searched_by_inference_in_some_sixteen_readings(fibre: dict, seeds: int, share: float) -> None:
-    """Two or three searches of a hundred end with a wrong explanation; which ones, the last bits decide."""
+    """Two or three searches of a hundred end with a wrong explanation; rounding decides which ones."""
     paths = [Paddles(seed, **fibre) for seed in range(seeds)]
     found = [brightest(path) for path in paths]
     assert np.mean([path.loss_db < 0.05 for path in paths]) >= share + 0.1
@@ -265,7 +265,7 @@ def test_two_paddles_are_led_as_far_as_they_go() -> None:
 
 @pytest.mark.long
 def test_paddles_with_fibre_between_them_are_searched_round_by_round() -> None:
-    """No plates of fixed retardance explain these readings: five readings for each paddle, from several places."""
+    """Plates of fixed retardance cannot explain these readings: five readings for each paddle, from several places."""
     for seed in range(2):
         path = Paddles(seed, between_rad=1.0)
         path.crosstalk = 1e-3

@@ -14,7 +14,7 @@ from tests.polarization.simulated_squeezers import AXES, Squeezers, random_state
 
 
 class Drifting:
-    """Four squeezers whose fibres turn before every reading, half of the motion before them and half behind."""
+    """Four squeezers whose fibres turn before every reading, half of the motion before them and half after them."""
 
     def __init__(self, seed: int, drift_rad: float, *, reach_mv: float = 5000.0) -> None:
         self.path = Squeezers(seed, n=4, reach_mv=reach_mv)
@@ -30,7 +30,7 @@ class Drifting:
         self.moves_mv: list[float] = []
 
     def walk(self, state: np.ndarray) -> np.ndarray:
-        # Two directions across the state, and half of the motion on either side: 0.01 rad rms per reading in all.
+        # Two directions across the state, and half of the motion on each side: 0.01 rad rms per reading in total.
         vector = 0.5 * self.drift_rad * self.rng.standard_normal(3)
         angle = float(np.linalg.norm(vector))
         return turned(state, vector / angle, angle)
@@ -56,7 +56,7 @@ def followed(seeds: range, drift_rad: float, reads: int) -> list[Drifting]:
 
 
 def middle_of_worst_db(runs: list[Drifting]) -> float:
-    """Return the loss that 99 of 100 readings of a run stay below, for the run in the middle."""
+    """Return the loss that 99 of 100 readings of the median run stay below."""
     return float(np.median([np.percentile(run.losses_db, 99) for run in runs]))
 
 
@@ -92,7 +92,7 @@ def wandering(rng: np.random.Generator, angle: float) -> Callable[[np.ndarray], 
 
 @pytest.mark.campaign
 def test_fibres_that_turn_on_and_on_hardly_ever_cost_three_tenths_of_a_decibel() -> None:
-    """1 rad/s, read every 11 ms, 10,000 times. Four did while a wrong idea of the light could turn it far at once."""
+    """1 rad/s, read every 11 ms, 10,000 times. Four failed when a wrong model could turn the light far at once."""
     beyond = []
     for seed in range(60, 63):
         drifting = Drifting(seed, 0.01)
@@ -119,7 +119,7 @@ def test_a_drift_that_never_turns_back_is_followed_past_the_ends_of_the_range_wi
 
 
 def bright_near_an_end(path: Squeezers, channel: int, drive_mv: float) -> None:
-    """Put one squeezer there and the others where all light is taken: by what the path knows, not by a search."""
+    """Set one squeezer there and the others where all light is accepted, from the emulated truth."""
     others = [other for other in range(4) if other != channel]
 
     def missing(drives_mv: np.ndarray) -> float:
@@ -134,7 +134,7 @@ def bright_near_an_end(path: Squeezers, channel: int, drive_mv: float) -> None:
 
 @pytest.mark.long
 def test_a_squeezer_that_starts_near_its_end_is_led_back_while_the_light_stays() -> None:
-    """The first or the last one, for which the others can make up; within 25 readings wherever it was tried."""
+    """The first or the last one, for which the others can compensate, within 25 readings in every trial."""
     worst_db, jumps_mv = [], []
     for seed in range(12, 18):
         channel = 0 if seed % 2 else 3
@@ -175,7 +175,7 @@ def test_a_squeezer_far_from_the_middle_drifts_inwards_where_that_costs_no_light
 
 
 def misled(found: Alignment, path: Squeezers) -> Alignment:
-    """Return an explanation that is right at the setting in force and wrong elsewhere: constants off by a radian."""
+    """Return an explanation that is right at the present setting and wrong elsewhere: constants off by a radian."""
     light = found.light
     assert light is not None
     offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.accepted
@@ -186,7 +186,7 @@ def misled(found: Alignment, path: Squeezers) -> Alignment:
 
 
 def test_a_wrong_idea_of_the_squeezers_is_noticed_before_it_costs_the_light() -> None:
-    """Led by it alone the tracker turns the light away, and looks for it where it is not."""
+    """With this explanation alone the tracker turns the light away and searches it in the wrong place."""
     worst_db, late_db = [], []
     for seed in range(20, 23):
         path, aligner = Squeezers(seed, n=4), Aligner(VirtualClock())

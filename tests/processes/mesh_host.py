@@ -123,7 +123,7 @@ def main() -> int:
     )
     try:
         if options.act == "stop":  # a button: no session, no configuration
-            driver.outputs_off(patience_s=5.0)
+            driver.outputs_off(timeout_s=5.0)
             return 0
         if options.act == "forget":
             driver.open()

@@ -1,4 +1,4 @@
-"""The rehearsal: who is lost is noticed and replaced, the end is that of an undisturbed run, and nothing is left."""
+"""The rehearsal: a lost server is noticed and replaced, the result is as without a fault, and nothing is left."""
 
 import importlib.util
 import os

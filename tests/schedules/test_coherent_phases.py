@@ -1,4 +1,4 @@
-"""Phases with coherent modules: two arms per circuit, switched by tag, and the receiver's lock waited for."""
+"""Phases with coherent modules: two arms per circuit, switched by tag, and waits for the receiver's lock."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_both_arms_are_as_long_as_each_other_and_go_on_as_they_are(setup: PathSe
     assert list(circuits["to-c"]) == [PLAIN, TO_C]
     for tag, pair in (("to-b", TO_B), ("to-c", TO_C)):
         assert [arm.path.hops for arm in circuits[tag][pair].arms] == [circuits[tag][pair].hops] * 2
-    # Ways and trims of what stays are the same, and each arm's light ends where it should.
+    # Remaining circuits keep their paths and trims, and each arm's light ends where it should.
     assert [arm.path for arm in circuits["idle"][TO_B].arms] == [arm.path for arm in circuits["to-b"][TO_B].arms]
     assert [arm.trim for arm in circuits["idle"][TO_B].arms] == [arm.trim for arm in circuits["to-b"][TO_B].arms]
     assert any(arm.trim is not None for arm in circuits["idle"][TO_B].arms)
@@ -93,7 +93,7 @@ def test_coherent_circuits_are_switched_by_tag_and_phases_wait_for_the_lock(setu
     switch = PhaseSwitch(setup, prepared)
     assert all(proof.proven for proofs in switch.rehearse().values() for proof in proofs)
     changes = switch.measure()
-    # Light within the heaters' milliseconds; the lock takes far longer, and is not in the light.
+    # There is light within the heaters' milliseconds; the lock takes far longer and does not depend on the light.
     for tag, receiver in (("to-b", "zr-b"), ("to-c", "zr-c")):
         assert 0.001 < changes[tag].light_s < 0.02
         assert 0.05 < changes[tag].receivers_s < 3.0
@@ -105,7 +105,7 @@ def test_coherent_circuits_are_switched_by_tag_and_phases_wait_for_the_lock(setu
     phases = switch.run(PLAN)
     assert [each.tag for each in phases] == ["to-b", "idle", "to-c"] * 2
     seen, said = measured_iteration(phases, 1, PLAN), model_with_measured_dark_times(phases, prepared, PLAN)
-    # Computing hides 0.2 s of the wait for a lock before to-c, nothing that before to-b.
+    # Computing hides 0.2 s of the wait for a lock before to-c, and none of the wait before to-b.
     assert seen.waits_s == pytest.approx(said.waits_s, abs=0.4)
     for each in phases:
         if each.switched is not None and each.iteration:
@@ -120,7 +120,7 @@ def test_a_receiver_that_does_not_lock_takes_the_change_back(setup: PathSetup) -
     switch.switch("to-b")
     stood = setup.active
     receiver = setup.bench.transponders["zr-c"]
-    receiver.tune(194.1)  # its local oscillator is elsewhere: light arrives, and is none of its own
+    receiver.tune(194.1)  # its local oscillator has another frequency: light arrives but cannot be received
     receiver.enable()
     with pytest.raises(CircuitError, match="zr-a to zr-c: the receiver has not locked within 10 s: "):
         switch.switch("to-c")
@@ -131,7 +131,7 @@ def test_a_receiver_that_does_not_lock_takes_the_change_back(setup: PathSetup) -
 
 @pytest.mark.long
 def test_a_receiver_is_handed_from_one_sender_to_another(tmp_path: Path) -> None:
-    # While the arms of zr-c are told apart zr-a is still lit, and an arm led aside must not let its light in instead.
+    # While the arms of zr-c are identified, zr-a is still on. A diverted arm must not let its light in.
     document = yaml.safe_load(SMALL.with_name("zr_pair.yaml").read_text(encoding="utf-8"))
     document["devices"]["zr-c"] = {"kind": "cmis", "serial": "ZR-C", "profile": "zr-plus-high-power"}
     wiring = document["wiring"]

@@ -1,4 +1,4 @@
-"""What schedules cost. The tables are computed by hand from the formulas of docs/schedules.md, and printed there."""
+"""Costs of schedules. The tables are computed by hand from the formulas of docs/schedules.md, and printed there."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_broadcast_has_no_more_pieces_than_there_may_be() -> None:
 
 
 def test_what_would_be_too_large_a_schedule_still_has_a_price() -> None:
-    """The blocks that 1,024 ranks pass on round a ring are half a billion."""
+    """1,024 ranks pass on half a billion blocks around a ring."""
     fixed = best_static(make_schedule("bruck", 1024), FAST, 2**20)
     assert fixed is not None
     assert (fixed.rounds, fixed.buffers) == (1023, 511.5)
@@ -177,16 +177,16 @@ def test_what_is_hidden_costs_nothing_and_relock_counts() -> None:
 def test_a_configuration_that_stands_saves_one_change() -> None:
     model = FAST.with_delta_s(1e-3)
     cost = _cost("ring", 8)
-    assert cost.time_s(model, 1e6) - cost.time_s(model, 1e6, standing=True) == pytest.approx(1e-3)
+    assert cost.time_s(model, 1e6) - cost.time_s(model, 1e6, first_is_ready=True) == pytest.approx(1e-3)
 
 
 def test_ports_of_their_own_do_not_wait_for_others() -> None:
-    # In step, a broadcast is dark three times over; the last ranks are switched ahead while idle.
+    # In step, a broadcast is dark three times; the last ranks are switched earlier while idle.
     schedule, model = make_schedule("binomial-broadcast", 8), FAST.with_delta_s(1e-3)
     end_s, dark_s = port_times_s(schedule, model, 2**20)
     assert end_s == pytest.approx(cost_of(schedule).time_s(model, 2**20))  # rank 0 changes every time
     assert dark_s == pytest.approx([3e-3, 3e-3, 2e-3, 2e-3, 1e-3, 1e-3, 1e-3, 1e-3])
-    # A ring changes once, whoever looks.
+    # A ring changes once for every rank.
     end_s, dark_s = port_times_s(make_schedule("ring", 8), model, 2**20)
     assert end_s == pytest.approx(_cost("ring", 8).time_s(model, 2**20))
     assert dark_s == (1e-3,) * 8

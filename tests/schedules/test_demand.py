@@ -1,4 +1,4 @@
-"""Demands read, refused, and turned into configurations with hold times."""
+"""Demands that are read, refused, and converted to configurations with hold times."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_skewed_demand_of_64_ranks_in_a_second() -> None:
     assert birkhoff(demand).served_share == 1.0
     assert time.process_time() - begun_s < 1.0
     shares = [bounded(demand, count).served_share for count in (4, 16)]
-    assert shares[0] > 0.6  # cut off, the first four of the full decomposition serve 15 %
+    assert shares[0] > 0.6  # the first four of the full decomposition alone serve 15 %
     assert shares[1] > 0.85
 
 

@@ -1,4 +1,4 @@
-"""Leases of circuits: granted whole or refused, ended by the clock, never two of a port at once."""
+"""Leases of circuits: granted completely or refused, ended by the clock, never two for a port at once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_pre_emptible_lease_makes_room_after_its_notice(table: LeaseTable, clo
     ended, begun = table.take_changes()
     assert [lease.number for lease in ended] == [low.number]
     assert begun == (high,)
-    with pytest.raises(LeaseRefusedError):  # kept ones stay, whoever asks
+    with pytest.raises(LeaseRefusedError):  # guaranteed ones stay for every request
         table.request(wish("d", "b", rank=LeaseRank.RECOVERY))
 
 
@@ -101,7 +101,7 @@ def test_renewing_gives_a_new_number_and_takes_from_nobody(table: LeaseTable, cl
     table.request(wish("c", "b", wait_s=20.0))
     with pytest.raises(LeaseRefusedError, match="job-c has b afterwards"):
         table.renew(3, 30.0)
-    assert table.take_changes() == ((), ())  # the circuit stands all the time
+    assert table.take_changes() == ((), ())  # the circuit is up all the time
 
 
 def test_what_is_released_or_lost_is_free(table: LeaseTable) -> None:
@@ -196,7 +196,7 @@ def test_leases_never_overlap_on_a_port(actions: list) -> None:
                 standing.pop(port)
         for lease in begun:
             for port in lease.ports:
-                assert port not in standing  # it was taken down before
+                assert port not in standing  # it was removed before
                 standing[port] = lease
         assert numbers == sorted(set(numbers))
         lent = {port for each in table.leases if each.starts_s <= clock.now() for port in each.ports}

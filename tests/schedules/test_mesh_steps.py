@@ -1,4 +1,4 @@
-"""Schedules on a mesh: every step traced by its states alone, kept circuits over the same PUCs, few extra settings."""
+"""Schedules on a mesh: every step traced by its states, kept circuits over the same PUCs, few extra settings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_rounds_without_routes_are_split_into_as_few_parts_as_there_can_be() -> 
     schedule = make_schedule("ring", 8)
     found = route_schedule(router, schedule)
     assert_right(router, schedule, found)
-    assert found.extra == found.min_extra == len(schedule.rounds)  # two parts each, one being proven impossible
+    assert (
+        found.extra == found.min_extra == len(schedule.rounds)
+    )  # two parts each, because one part is proven impossible
     assert router.is_routable(schedule.rounds[0].circuits) is False
 
 
@@ -135,7 +137,7 @@ def test_a_circuit_without_any_way_is_refused_with_the_reason() -> None:
 
 
 def in_turn(ranks: int) -> MeshRouter:
-    """Return the router of the large mesh, inputs and outputs taking turns round the rim."""
+    """Return the router of the large mesh, with alternating inputs and outputs around the edge."""
     ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // (2 * ranks)] for k in range(2 * ranks)]
     return MeshRouter(LARGE, ports[0::2], ports[1::2])
 
@@ -145,10 +147,10 @@ def test_another_factorisation_needs_no_more_settings_than_a_sound_switch() -> N
     router, schedule = in_turn(6), make_schedule("all-to-all", 6)
     assert route_schedule(router, schedule).extra > 0  # the circle method has a round without routes
     other = regroup_schedule(router, schedule)
-    verify(other)  # every block arrives all the same
+    verify(other)  # every block still arrives
     found = route_schedule(router, other)
     assert_right(router, other, found)
-    # Five partners of each rank, one at a time: fewer than five settings cannot be.
+    # Five partners of each rank, one at a time: at least five settings are needed.
     assert (found.extra, len(found.steps)) == (0, 5)
     assert min_rounds(schedule) == 5
 

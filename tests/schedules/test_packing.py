@@ -1,4 +1,4 @@
-"""Units packed into settings: every one once, nothing together that is apart, as few as a plain switch needs."""
+"""Units packed into settings: each once, no incompatible units together, as few settings as with a plain switch."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_where_everything_can_be_routed_pushing_finds_a_factorisation(ranks: int
     units = [((a, b),) for a in range(ranks) for b in range(ranks) if a != b]
     packer = Packer(lambda circuits: True)
     assert len(packer.pack(units, random.Random(3), 2000)) == ranks - 1
-    assert max(len(packer.pack(units, random.Random(seed))) for seed in range(20)) > ranks - 1  # without, by luck
+    assert max(len(packer.pack(units, random.Random(seed))) for seed in range(20)) > ranks - 1  # without it, by chance
 
 
 def test_a_pair_that_goes_with_no_other_and_three_of_which_two_go_together() -> None:
-    """The first stands alone, the others need two settings: three, by hand."""
+    """The first is alone, the others need two settings: three by hand calculation."""
     units = [((2 * k, 2 * k + 1), (2 * k + 1, 2 * k)) for k in range(4)]
 
     def is_routable(circuits: Circuits) -> bool:
@@ -62,5 +62,5 @@ def test_nothing_is_asked_twice_or_that_follows_from_what_is_known() -> None:
         packer.pack(ALL_OF_FIVE, random.Random(seed), 20)
     assert len(set(asked)) == len(asked)
     for earlier, later in combinations(asked, 2):
-        assert not (len(earlier) < 4 and later <= earlier)  # part of what went together
-        assert not (len(earlier) >= 4 and later >= earlier)  # more than what was at odds
+        assert not (len(earlier) < 4 and later <= earlier)  # part of a compatible set
+        assert not (len(earlier) >= 4 and later >= earlier)  # more than the incompatible set

@@ -1,4 +1,4 @@
-"""Phases of a job: the file, the model, configurations prepared, and switched on the emulated bench."""
+"""Phases of a job: the file, the model, configurations prepared and switched on the emulated bench."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_file_of_phases(tmp_path: Path) -> None:
     assert (plan.job, plan.iterations, plan.modules) == ("small", 3, ("sfp-a", "sfp-b", "sfp-c"))
     assert plan.phases[0] == JobPhase("data", 0.05, (("sfp-a", "sfp-b"), ("sfp-b", "sfp-c"), ("sfp-c", "sfp-a")))
     assert plan.phases[1].circuits == ()
-    # The ring stays up while nothing is sent; with the pair a rest of it would have c send to a, which is taken.
+    # The ring stays up while nothing is sent. With the pair, c would send to a, which is in use.
     assert plan.configurations() == (
         plan.phases[0].circuits,
         plan.phases[0].circuits,
@@ -119,13 +119,13 @@ def test_phases_are_written_as_they_are_read(tmp_path: Path) -> None:
     assert load_phases(tmp_path / "again.yaml") == plan
     odd = PhasePlan(
         "yes", (JobPhase("null", 1e-6, (("e7", "on"), ("on", "e7"))),), 2
-    )  # words that YAML takes for others
-    save_phases(odd, tmp_path / "again.yaml")  # over a file of its own
+    )  # words that YAML reads as other values
+    save_phases(odd, tmp_path / "again.yaml")  # overwriting its own file
     assert load_phases(tmp_path / "again.yaml") == odd
     with pytest.raises(ConfigError, match="exists"):
         save_phases(plan, tmp_path / "again.yaml", over="nothing")
     with pytest.raises(ConfigError, match=r"job\.yaml"):
-        save_phases(plan, tmp_path / "job.yaml")  # what somebody wrote by hand
+        save_phases(plan, tmp_path / "job.yaml")  # a file written by hand
     with pytest.raises(ConfigError, match="job: expected a letter"):
         save_phases(replace(plan, job="my job"), tmp_path / "not.yaml")
     assert not (tmp_path / "not.yaml").exists()
@@ -135,7 +135,7 @@ def test_phases_are_written_as_they_are_read(tmp_path: Path) -> None:
 
 
 def two_sets(first_s: float, second_s: float) -> PhasePlan:
-    """Return phases that use two port sets in turn, each with another partner every time."""
+    """Return phases that alternate between two port sets, each time with other partners."""
     ab, ac, de, df = (("a", "b"),), (("a", "c"),), (("d", "e"),), (("d", "f"),)
     phases = (JobPhase("1", first_s, ab), JobPhase("2", second_s, de))
     return PhasePlan("j", (*phases, JobPhase("3", first_s, ac), JobPhase("4", second_s, df)))
@@ -151,7 +151,7 @@ def test_waits_by_hand() -> None:
 def test_phases_as_long_as_the_darkness_hide_all_of_it() -> None:
     times = iteration_times(two_sets(3.0, 3.0), 3.0)
     assert times.waits_s == pytest.approx((0.0,) * 4)
-    assert len(times.dark) == 8  # every port went dark, and nobody waited
+    assert len(times.dark) == 8  # every port went dark, and no phase waited
     assert plan_warnings(two_sets(3.0, 3.0), times) == ()
 
 
@@ -250,7 +250,7 @@ def test_ports_whose_peer_stays_keep_their_cells(setup: PathSetup, job: PhasePla
 def test_ten_iterations_as_the_model_has_them(switch: PhaseSwitch, setup: PathSetup, job: PhasePlan) -> None:
     measured = switch.measure()
     assert measured["compute"].light_s == 0.0
-    assert 0.001 < measured["data"].light_s < 0.02  # heaters of milliseconds
+    assert 0.001 < measured["data"].light_s < 0.02  # heaters take milliseconds
     assert measured["data"].receivers_s >= measured["data"].light_s
     phases = switch.run(job, iterations=10)
     assert [each.tag for each in phases] == [phase.tag for phase in job.phases] * 10
@@ -281,7 +281,7 @@ def test_ten_iterations_as_the_model_has_them(switch: PhaseSwitch, setup: PathSe
 def test_measured_darkness_is_that_of_the_light_itself_and_what_stays_stays_bright(
     switch: PhaseSwitch, setup: PathSetup
 ) -> None:
-    # The hidden chip is looked at every 50 µs, which no instrument could do.
+    # The emulated chip is read every 50 µs, which no instrument can do.
     switch.switch("data")
     world, clock = setup.bench.emulated.world, setup.bench.clock
     inputs = {path.transponder: path.port for path in setup.bench.wiring.inputs}
@@ -300,15 +300,15 @@ def test_measured_darkness_is_that_of_the_light_itself_and_what_stays_stays_brig
     ticker.cancel()
     time_s, stays, comes = np.array(seen).T
     assert comes[0] < 0.01 * comes[-1]
-    assert np.abs(10.0 * np.log10(stays / stays[-1])).max() < 0.5  # the standing circuit, all the time
+    assert np.abs(10.0 * np.log10(stays / stays[-1])).max() < 0.5  # the active circuit, all the time
     bright_s = time_s[comes < 0.8 * comes[-1]].max() - switched.requested_s
     dark_s = switched.dark_s["sfp-b", "sfp-a"]
     assert bright_s <= dark_s + 50e-6  # nothing is sent into the dark
-    assert dark_s < bright_s + 3e-3  # and not much later than it could: two scans of the photodiodes
+    assert dark_s < bright_s + 3e-3  # and not much later than possible: two scans of the photodiodes
 
 
 def test_a_phase_that_fills_the_mesh_alone_waits_for_what_it_ends(setup: PathSetup) -> None:
-    # With PUC 12 out of use the two circuits cannot stand together, although they share no port.
+    # Without PUC 12 the two circuits cannot be active together, although they share no port.
     phases = (
         JobPhase("one", 0.02, (("sfp-a", "sfp-b"),)),
         JobPhase("idle", 0.002, ()),
@@ -318,7 +318,7 @@ def test_a_phase_that_fills_the_mesh_alone_waits_for_what_it_ends(setup: PathSet
     prepared = prepare(setup.bench.model, record_avoiding(setup.record, [12]), plan)
     assert [each.excludes_others for each in prepared.values()] == [True, False, True]
     assert prepared["idle"].circuits == phases[0].circuits
-    assert iteration_times(plan, 0.004).waits_s == pytest.approx((0.0, 0.0, 0.0))  # were there room
+    assert iteration_times(plan, 0.004).waits_s == pytest.approx((0.0, 0.0, 0.0))  # if there were room
     times = iteration_times(plan, 0.004, [each.excludes_others for each in prepared.values()])
     assert times.waits_s == pytest.approx((0.004, 0.0, 0.002))
     switch = PhaseSwitch(setup, prepared)
@@ -338,7 +338,7 @@ def test_a_phase_does_not_start_over_circuits_that_do_not_stand(switch: PhaseSwi
 
 def test_a_job_says_itself_when_its_phases_begin_and_end(switch: PhaseSwitch, setup: PathSetup) -> None:
     switch.switch("data")
-    assert switch.begin_phase("data") is None  # its circuits stand
+    assert switch.begin_phase("data") is None  # its circuits are up
     before = setup.active
     with pytest.raises(
         CircuitError, match="phase pipeline would end circuit sfp-b to sfp-c, which phase data uses"
@@ -367,7 +367,7 @@ def test_circuits_for_the_next_phase_are_switched_while_another_goes_on_over_oth
     switch.switch("pipeline")
     switch.switch("data")
     switch.begin_phase("compute")
-    assert switch.switch("pipeline").dark_s  # what computes uses no port
+    assert switch.switch("pipeline").dark_s  # computing uses no port
     switch.end_phase("compute")
     assert switch.begin_phase("pipeline") is None
     switch.end_phase("pipeline")
@@ -409,7 +409,7 @@ def test_modules_that_are_not_there_and_phases_without_ways_are_refused(setup: P
     plan = PhasePlan("j", (JobPhase("1", 1.0, (("sfp-a", "sfp-x"),)),))
     with pytest.raises(ConfigError, match=r"sfp-x: .* no such module .*sfp-a, sfp-b, sfp-c"):
         prepare(setup.bench.model, setup.record, plan)
-    # Too many PUCs are suspect for the ring to find its ways.
+    # Too many PUCs are suspect for paths of the ring.
     ring = PhasePlan("j", (JobPhase("back", 1.0, (("sfp-a", "sfp-c"), ("sfp-c", "sfp-b"), ("sfp-b", "sfp-a"))),))
     tight = record_avoiding(setup.record, range(6))
     with pytest.raises(RoutingError, match=r"^phase back: "):

@@ -1,4 +1,4 @@
-"""Prepared configurations as a file: read back exactly, switched from the file alone, refused elsewhere."""
+"""Prepared configurations as a file: read back exactly, switched from the file alone, refused for another bench."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def saved(setup: PathSetup, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(saved: Path, directory: Path, change: object, *, hashed: bool = True) -> Path:
-    """Return a copy of the file with a change made to its document, and a hash that fits it again."""
+    """Return a copy of the file with a change in its document and a correct hash."""
     document = json.loads(saved.read_text(encoding="utf-8"))
     change(document)  # type: ignore[operator]
     if hashed:
@@ -146,7 +146,7 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
     half.write_text("[]", encoding="utf-8")
     refused(half, "does not hold prepared configurations")
     refused(tmp_path / "none.json", "cannot read prepared configurations")
-    # Whoever writes such a file with another program: hash and form are right, and it is still wrong.
+    # A file written by another program: hash and form are right, but the content is wrong.
     refused(changed(saved, tmp_path, lambda d: d.pop("job")), "job: ")
     refused(changed(saved, tmp_path, lambda d: d["configurations"][2]["currents_ma"].pop()), "phase pipeline: states")
 
@@ -165,7 +165,7 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
         puc, state = next(iter(states.items()))
         states[puc] = "bar" if state == "cross" else "cross"
 
-    refused(changed(saved, tmp_path, flipped), "phase data: states, ways and currents do not agree")
+    refused(changed(saved, tmp_path, flipped), "phase data: states, paths and currents do not match")
 
 
 def test_only_files_of_this_program_are_written_over(setup: PathSetup, saved: Path, tmp_path: Path) -> None:
@@ -176,6 +176,6 @@ def test_only_files_of_this_program_are_written_over(setup: PathSetup, saved: Pa
         save_prepared(prepared, plan, model, record, target)
     assert target.read_bytes() == saved.read_bytes()
     target.write_text("{}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="was not made by this program"):
+    with pytest.raises(ConfigError, match="is not from this program"):
         save_prepared(prepared, plan, model, record, target)
     assert target.read_text(encoding="utf-8") == "{}"

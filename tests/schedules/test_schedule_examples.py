@@ -1,4 +1,4 @@
-"""The scripts of examples/ about schedules, as somebody would call them."""
+"""The scripts of examples/ about schedules, called as a user calls them."""
 
 from __future__ import annotations
 

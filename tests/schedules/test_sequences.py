@@ -1,4 +1,4 @@
-"""Schedules: every round a matching or a permutation, nothing sent that is not held, exact sums, and the counts."""
+"""Schedules: every round is a matching or a permutation, ranks send only what they hold, exact sums, and the counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
 from lumion_hw.schedules import documents
 from lumion_hw.schedules.collectives import MAKERS, make_schedule, ring_broadcast
-from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from
+from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from_document
 from lumion_hw.schedules.matchings import circle, xor
 from lumion_hw.schedules.picture import plot_schedule
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     assert stragglar(26, seed=3) == stragglar(26, seed=3)
 
 
-# -- planted faults
+# -- inserted faults
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("circle", "xor", "shifts")])
@@ -226,7 +226,7 @@ def test_json_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
     schedule = make_schedule(name, 8)
     save_schedule(schedule, tmp_path / "s.json")
     assert load_schedule(tmp_path / "s.json") == schedule
-    save_schedule(schedule, tmp_path / "s.json")  # its own it writes over
+    save_schedule(schedule, tmp_path / "s.json")  # it overwrites its own
 
 
 def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monk
 )
 def test_a_document_that_is_wrong_is_refused_with_the_place(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^made up: .*{message}"):
-        schedule_from(schedule_document(make_schedule("stragglar", 4)) | change, "made up")
+        schedule_from_document(schedule_document(make_schedule("stragglar", 4)) | change, "made up")
 
 
 def test_a_picture_has_an_arrow_for_every_circuit(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_picture_that_would_take_minutes_is_refused(tmp_path: Path, name: str,
 
 
 def test_a_search_for_rounds_says_how_far_it_is() -> None:
-    """Of 66 ranks no rotation is known: four searches at most, each of which ends when all chunks are everywhere."""
+    """For 66 ranks no rotation is known: at most four searches, each of which ends when all chunks are everywhere."""
     said: list[tuple[str, int, int]] = []
     made = make_schedule("stragglar", 66, progress=lambda *step: said.append(step))
     assert {stage for stage, _, _ in said} == {"rounds"}

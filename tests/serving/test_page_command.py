@@ -34,7 +34,7 @@ def test_it_says_where_the_page_is_and_with_which_token_it_writes(tmp_path, not_
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == "ended"
+    assert said.splitlines()[-1] == "server stopped"
     assert told["page_token"] not in said
 
 
@@ -69,8 +69,8 @@ def test_without_what_the_page_needs_it_says_what_to_install_and_opens_nothing(m
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--page-writes"], "--pva, --page or both"),
-        (["--pva", "--page-writes"], "--page-writes is about the page"),
+        (["--page-writes"], "neither --pva nor --page is given"),
+        (["--pva", "--page-writes"], "--page-writes needs --page"),
         (["--page", "--host", "0.0.0.0"], "can be reached from other hosts"),
         (["--page", "--page-writes", "--host", "127.0.0.1", "--allow", "192.0.2.7"], "plain text"),
         (["--page", "--page-port", "70000"], "70000"),

@@ -114,8 +114,8 @@ def pyftdi_on(wire: Wire) -> SimpleNamespace:
             self.used, self.direction = pins, direction
 
         def read(self, with_output: bool = False) -> int:
-            seen = self.used if with_output else self.used & ~self.direction
-            return sum(wire.sense(pin) << pin for pin in range(16) if seen >> pin & 1)
+            received = self.used if with_output else self.used & ~self.direction
+            return sum(wire.sense(pin) << pin for pin in range(16) if received >> pin & 1)
 
         def write(self, value: int) -> None:
             assert value & self.direction == value, "no such output pins"

@@ -10,10 +10,10 @@ from lumion_hw.sessions.codecs.apt import (
     Parameters,
     StatusBit,
     command,
+    decode_parameters,
+    decode_status,
     move_absolute,
-    parameters_from_record,
     set_parameters,
-    status_of,
 )
 
 # Settled, homed and enabled (bits 13, 10 and 31) at 363 counts, channel 2, by hand after its table of status bits.
@@ -36,7 +36,7 @@ def test_the_check_vectors_are_met() -> None:
 
 def test_a_status_tells_channel_position_and_bits() -> None:
     (frame,) = AptDecoder().feed(STATUS)
-    status = status_of(frame)
+    status = decode_status(frame)
     assert (frame.message, frame.channel) == (DecodedAptMessage.STATUS, 2)
     assert (status.channel, status.counts) == (2, 363)
     assert status.bits == StatusBit.SETTLED | StatusBit.HOMED | StatusBit.ENABLED
@@ -48,12 +48,12 @@ def test_a_paddle_that_moves_or_homes_says_so() -> None:
         data = bytearray(STATUS)
         data[16:20] = (1 << bit).to_bytes(4, "little")
         (frame,) = AptDecoder().feed(bytes(data))
-        assert status_of(frame).moving
+        assert decode_status(frame).moving
 
 
 def test_parameters_come_as_they_are_set() -> None:
     (frame,) = AptDecoder().feed(PARAMETERS)
-    assert parameters_from_record(frame) == Parameters(100, 685, (201, 201, 201))
+    assert decode_parameters(frame) == Parameters(100, 685, (201, 201, 201))
 
 
 def test_events_name_their_channel_in_the_header_or_in_the_data() -> None:

@@ -215,7 +215,7 @@ def test_a_controller_that_cannot_be_is_refused_by_field(
 
 
 def test_before_opening_and_after_closing_requests_fail_at_once(session: FramedSession) -> None:
-    with pytest.raises(LinkLost, match="never opened"):
+    with pytest.raises(LinkLost, match="not been opened"):
         _ = session.hello
     with pytest.raises(LinkLost, match="closed"):
         session.request(fp.PingRequest())
@@ -263,7 +263,7 @@ def test_a_question_is_repeated_for_three_seconds_and_a_pause_of_the_board_costs
     assert clock.now() == pytest.approx(39 * 0.026)
     board.script[fp.Command.PING] = [silent]
     began_s = clock.now()
-    with pytest.raises(LinkTimeout, match=r"PING: no answer within 3000 ms; it only asks, nothing was changed"):
+    with pytest.raises(LinkTimeout, match=r"PING: no answer within 3000 ms; nothing was changed"):
         session.request(fp.PingRequest())
     assert clock.now() - began_s == pytest.approx(3.0)
 
@@ -273,7 +273,7 @@ def test_a_command_that_changes_something_is_not_repeated_for_longer(
 ) -> None:
     board.script[fp.Command.SET] = [silent]
     session.open()
-    with pytest.raises(LinkTimeout, match="whether it was executed is not known"):
+    with pytest.raises(LinkTimeout, match="it may or may not have been executed"):
         session.request(fp.SetRequest(1, np.zeros(4, np.uint16)))
     assert clock.now() == pytest.approx(7 * (0.026 + 0.001))  # t_cmd and the wait for a tick of 1 ms
     assert len(board.seen(fp.Command.SET)) == 3
@@ -505,7 +505,7 @@ def test_busy_for_longer_than_the_deadline_is_an_error(
 ) -> None:
     board.script[fp.Command.FAULT_CLEAR] = [says(fp.Refusal(fp.Status.BUSY, value=60))]
     session.open()
-    with pytest.raises(BusyError, match=r"FAULT_CLEAR.*wait 60 ms") as caught:
+    with pytest.raises(BusyError, match=r"FAULT_CLEAR.*wait of 60 ms") as caught:
         session.request(fp.FaultClearRequest(1))
     assert caught.value.exit_code == 6
     assert clock.now() < 0.182  # 7 RTO
@@ -650,7 +650,7 @@ def test_an_emergency_stop_nobody_answers_ends_and_says_that_light_may_still_go(
     session: FramedSession, board: ScriptedBoard, clock: VirtualClock
 ) -> None:
     session.open()
-    with pytest.raises(LinkTimeout, match=r"ESTOP: no answer within 3000 ms.*by hand"):
+    with pytest.raises(LinkTimeout, match=r"ESTOP: no answer within 3000 ms.*disconnect"):
         session.emergency_stop(3.0)
     assert clock.now() == pytest.approx(3.0)
     assert len(board.seen(fp.Command.ESTOP)) > 100

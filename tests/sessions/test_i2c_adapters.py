@@ -245,11 +245,11 @@ def test_opening_changes_no_level_and_signals_have_their_own_sense(case: Case) -
 
 
 def test_pins_that_an_adapter_does_not_have_and_signals_that_are_not_wired_are_refused() -> None:
-    with pytest.raises(NotSupportedError, match=r"reset_l on pin 4.*pins 0 to 3"):
+    with pytest.raises(NotSupportedError, match=r"pin 4 for reset_l.*0 to 3"):
         Mcp2221Adapter("mcp2221://0", pins={"reset_l": 4})
-    with pytest.raises(NotSupportedError, match=r"mod_sel_l on pin 3.*signals are reset_l"):
+    with pytest.raises(NotSupportedError, match=r"pin 3 for mod_sel_l.*signals are reset_l"):
         FtdiAdapter("ftdi://ftdi:232h/1", pins={"mod_sel_l": 3})
-    with pytest.raises(NotSupportedError, match=r"int_l is not wired.*wired: reset_l"):
+    with pytest.raises(NotSupportedError, match=r"int_l is not wired.*Wired signals: reset_l"):
         adapter_on(MCP, Wire(), pins={"reset_l": 0}).is_asserted("int_l")
 
 

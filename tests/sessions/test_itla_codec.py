@@ -9,12 +9,12 @@ from lumion_hw.sessions.codecs.itla import (
     bip4,
     dbm_times_100,
     decode_reply,
-    joined_mhz,
+    decode_text,
+    join_mhz,
     read_request,
     repeat_request,
     signed,
     split_mhz,
-    text_of,
     unsigned,
     write_request,
 )
@@ -88,7 +88,7 @@ def test_the_repeat_request_has_its_bit() -> None:
 
 def test_a_frequency_is_split_into_thz_tenths_of_ghz_and_mhz() -> None:
     assert split_mhz(193_412_350) == (193, 4123, 50)
-    assert joined_mhz(193, 4123, 50) == 193_412_350
+    assert join_mhz(193, 4123, 50) == 193_412_350
 
 
 @given(st.integers(180_000_000, 200_000_000))
@@ -96,7 +96,7 @@ def test_splitting_and_joining_are_inverse(frequency_mhz: int) -> None:
     thz, ghz_times_10, mhz = split_mhz(frequency_mhz)
     assert 0 <= ghz_times_10 <= 9999
     assert 0 <= mhz <= 99
-    assert joined_mhz(thz, ghz_times_10, mhz) == frequency_mhz
+    assert join_mhz(thz, ghz_times_10, mhz) == frequency_mhz
 
 
 @given(st.integers(-0x8000, 0x7FFF))
@@ -107,10 +107,10 @@ def test_signed_numbers_survive(value: int) -> None:
 def test_powers_are_steps_of_a_hundredth() -> None:
     assert dbm_times_100(-5.0) == -500
     assert dbm_times_100(10.004) == 1000
-    with pytest.raises(ValueError, match="no power"):
+    with pytest.raises(ValueError, match="not a power"):
         dbm_times_100(float("nan"))
 
 
 def test_a_string_ends_at_its_nul() -> None:
-    assert text_of(b"CW ITLA\0") == "CW ITLA"
-    assert text_of(b"AB\0junk") == "AB"
+    assert decode_text(b"CW ITLA\0") == "CW ITLA"
+    assert decode_text(b"AB\0junk") == "AB"

@@ -12,7 +12,7 @@ import pytest
 from lumion_hw.clock import Deadline, SystemClock
 from lumion_hw.errors import DeviceAddress, LinkLost
 from lumion_hw.links import visa
-from lumion_hw.sessions.conversation import _lock_of
+from lumion_hw.sessions.conversation import _shared_lock
 from lumion_hw.sessions.framed.line import Line
 from lumion_hw.sessions.framed.session import TurnLock
 from lumion_hw.sessions.lines import LineSession
@@ -97,8 +97,8 @@ def test_a_transaction_is_not_entered_by_another_thread() -> None:
 
 
 def test_an_address_has_one_lock() -> None:
-    threads = Interleaved([_lock_of])
-    locks = threads.run(*[partial(_lock_of, "an address that nobody has")] * 4)
+    threads = Interleaved([_shared_lock])
+    locks = threads.run(*[partial(_shared_lock, "an address that nobody has")] * 4)
     assert len({id(lock) for lock in locks}) == 1
 
 
@@ -162,7 +162,7 @@ def test_the_file_of_a_module_is_held_through_a_transaction(tmp_path: Path) -> N
     file = LinearFile(path, CLOCK, device="sfp")
     file.open()
     Interleaved([added, LinearFile]).run(*[partial(added, file, "read_at", "write_at", 5, "byte 5")] * 4)
-    assert file.with_monitors(5, 1, "byte 5") == b"\4"
+    assert file.read_at(5, 1, "byte 5") == b"\4"
     file.close()
 
 

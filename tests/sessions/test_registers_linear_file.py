@@ -12,7 +12,7 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
 from lumion_hw.sessions.module.linear_file import LinearFile
-from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError, row_pieces
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError, split_into_rows
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_a_saved_memory_that_may_only_be_read_is_read(
     registers = LinearFile(str(eeprom), clock, device="sfp1")
     registers.open()
     assert registers.read(0x50, 20, 1) == bytes([20])
-    with pytest.raises(NotSupportedError, match="may only be read"):
+    with pytest.raises(NotSupportedError, match="read-only"):
         registers.write(0x51, 110, b"\x40")
     registers.close()
 
 
 def test_writes_are_cut_into_rows() -> None:
     data = bytes(range(20))
-    assert list(row_pieces(5, data)) == [(5, data[:3]), (8, data[3:11]), (16, data[11:19]), (24, data[19:])]
+    assert list(split_into_rows(5, data)) == [(5, data[:3]), (8, data[3:11]), (16, data[11:19]), (24, data[19:])]
 
 
 def test_a_missing_diagnostic_memory_is_a_short_read(tmp_path: Path, clock: VirtualClock) -> None:

@@ -177,7 +177,7 @@ def test_too_few_bytes_are_a_short_read_and_taint() -> None:
     )
     with pytest.raises(ShortReadError, match="only"):
         bridge.read(0x50, 0, 4)
-    assert bridge.tainted
+    assert bridge.is_out_of_sync
     assert bridge.read(0x50, 0, 4) == b"\x03\x04\x07\x80"
     assert bridge.counters.resyncs == 1
 
@@ -197,7 +197,7 @@ def test_what_a_busy_host_hands_over_late_is_no_fault_of_the_module(data, data_a
         status(OK, delay_s=status_after_s),
     )
     assert bridge.read(0x51, 96, 2) == data
-    assert not bridge.tainted
+    assert not bridge.is_out_of_sync
 
 
 def test_late_bytes_never_become_another_reads_data() -> None:
@@ -233,7 +233,7 @@ def test_a_bridge_that_stops_answering_is_lost_after_its_own_message_time_out() 
     with pytest.raises(LinkTimeout):
         bridge.read(0x50, 0, 1)
     started = clock.now()
-    with pytest.raises(LinkLost, match="no longer in step"):
+    with pytest.raises(LinkLost, match="could not resynchronise"):
         bridge.read(0x50, 0, 1)
     assert clock.now() - started > 2 * 0.655
 

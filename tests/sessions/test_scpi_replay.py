@@ -78,7 +78,7 @@ def test_what_would_break_the_conversation_is_not_sent(call: Callable[[ScpiSessi
     session, _, _ = opened()
     with pytest.raises(ConfigError):
         call(session)
-    assert not session.tainted
+    assert not session.is_out_of_sync
 
 
 def test_a_missing_reply_is_a_time_out_that_names_all_there_is_to_know() -> None:
@@ -89,7 +89,7 @@ def test_a_missing_reply_is_a_time_out_that_names_all_there_is_to_know() -> None
     assert clock.now() - started == pytest.approx(0.5)
     for part in ("meter @ replay", "READ1:POW?", "+1.33", "0.5 s"):
         assert part in str(caught.value)
-    assert session.tainted
+    assert session.is_out_of_sync
 
 
 def test_after_a_time_out_the_late_reply_answers_no_other_query() -> None:
@@ -136,7 +136,7 @@ def test_a_device_that_stays_silent_is_lost_after_three_rounds() -> None:
     session, peer, _ = opened(RecordedExchange(b"A?\n", b""), silent, silent, silent, RecordedExchange(b"B?\n", b"2\n"))
     with pytest.raises(LinkTimeout):
         session.query("A?")
-    with pytest.raises(LinkLost, match="no longer in step"):
+    with pytest.raises(LinkLost, match="could not resynchronise"):
         session.query("B?")
     assert len(peer.remaining) == 1  # B? was never sent
     with pytest.raises(LinkLost, match="closed"):
@@ -156,7 +156,7 @@ def test_two_replies_to_one_query_are_noticed_before_the_next() -> None:
     session, _, _ = opened(RecordedExchange(b"A?\n", b"1\n2\n"), IDENTITY, RecordedExchange(b"B?\n", b"3\n"))
     assert session.query("A?") == "1"
     assert session.query("B?") == "3"
-    assert session.counters.taints == 1
+    assert session.counters.incomplete == 1
 
 
 class Interrupting:
@@ -186,7 +186,7 @@ def test_an_interrupt_between_question_and_answer_taints_too() -> None:
     link.armed = True
     with pytest.raises(KeyboardInterrupt):
         session.query("A?")
-    assert session.tainted
+    assert session.is_out_of_sync
     assert session.query("B?") == "2"
 
 
@@ -235,7 +235,7 @@ def test_a_block_gives_its_content_whatever_it_is(reply: bytes, payload: bytes) 
     session, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", reply), RecordedExchange(b"B?\n", b"2\n"))
     assert session.query_block("READ:POW:ALL?") == payload
     assert session.query("B?") == "2"
-    assert session.counters.taints == 0
+    assert session.counters.incomplete == 0
 
 
 def test_a_block_of_line_feeds_costs_no_time() -> None:
@@ -252,7 +252,7 @@ def test_a_block_of_line_feeds_costs_no_time() -> None:
         (b"+1.0E-6\n", "not a definite-length block"),
         (b"#0abc\n", "not a definite-length block"),
         (b"#2x1a\n", "with the length"),
-        (b"#41001" + bytes(1001) + b"\n", "more than the limit of 1000"),
+        (b"#41001" + bytes(1001) + b"\n", "above the limit of 1000"),
         (b"#11a,#11b\n", "followed by"),
     ],
     ids=["text", "indefinite", "length", "too long", "two blocks"],

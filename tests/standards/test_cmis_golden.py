@@ -1,4 +1,4 @@
-"""Every field of the CMIS map stands where the tables of the standard put it, bit by bit.
+"""Every field of the CMIS map is where the tables of the standard put it, bit by bit.
 
 ``tests/data/cmis_golden.csv`` was typed from xcvr-emu (the tables of CMIS 5.2 with their names), a C overlay of the
 pages of CMIS 5.4, the memory maps of SONiC and FBOSS, a decoder of CMIS 5.3, and the header of a fork of ethtool for

@@ -1,4 +1,4 @@
-"""A saved memory: the three forms of a file, and what a damaged one still tells."""
+"""A saved memory: the three forms of a file, and the contents of a damaged one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_linear_form_finds_bytes_where_the_standard_has_them() -> None:
     found = [(page, byte, (image.half(page) or b"")[byte - 128]) for page, byte in ((0, 128), (1, 128), (0x10, 128))]
     assert found == [(0, 128, 0x18), (1, 128, 1), (0x10, 128, 2)]
     assert [image.halves[0, page][byte - 128] for page, byte in ((0x12, 200), (0x35, 128), (0x9F, 128))] == [3, 4, 5]
-    assert image.half(0x02) is None  # nothing but zeros
+    assert image.half(0x02) is None  # only zeros
 
 
 def test_bank_1_of_a_linear_file() -> None:
@@ -67,13 +67,13 @@ def test_bytes_that_were_not_read_survive_the_file() -> None:
         (b"", "only 0 bytes"),
         (b"\x18" * 127, "only 127 bytes"),
         (b'{"lower": ', "is not JSON"),
-        (b'{"pages": {}}', "has no 'lower' memory"),
+        (b'{"pages": {}}', "key 'lower' is missing"),
         (b'{"lower": "zz"}', "lower is not hexadecimal"),
-        (b'{"lower": "00", "pages": []}', "'pages' is no table"),
-        (b'{"lower": "00", "pages": {"seven": "00"}}', "'seven' is no page number"),
+        (b'{"lower": "00", "pages": []}', "'pages' must be a table"),
+        (b'{"lower": "00", "pages": {"seven": "00"}}', "'seven' is not a page number"),
         (b'{"lower": "00", "pages": {"01": 5}}', "01 is not hexadecimal"),
         (b'{"lower": "00", "unread": {"11": "all"}}', "'unread' of '11'"),
-        (b'{"lower": "00", "unread": 5}', "'unread' is no table"),
+        (b'{"lower": "00", "unread": 5}', "'unread' must be a table"),
     ],
 )
 def test_what_is_no_dump_is_refused(data: bytes, message: str) -> None:

@@ -27,7 +27,7 @@ from lumion_hw.standards.cmis import (
 )
 from lumion_hw.standards.cmis.codes import TABLES
 
-SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[3] / "shared"))  # beside the checkout
+SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[3] / "shared"))  # next to the checkout
 DUMPS = SHARED / "data" / "cmis_dumps"
 
 
@@ -45,7 +45,7 @@ def test_every_field_lies_inside_its_half_of_the_memory() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_no_two_fields_claim_the_same_bit(page: int | None) -> None:
-    """Fields that share bytes say in ``view`` what selects each of them."""
+    """Fields that share bytes have their condition in ``view``."""
     owners: dict[tuple[str, int, int], str] = {}
     plain: dict[tuple[int, int], str] = {}
     viewed: dict[tuple[int, int], str] = {}

@@ -1,4 +1,4 @@
-"""Every field and bit of the SFF-8472 map stands where the standard puts it.
+"""Every field and bit of the SFF-8472 map is where the standard puts it.
 
 ``tests/data/sff8472_golden.csv`` was typed from the memory map of SONiC (SFF-8472 Rev 12.3), from ``sfp.h`` of Linux
 and, for what those do not use, from register lists of tools for SFF-8472 Rev 12.4; nothing in it comes from our map.

@@ -66,7 +66,7 @@ def test_every_damaged_byte_of_a_whole_line_is_an_error_that_names_the_line_and_
     for place in range(first, second - 1):
         damaged = whole[:place] + bytes([whole[place] ^ 0x01]) + whole[place + 1 :]
         path.write_bytes(damaged)
-        with pytest.raises(ConfigError, match=r"damaged in line 2 of .*Restore it from a copy"):
+        with pytest.raises(ConfigError, match=r"damaged: line 2 of .*Restore it from a backup"):
             journal(path)
         assert path.read_bytes() == damaged
 
@@ -77,7 +77,7 @@ def test_a_line_that_is_missing_in_the_middle_is_damage(path: Path) -> None:
         opened.append({"x": 2})
     lines = path.read_bytes().splitlines(True)
     path.write_bytes(lines[0] + lines[2])
-    with pytest.raises(ConfigError, match="damaged in line 2 of 2"):
+    with pytest.raises(ConfigError, match="damaged: line 2 of 2"):
         journal(path)
 
 
@@ -94,12 +94,12 @@ def test_a_full_disk_costs_nothing_that_was_there_and_room_made_is_used(path: Pa
 
 def test_a_journal_of_another_bench_is_refused(path: Path) -> None:
     journal(path).close()
-    with pytest.raises(ConfigError, match="is of bench 'small', this is 'large'"):
+    with pytest.raises(ConfigError, match="belongs to bench 'small', not to 'large'"):
         journal(path, bench="large")
 
 
 def test_one_that_has_grown_begins_anew_and_the_old_one_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_journal, "LARGEST_BYTES", 200)
+    monkeypatch.setattr(line_journal, "RESTART_BYTES", 200)
     with journal(path) as opened:
         for number in range(20):
             opened.append({"x": number})
@@ -133,7 +133,7 @@ def test_a_closed_journal_says_so(path: Path) -> None:
 
 def test_not_a_number_is_never_written(path: Path) -> None:
     with journal(path) as opened:
-        with pytest.raises(ConfigError, match=r"cannot be written: proof.readings\[1\] is nan"):
+        with pytest.raises(ConfigError, match=r"proof.readings\[1\] is nan"):
             opened.append({"proof": {"readings": [1.0, float("nan")]}})
         opened.append({"x": 1})
     assert json.dumps(entries(path)) == "[null, 1]"

@@ -9,7 +9,9 @@ from pathlib import Path
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ABOUT_CALIBRATION = sorted(
-    path.name for path in BENCHMARKS.glob("*.py") if re.search(r"^\s*from calibration[. ]", path.read_text(), re.M)
+    path.name
+    for path in BENCHMARKS.glob("*.py")
+    if re.search(r"^\s*from calibration[. ]", (text := path.read_text()), re.M) and "__main__" in text
 )
 START = """
 import runpy, sys

@@ -1,7 +1,7 @@
-"""Checks between the parts of a bench file: names that exist, ports and channels used once, servers that are wired.
+"""Checks between the parts of a bench file: names exist, ports and channels are used once, servers are wired.
 
-They read plain data, so that they also run on a file with other mistakes, and everything wrong is reported at once.
-Parts of the wrong type are skipped here: the models report them.
+The checks read unvalidated data, so that all mistakes of a file are reported at once. Values of a wrong type are
+skipped here, because the models report them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 _NO_CONTROLLER = (
-    "expected no polarization controller at a tributary, found {name!r}: behind the splitter-rotator the light is TE "
-    "already, and one before it turns both tributaries alike, which no power shows and the receiver undoes"
+    "expected no polarization controller at a tributary, found {name!r}: after the splitter-rotator the light is "
+    "already TE, and a controller before it has no effect that the meters show or the receiver needs"
 )
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that does not fit.
+    """A contradiction in a bench file.
 
     Attributes:
-        path: Where in the file.
-        message: What was expected and what was found.
-        other: The other place concerned, if there is one.
-        on_key: The key itself is at fault, not its value.
+        path: Path of the mistake in the file.
+        message: The expected value and the value found.
+        other: Path of the other part concerned, if any.
+        on_key: Whether the key itself is wrong, not its value.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class Check:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as people write it: ``wiring.inputs[2].port``."""
+    """Return a path as text, such as ``wiring.inputs[2].port``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".") or "(whole file)"
 
@@ -56,107 +56,107 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 class CheckedKind(Protocol):
-    """What checks ask of a kind of device; :class:`lumion_hw.bench.file.kind.DeviceKind` says what each is."""
+    """The members of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
 
     @property
     def role(self) -> Role:
-        """What it is for."""
+        """Role of the device."""
 
     @property
     def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
-        """Tells the channels of a power meter or an attenuator."""
+        """Returns the number of channels of a power meter or an attenuator."""
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
-        """Checks what only devices of this kind have."""
+        """Checks the keys that only devices of this kind have."""
 
 
 class CheckedKinds(Protocol):
-    """The kinds that can be used."""
+    """The usable kinds."""
 
     def get(self, name: str) -> CheckedKind | None:
-        """Return a kind, ``None`` if there is none of this name."""
+        """Return the kind with this name, or ``None``."""
 
     def with_role(self, *roles: Role) -> list[str]:
-        """Return the names of the kinds that have one of these roles."""
+        """Return the names of the kinds with one of these roles."""
 
 
 def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
-    """Return everything in a bench file that contradicts another part of it, in the order of the file's sections.
+    """Return all contradictions between parts of a bench file, in the order of its sections.
 
     Args:
-        data: The file as plain dictionaries and lists, valid or not.
-        kinds: The kinds of devices there are.
+        data: The file as dictionaries and lists, which may contain other mistakes.
+        kinds: The usable kinds of devices.
     """
     bench = BenchData(mapping(data), kinds)
     return [problem for check in _CHECKS for problem in check(bench)]
 
 
 def mapping(value: object) -> Mapping[Any, Any]:
-    """Return a mapping, an empty one in place of anything else."""
+    """Return the value if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> Sequence[Any]:
-    """Return a list, an empty one in place of anything else."""
+    """Return the value if it is a list or tuple, otherwise an empty one."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def is_index(value: object) -> bool:
-    """Return whether something is a whole number."""
+    """Return whether a value is an integer (not a Boolean)."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass
 class Uses:
-    """Who used what first."""
+    """Register of resources that may be used only once, with the path of their first use."""
 
     first: dict[object, Path] = field(default_factory=dict)
 
-    def claim(self, what: object, path: Path, thing: str) -> Iterator[Check]:
-        """Yield a problem if ``what`` is used already."""
-        # Only the second use is a mistake; the first is named in it, with its line.
-        earlier = self.first.setdefault(what, path)
+    def claim(self, resource: object, path: Path, label: str) -> Iterator[Check]:
+        """Yield a problem if the resource is already in use."""
+        # Only the second use is reported as a mistake; its message gives the line of the first use.
+        earlier = self.first.setdefault(resource, path)
         if earlier != path:
-            yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
+            yield Check(path, f"expected {label} to be used once, found it used by {path_text(earlier)} too", earlier)
 
 
 @dataclass
 class PartedUses:
-    """Who uses what; two may use one thing if a switch leads to one of them at a time.
+    """Register of resources that several fibres may use if an optical switch selects one of them at a time.
 
     Attributes:
-        users: Users of every thing so far: where, and the fibre with the switches on its way.
+        users: For each resource, the paths of its users and their fibres.
     """
 
     users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
 
-    def claim(self, what: object, path: Path, fibre: Mapping[Any, Any], thing: str) -> Iterator[Check]:
-        """Yield a problem if ``what`` is used already by a fibre that no switch keeps apart from this one."""
-        users = self.users.setdefault(what, [])
+    def claim(self, resource: object, path: Path, fibre: Mapping[Any, Any], label: str) -> Iterator[Check]:
+        """Yield a problem if another fibre already uses the resource and no switch separates the two."""
+        users = self.users.setdefault(resource, [])
         for earlier, other in users:
-            if not _kept_apart(fibre, other):
-                told = f"expected {thing} to be used once, found it used by {path_text(earlier)} too"
-                yield Check(path, told, earlier)
+            if not _are_switched(fibre, other):
+                message = f"expected {label} to be used once, found it used by {path_text(earlier)} too"
+                yield Check(path, message, earlier)
                 break
         users.append((path, fibre))
 
 
-def _kept_apart(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
-    """Return whether both fibres pass a switch by one common port and another one on the other side."""
-    ways = [
-        [(part.get("device"), part.get("enters"), part.get("leaves")) for part in _parts(each) if "leaves" in part]
-        for each in (one, other)
+def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
+    """Return whether a switch selects one of two fibres: both use it with one common and one different port."""
+    switches = [
+        [(d.get("device"), d.get("enters"), d.get("leaves")) for d in _inline_devices(fibre) if "leaves" in d]
+        for fibre in (first, second)
     ]
-    return any(a[0] == b[0] and (a[1] == b[1]) != (a[2] == b[2]) for a in ways[0] for b in ways[1])
+    return any(a[0] == b[0] and (a[1] == b[1]) != (a[2] == b[2]) for a in switches[0] for b in switches[1])
 
 
-def _parts(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
+def _inline_devices(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
     return [mapping(part) for part in items(fibre.get("through"))]
 
 
 class BenchData:
-    """A lenient view of a bench file, which may have mistakes."""
+    """View of a bench file that tolerates mistakes."""
 
     def __init__(self, data: Mapping[Any, Any], kinds: CheckedKinds) -> None:
         self._kinds = kinds
@@ -175,42 +175,42 @@ class BenchData:
         self.fabric = mapping(data.get("fabric"))
 
     def kind_of(self, name: object) -> CheckedKind | None:
-        """Return the kind of a device; ``None`` if there is no such device, or no such kind."""
+        """Return the kind of a device, or ``None`` if the device or its kind does not exist."""
         kind = self.devices.get(name, {}).get("kind") if isinstance(name, str) else None
         return self._kinds.get(kind) if isinstance(kind, str) else None
 
     def controller(self) -> Mapping[Any, Any]:
-        """Return the device that the mesh names as its controller, or nothing."""
+        """Return the entry of the mesh controller, or an empty mapping."""
         name = self.mesh.get("controller")
         return self.devices.get(name, {}) if isinstance(name, str) else {}
 
-    def reference(self, path: Path, name: object, *wanted: Role | str) -> Iterator[Check]:
-        """Yield a problem if ``name`` is not a device of one of these roles or kinds."""
+    def reference(self, path: Path, name: object, *accepted: Role | str) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a device with one of the accepted roles or kinds."""
         if not isinstance(name, str):
             return
-        found = self.devices.get(name, {}).get("kind")
+        kind_name = self.devices.get(name, {}).get("kind")
         kind = self.kind_of(name)
-        if name in self.devices and (kind is None or kind.role in wanted or found in wanted):
+        if name in self.devices and (kind is None or kind.role in accepted or kind_name in accepted):
             return
-        roles = [each for each in wanted if isinstance(each, Role)]
-        kinds = [*(each for each in wanted if isinstance(each, str)), *self._kinds.with_role(*roles)]
+        roles = [role for role in accepted if isinstance(role, Role)]
+        kinds = [*(item for item in accepted if isinstance(item, str)), *self._kinds.with_role(*roles)]
         listed = " or ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:])))
         expected = f"expected the name of a device of kind {listed}, found {name!r}, which is"
         if name in self.devices:
-            yield Check(path, f"{expected} of kind {found}", ("devices", name))
+            yield Check(path, f"{expected} of kind {kind_name}", ("devices", name))
             return
-        there = [each for each, device in self.devices.items() if isinstance(each, str) and device.get("kind") in kinds]
-        yield Check(path, f"{expected} not there{did_you_mean(name, there)}")
+        fitting = [key for key, device in self.devices.items() if isinstance(key, str) and device.get("kind") in kinds]
+        yield Check(path, f"{expected} not in devices{did_you_mean(name, fitting)}")
 
     def units(self) -> dict[str, tuple[str, ...]]:
         """Return the modules of every server and of every accelerator, by name."""
-        found: dict[str, tuple[str, ...]] = {}
+        modules: dict[str, tuple[str, ...]] = {}
         for _, server in self.servers:
             for unit in (server, *map(mapping, items(server.get("accelerators")))):
                 name = unit.get("name")
                 if isinstance(name, str):
-                    found[name] = tuple(nic for nic in items(unit.get("nics")) if isinstance(nic, str))
-        return found
+                    modules[name] = tuple(nic for nic in items(unit.get("nics")) if isinstance(nic, str))
+        return modules
 
     def unit_reference(self, path: Path, name: object) -> Iterator[Check]:
         """Yield a problem if ``name`` is neither a server nor an accelerator."""
@@ -220,14 +220,14 @@ class BenchData:
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
     def topology(self) -> MeshTopology | None:
-        """Return the mesh, or ``None`` if the file does not give a valid one."""
+        """Return the mesh, or ``None`` if the file does not contain a valid one."""
         try:
             return topology_of(self.mesh)
         except ConfigError:
             return None
 
     def channels_needed(self) -> int:
-        """Return how many drive channels the mesh needs; 0 if the file does not give a valid mesh."""
+        """Return the number of drive channels that the mesh needs; 0 without a valid mesh."""
         mesh = self.topology()
         if mesh is None:
             return 0
@@ -254,7 +254,7 @@ def _devices(bench: BenchData) -> Iterator[Check]:
 
 
 def _kinds(bench: BenchData) -> Iterator[Check]:
-    """Let each kind check what only its devices have."""
+    """Run the checks of each kind on its devices."""
     for name in bench.devices:
         kind = bench.kind_of(name)
         if kind is not None:
@@ -266,10 +266,12 @@ def _mesh(bench: BenchData) -> Iterator[Check]:
     yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
     if not bench.has_mesh:
         wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)
-        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in wired)
+        yield from (
+            Check(base, "expected a section mesh, because this is wired to it; found none") for base, _ in wired
+        )
     for problem in layout_problems(bench.mesh):
-        there = problem.other_key is not None and problem.other_key in bench.mesh
-        other: Path | None = ("mesh", str(problem.other_key)) if there else None
+        is_present = problem.other_key is not None and problem.other_key in bench.mesh
+        other: Path | None = ("mesh", str(problem.other_key)) if is_present else None
         yield Check(("mesh", problem.key), problem.message, other)
 
 
@@ -283,7 +285,7 @@ def _heaters(bench: BenchData) -> Iterator[Check]:
     for puc in given:
         if is_index(puc) and not 0 <= puc < mesh.n_pucs:
             yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
-    for puc in range(mesh.n_pucs):  # defaults first: a given channel then collides with the PUC that has it already
+    for puc in range(mesh.n_pucs):  # defaults first, so that a conflict is reported at the given channel
         if puc not in given:
             users |= {2 * puc: where, 2 * puc + 1: where}
     for puc, channels in given.items():
@@ -372,11 +374,11 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
         yield from bench.reference(path, polarimeter, Role.POLARIMETER)
         if isinstance(polarimeter, str):
             yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
-    yield from _beside(bench, lasers)
+    yield from _bypass_fibres(bench, lasers)
 
 
-def _beside(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
-    """Check the fibres beside the mesh: a source that is not wired elsewhere, and somebody who sees its light."""
+def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
+    """Check the fibres that bypass the mesh: the source is used once, and a receiver or meter gets the light."""
     senders, receivers = Uses(), Uses()
     for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
         for base, fibre in fibres:
@@ -398,109 +400,109 @@ def _beside(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
             yield Check(base, "expected one of the keys receiver, taps; found neither")
 
 
-def _light_parts(bench: BenchData) -> Iterator[Check]:
-    """Check the devices that light passes on its way."""
+def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
+    """Check the devices in the light paths."""
     uses = PartedUses()
     for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
-        for i, part in enumerate(_parts(fibre)):
+        for i, part in enumerate(_inline_devices(fibre)):
             path, device = (*base, "through", i), part.get("device")
-            yield from bench.reference((*path, "device"), device, *_IN_THE_LIGHT)
+            yield from bench.reference((*path, "device"), device, *_INLINE_KEYS)
             kind = bench.kind_of(device)
-            if not isinstance(device, str) or kind is None or kind.role not in _IN_THE_LIGHT:
+            if not isinstance(device, str) or kind is None or kind.role not in _INLINE_KEYS:
                 continue
-            wanted = _IN_THE_LIGHT[kind.role]
+            keys = _INLINE_KEYS[kind.role]
             for key in ("channel", "enters", "leaves"):
-                if key in part and key not in wanted:
-                    yield Check((*path, key), f"expected no {key} of the {kind.role.words} {device!r}", on_key=True)
-            missing = [key for key in wanted if key not in part and key != "channel"]
+                if key in part and key not in keys:
+                    yield Check((*path, key), f"expected no {key} of the {kind.role.label} {device!r}", on_key=True)
+            missing = [key for key in keys if key not in part and key != "channel"]
             if missing:
                 yield Check(
                     path, f"expected the keys enters and leaves of the switch {device!r}, found no {missing[0]}"
                 )
-            elif not all(is_index(part.get(key, 1)) for key in wanted):
+            elif not all(is_index(part.get(key, 1)) for key in keys):
                 continue
             elif kind.role is Role.SWITCH:
                 if part["enters"] == part["leaves"]:
                     yield Check(
                         (*path, "leaves"), f"expected another port than {part['enters']}, at which light enters"
                     )
-                for key in wanted:
+                for key in keys:
                     yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
             else:
                 channel = part.get("channel", 1)
-                told = kind.channels(bench.devices.get(device, {}))
-                if told is not None and channel > told[0]:
-                    message = f"expected a channel from 1 to {told[0]} ({device!r} is a {told[1]}), found {channel}"
+                limit = kind.channels(bench.devices.get(device, {}))
+                if limit is not None and channel > limit[0]:
+                    message = f"expected a channel from 1 to {limit[0]} ({device!r} is a {limit[1]}), found {channel}"
                     yield Check((*path, "channel"), message, ("devices", device))
-                thing = f"channel {channel} of {device!r}" if wanted else f"amplifier {device!r}"
-                yield from uses.claim((device, channel), path, fibre, thing)
+                label = f"channel {channel} of {device!r}" if keys else f"amplifier {device!r}"
+                yield from uses.claim((device, channel), path, fibre, label)
 
 
-_IN_THE_LIGHT: Mapping[Role, tuple[str, ...]] = {
+_INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
     Role.ATTENUATOR: ("channel",),
     Role.SWITCH: ("enters", "leaves"),
     Role.AMPLIFIER: (),
 }
-"""Roles of devices that light passes, and the keys by which the wiring says where."""
+"""Keys of the wiring for the devices in light paths, by role."""
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
-    """Check that an input is fed by a module or by a laser, and that what only modules have is left to them."""
+    """Check that the source is either a module or a laser, and that a laser has no keys of modules."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")
     if "laser" not in fibre:
         return
     if "transponder" in fibre:
-        found = "expected either transponder or laser, found both"
-        yield Check((*base, "laser"), found, (*base, "transponder"), on_key=True)
+        message = "expected either transponder or laser, found both"
+        yield Check((*base, "laser"), message, (*base, "transponder"), on_key=True)
     if fibre.get("tributary") is not None:
-        found = f"expected a module of two tributaries, found the laser {fibre['laser']!r}, which has none"
-        yield Check((*base, "tributary"), found)
+        message = f"expected a module with two tributaries, found the laser {fibre['laser']!r}, which has none"
+        yield Check((*base, "tributary"), message)
 
 
 def _taps(bench: BenchData) -> Iterator[Check]:
     uses = PartedUses()
     for base, fibre in (*bench.outputs, *bench.fibres):
-        tap, further = mapping(fibre.get("tap")), [mapping(each) for each in items(fibre.get("taps"))]
+        tap, further = mapping(fibre.get("tap")), [mapping(item) for item in items(fibre.get("taps"))]
         receives = "transponder" if base[1] == "outputs" else "receiver"
         if base[1] == "outputs" and not {"transponder", "tap", "taps"} & set(fibre):
             yield Check(base, "expected one of the keys transponder, tap, taps; found none")
         if receives in fibre and tap and tap.get("fraction", 1.0) == 1.0:
-            found = "found the number 1" if "fraction" in tap else "found none, which stands for 1"
-            message = f"expected less than 1, {found}: no light would be left for the transponder"
+            found = "found the number 1" if "fraction" in tap else "found none, which means 1"
+            message = f"expected less than 1, {found}: the transponder would get no light"
             yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
         elif further:
-            yield from _shares(base, [tap, *further] if tap else further, receives in fibre)
+            yield from _fractions(base, [tap, *further] if tap else further, receives in fibre)
         ends: list[tuple[Path, Mapping[Any, Any], tuple[Role, ...]]] = []
         if tap:
             ends.append(((*base, "tap"), tap, (Role.METER,)))
-        ends += [((*base, "taps", i), each, (Role.METER, Role.SPECTRUM_ANALYZER)) for i, each in enumerate(further)]
+        ends += [((*base, "taps", i), end, (Role.METER, Role.SPECTRUM_ANALYZER)) for i, end in enumerate(further)]
         for path, end, roles in ends:
             yield from bench.reference((*path, "meter"), end.get("meter"), *roles)
             yield from _meter_channel(bench, uses, (*path, "channel"), end, fibre)
 
 
-def _shares(base: Path, ends: Sequence[Mapping[Any, Any]], received: bool) -> Iterator[Check]:
-    """Yield a problem if the ends of a splitter take more light than there is."""
-    shares = [share for each in ends if isinstance(share := each.get("fraction", 1.0), int | float)]
-    total = sum(shares)
-    if total > 1.0 + 1e-9 or (received and total > 1.0 - 1e-9):
-        left = "less than 1 together, so that light is left for the transponder" if received else "at most 1 together"
-        yield Check((*base, "taps"), f"expected fractions of {left}, found {total:g}")
+def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool) -> Iterator[Check]:
+    """Yield a problem if the fractions of a splitter add up to too much."""
+    fractions = [value for end in ends if isinstance(value := end.get("fraction", 1.0), int | float)]
+    total = sum(fractions)
+    if total > 1.0 + 1e-9 or (has_receiver and total > 1.0 - 1e-9):
+        limit = "less than 1, so that the transponder gets light" if has_receiver else "at most 1"
+        yield Check((*base, "taps"), f"expected a sum of fractions of {limit}, found {total:g}")
 
 
 def _meter_channel(
     bench: BenchData, uses: PartedUses, path: Path, end: Mapping[Any, Any], fibre: Mapping[Any, Any]
 ) -> Iterator[Check]:
-    """Check the channel of one meter: that it is there, and that no other fibre leads to it."""
+    """Check that a meter channel exists and that no other fibre uses it."""
     meter, channel = end.get("meter"), end.get("channel", 1 if path[-3] == "taps" else None)
     if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
         return
     kind = bench.kind_of(meter)
-    told = None if kind is None else kind.channels(bench.devices[meter])
-    # Only what the file itself says; a real meter says the rest when it is opened.
-    if told is not None and channel > told[0]:
-        message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
+    limit = None if kind is None else kind.channels(bench.devices[meter])
+    # Only if the file gives the number of channels; otherwise it is checked when the meter is opened.
+    if limit is not None and channel > limit[0]:
+        message = f"expected a channel from 1 to {limit[0]} ({meter!r} is a {limit[1]}), found {channel}"
         yield Check(path, message, ("devices", meter))
     yield from uses.claim((meter, channel), path, fibre, f"channel {channel} of {meter!r}")
 
@@ -547,13 +549,13 @@ def _fabric(bench: BenchData) -> Iterator[Check]:
     def used(path: Path, name: object) -> Iterator[Check]:
         yield from bench.unit_reference(path, name)
         nics = units.get(name, ()) if isinstance(name, str) else ()
-        # By module: an accelerator and its server are not used both. One mistake is told once.
+        # Claimed by module, because an accelerator and its server share modules; one mistake is reported only once.
         yield from [problem for nic in nics for problem in busy.claim(nic, path, f"server {name!r}")][:1]
 
     for i, pair in enumerate(items(bench.fabric.get("pairs"))):
         for j, name in enumerate(items(pair)):
             yield from used(("fabric", "pairs", i, j), name)
-        yield from _as_many_nics(("fabric", "pairs", i), items(pair), units)
+        yield from _equal_nic_counts(("fabric", "pairs", i), items(pair), units)
     for i, job in enumerate(map(mapping, items(bench.fabric.get("jobs")))):
         base: Path = ("fabric", "jobs", i)
         members = items(job.get("members"))
@@ -566,25 +568,25 @@ def _fabric(bench: BenchData) -> Iterator[Check]:
         yield from used(("fabric", "spares", i), name)
 
 
-def _as_many_nics(path: Path, ends: Sequence[object], units: Mapping[str, Sequence[object]]) -> Iterator[Check]:
+def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Sequence[object]]) -> Iterator[Check]:
     counts = [len(units[name]) for name in ends if isinstance(name, str) and name in units]
     if len(counts) == 2 and counts[0] != counts[1]:
         found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
-        yield Check(path, f"expected two servers with as many NICs, found {found}")
+        yield Check(path, f"expected two servers with equal numbers of NICs, found {found}")
 
 
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Yield what keeps a job's members from being joined as it asks for."""
+    """Yield the problems that prevent the topology of a job."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:
             yield Check((*base, "members"), f"expected two members of a pair, found {len(members)}")
-        yield from _as_many_nics((*base, "members"), members, units)
+        yield from _equal_nic_counts((*base, "members"), members, units)
     if (shape == "links") != bool(links):
-        found = "none" if shape == "links" else f"some with topology {shape}"
-        yield Check((*base, "links"), f"expected links with topology links and nowhere else, found {found}")
+        found = "none" if shape == "links" else f"links with topology {shape}"
+        yield Check((*base, "links"), f"expected links only and always with topology links, found {found}")
     needed: dict[str, int] = {}
     for i, link in enumerate(links):
         for j, name in enumerate(items(link)):
@@ -605,7 +607,7 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _monitors,
     _ports,
     _fibres,
-    _light_parts,
+    _devices_in_fibres,
     _taps,
     _servers,
     _fabric,

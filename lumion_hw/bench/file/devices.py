@@ -1,4 +1,4 @@
-"""What entries under ``devices`` of a bench file have in common, whatever their kind (:mod:`lumion_hw.bench.kinds`)."""
+"""Base classes of the entries under ``devices`` in a bench file; the kinds are in :mod:`lumion_hw.bench.kinds`."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ MeterT = TypeVar("MeterT", bound="PowerMeter")
 
 
 class DeviceModel(StrictModel):
-    """What every device has."""
+    """Base of the entries of all devices."""
 
     address: Address | None = Field(
         None,
-        description="Where the real device is reached, such as tcp://host:port or serial:///dev/ttyUSB0?baud=115200; "
-        "not used when emulated.",
+        description="Address of the real device, such as tcp://host:port or serial:///dev/ttyUSB0?baud=115200; not "
+        "used when emulated.",
     )
     emulated_port: Port | None = Field(
-        None, description="TCP port on which `lumion emulate` serves it, in place of any free one or a pty."
+        None, description="TCP port for `lumion emulate`. Default: a free port or a pseudo-terminal."
     )
     emulated_hislip_port: Port | None = Field(
         None,
-        description="Port on which `lumion emulate` serves it by HiSLIP, if it is a SCPI instrument; 4880 is usual.",
+        description="HiSLIP port of a SCPI instrument for `lumion emulate`; 4880 is the standard port.",
     )
     kind: str
 
     @property
     def inside(self) -> str | None:
-        """Name of the device that this one is plugged into, and that has its address; ``None`` if it stands alone."""
+        """Name of the device that this one is plugged into, which has the address; ``None`` if there is none."""
         return None
 
     @property
     def optics(self) -> ModuleOptics | None:
-        """What circuits are planned with, if it is a module that can end one; ``None`` for everything else."""
+        """Optical data for circuit planning, if the device is a module; otherwise ``None``."""
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number with which it answers when it is emulated: the expected one, if there is any.
+        """Return the serial number that the emulated device reports: that of the bench file, or a made-up one.
 
         Args:
             name: Device name of the bench file.
@@ -52,35 +52,37 @@ class DeviceModel(StrictModel):
         return getattr(self, "serial", None) or f"EMU-{name}"[:16]
 
     def set_up(self, device: Any) -> Any:
-        """Tell an open device what its entry says, and return it; one that fails is closed.
+        """Apply the settings of this entry to an open device and return the device; close it on an error.
 
-        Done at opening, and again by a served bench when a device comes back with other settings than it had: never
-        anything that switches light or heat on.
+        Called when the device is opened, and by a served bench when the device returns with other settings. Must not
+        switch light or heat on.
         """
         return device
 
 
 class HeaterDriverModel(DeviceModel):
-    """What every controller of heater currents is told of its heaters."""
+    """Base of the entries of all controllers of heater currents."""
 
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
-    heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
-    total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
+    heater_ohm: Number = Field(
+        1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for the sum of powers."
+    )
+    total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Limit of the total power of all heaters.")
     leave_on_s: Number = Field(
         0.0,
         ge=0.0,
         le=3600.0,
-        description="Longest time that heaters stay on after the program has ended; 0: they go off. Without a watchdog "
-        "nothing ends it.",
+        description="Longest time that heaters stay on after the program has ended; 0: switch them off. A controller "
+        "without a watchdog keeps them on without limit.",
     )
 
     @property
     def photodiodes_a_per_w(self) -> float | None:
-        """Nominal responsivity of its photodiodes at the ports; ``None`` if it has none."""
+        """Nominal responsivity of the photodiodes at the ports; ``None`` if the controller has none."""
         return None
 
     def limits(self, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
-        """Return the limits of the bench file, the same for every heater."""
+        """Return the limits in the bench file, which are the same for every heater."""
         import numpy as np
 
         from lumion_hw.interfaces import ControllerLimits
@@ -94,13 +96,13 @@ class HeaterDriverModel(DeviceModel):
 
 
 class MeterModel(DeviceModel):
-    """What every power meter is told; each kind has its own limits and defaults of it."""
+    """Base of the entries of all power meters; each kind has its own limits and defaults."""
 
     averaging_s: Number
     wavelength_nm: Number
 
     def set_up(self, device: MeterT) -> MeterT:
-        """Let every channel range automatically, at the wavelength and averaging time of the file; return the meter."""
+        """Set every channel to automatic range and to the wavelength and averaging time of the entry."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -112,23 +114,23 @@ class MeterModel(DeviceModel):
 
 
 def meter_faults() -> tuple[ScriptedFault, ...]:
-    """Return what can go wrong with every power meter that zeroes."""
+    """Return the scripted faults of all power meters that can be zeroed."""
     from lumion_hw.emulator.faults.device_faults import ZERO_FAILS
 
     return (ZERO_FAILS,)
 
 
 class TriggeredMeterModel(MeterModel):
-    """What a power meter with a trigger input is told besides."""
+    """Base of the entries of power meters with a trigger input."""
 
     triggered_by: Name | None = Field(
         None,
-        description="Laser whose trigger output is wired to the trigger input of this meter: scans of its wavelength "
-        "then sweep. One in the mainframe of the meter needs no cable.",
+        description="Laser whose trigger output is wired to the trigger input of this meter, which allows continuous "
+        "wavelength sweeps. A laser in the mainframe of the meter needs no cable.",
     )
 
 
 class PartModel(DeviceModel):
-    """What every device that light passes is told; each kind has its own default of it."""
+    """Base of the entries of devices in the light path; each kind has its own default insertion loss."""
 
     insertion_loss_db: Number

@@ -1,4 +1,4 @@
-"""Mistakes in a bench file in words: where, what was expected, what was found, and the nearest right spelling."""
+"""Messages for the mistakes in a bench file: place, expected value, value found, and the closest valid spelling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.file.checks import Check, Path, did_you_mean
-from lumion_hw.bench.file.fields import found
+from lumion_hw.bench.file.fields import describe
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -36,49 +36,49 @@ _YES_NO = {"yes", "no", "on", "off", "y", "n"}
 
 
 Location = tuple[int | str, ...]
-"""Path of an error, as pydantic reports it."""
-SchemaAt = Callable[[Location], tuple[Mapping[str, Any], Location]]
-"""Returns the JSON Schema of the model that a path leads through, and the path inside it."""
+"""Location of an error, as reported by pydantic."""
+SchemaLookup = Callable[[Location], tuple[Mapping[str, Any], Location]]
+"""Returns the JSON Schema of the model that contains a location, and the location within this model."""
 
 
-def explain(error: ErrorDetails, schema_at: SchemaAt) -> Check:
-    """Return one error of the model in words, with its path in the file.
+def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
+    """Convert an error of pydantic to a message with its path in the file.
 
     Args:
-        error: As pydantic reports it.
-        schema_at: Tells which keys exist.
+        error: The error.
+        find_schema: Finds the JSON Schema of a location, which lists the valid keys.
     """
     path, on_key = file_path(error["loc"])
     if error["type"] in {"union_tag_invalid", "union_tag_not_found", "unusable_kind"}:
         path = (*path, "kind")
     elif error["type"] == "extra_forbidden":
         on_key = True
-    return Check(path, _message(error, schema_at), on_key=on_key)
+    return Check(path, _message(error, find_schema), on_key=on_key)
 
 
-def _message(error: ErrorDetails, schema_at: SchemaAt) -> str:
-    """Return what was expected and what was found."""
+def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
+    """Return the text with the expected value and the value found."""
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in {"missing", "union_tag_not_found"}:
         return "expected this key, found none"
     if kind in {"value_error", "unusable_kind"}:
         return str(context["error"])
     if kind == "extra_forbidden":
-        return _not_among("the keys ", keys_at(*schema_at(error["loc"][:-1])), str(error["loc"][-1]))
+        return _unknown_word("the keys ", valid_keys(*find_schema(error["loc"][:-1])), str(error["loc"][-1]))
     if kind == "union_tag_invalid":
-        return _not_among("", [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], context["tag"])
+        return _unknown_word("", [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], context["tag"])
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**context)}, found {found(value)}{_hint(kind, value)}"
-    return f"{error['msg']}; found {found(value)}"
+        return f"expected {_EXPECTED[kind].format(**context)}, found {describe(value)}{_hint(kind, value)}"
+    return f"{error['msg']}; found {describe(value)}"
 
 
-def _not_among(what: str, choices: list[str], word: str) -> str:
-    """Return that a word is none of the choices, and the nearest of them."""
+def _unknown_word(what: str, choices: list[str], word: str) -> str:
+    """Return the message for a word that is not among the choices, with the closest choice."""
     return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
 
 
 def _hint(kind: str, value: object) -> str:
-    """Return what to write instead, for the mistakes that YAML invites."""
+    """Return how to correct a common YAML mistake, or an empty string."""
     if kind == "string_type" and isinstance(value, int | float):
         return ". Put it in quotes"
     if not isinstance(value, str):
@@ -91,7 +91,7 @@ def _hint(kind: str, value: object) -> str:
 
 
 def file_path(loc: Location) -> tuple[Path, bool]:
-    """Return the path in the file of an error's path, and whether a key is at fault."""
+    """Convert a location to a path in the file; also return whether the key itself is wrong."""
     path: Path = ()
     for part in loc:
         if part == "[key]":
@@ -100,8 +100,8 @@ def file_path(loc: Location) -> tuple[Path, bool]:
     return path, False
 
 
-def keys_at(schema: Mapping[str, Any], loc: Location) -> list[str]:
-    """Return the keys that the mapping at an error's path may have."""
+def valid_keys(schema: Mapping[str, Any], loc: Location) -> list[str]:
+    """Return the valid keys of the mapping at a location."""
     node = _resolve(schema, schema)
     for part in loc:
         node = _resolve(schema, _step(node, part))
@@ -109,7 +109,7 @@ def keys_at(schema: Mapping[str, Any], loc: Location) -> list[str]:
 
 
 def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow references, and the one branch of an optional value that is not null."""
+    """Follow the references of a schema; of an optional value, follow the branch that is not null."""
     while True:
         if "$ref" in node:
             node = schema["$defs"][str(node["$ref"]).rsplit("/", 1)[-1]]
@@ -120,7 +120,7 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
-    """Return the schema of a child."""
+    """Return the schema of a child node."""
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

@@ -1,4 +1,4 @@
-"""What all parts of a bench file have in common: nothing unknown, nothing converted, nothing infinite."""
+"""Field types of bench files: unknown keys, implicit conversions and non-finite numbers are rejected."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from lumion_hw.errors import ConfigError
 
-_SHORT = 60
+_MAX_SHOWN_CHARS = 60
 
 
 class StrictModel(BaseModel):
-    """Base of every part of the bench file: unknown keys are refused, instances do not change, NaN is no number."""
+    """Base of all parts of a bench file: immutable, without unknown keys, NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def found(value: object) -> str:
-    """Return a value as a message says it: ``text 'abc'``, ``the number 5``, ``a list of 3``."""
+def describe(value: object) -> str:
+    """Describe a value for a message, such as ``text 'abc'``, ``the number 5`` or ``a list of 3``."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -29,7 +29,7 @@ def found(value: object) -> str:
         return f"the number {value}" if abs(value) < 1e30 or isinstance(value, float) else "a very large number"
     if isinstance(value, str):
         text = repr(value)
-        return f"text {text}" if len(text) <= _SHORT else f"text {text[:_SHORT]}…"
+        return f"text {text}" if len(text) <= _MAX_SHOWN_CHARS else f"text {text[:_MAX_SHOWN_CHARS]}…"
     if isinstance(value, Mapping):
         return "a mapping"
     return f"a list of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
@@ -39,10 +39,10 @@ def checked_version(version: object) -> object:
     """Return the version of a bench file unchanged.
 
     Raises:
-        ValueError: It is none; Python holds true and 1.0 for 1, a file does not.
+        ValueError: It is not the integer 1; in Python, true and 1.0 are equal to 1 as well.
     """
     if type(version) is not int or version != 1:
-        raise ValueError(f"expected 1, found {found(version)}")
+        raise ValueError(f"expected 1, found {describe(version)}")
     return version
 
 
@@ -50,7 +50,7 @@ def checked_address(address: str) -> str:
     """Return a device address unchanged.
 
     Raises:
-        ValueError: No link can be made from it.
+        ValueError: The address is invalid.
     """
     from lumion_hw.clock import SystemClock
     from lumion_hw.links.address import open_link
@@ -66,8 +66,8 @@ def checked_serial(serial: str) -> str:
     """Return a serial number unchanged.
 
     Raises:
-        ValueError: It does not fit the 16 ASCII characters in which mesh controllers and SFP+ modules keep it
-            (HELLO reply, byte 72; SFF-8472, A0h bytes 68-83, padded with spaces).
+        ValueError: It is longer than the 16 ASCII characters of mesh controllers and SFP+ modules (HELLO reply, byte
+            72; SFF-8472, A0h bytes 68-83, padded with spaces), or contains other characters.
     """
     if not (0 < len(serial) <= 16 and serial.isascii() and serial.isprintable() and serial == serial.strip()):
         raise ValueError(f"expected a serial number of 1 to 16 ASCII characters, found {serial!r}")
@@ -78,7 +78,7 @@ def checked_module(module: str) -> str:
     """Return the identity of a Qontrol module unchanged.
 
     Raises:
-        ValueError: It is not that of an output module, such as ``Q8iv-0001``; ``Q8iv-****`` has no number yet.
+        ValueError: It is not an output module such as ``Q8iv-0001``; ``Q8iv-****`` is a module without a number.
     """
     if re.fullmatch(r"Q[1-9][0-9]{0,2}[a-z]*-([0-9A-F]{4}|\*{4})", module) is None:
         raise ValueError(f"expected a Qontrol output module such as Q8iv-0001 or Q8iv-****, found {module!r}")
@@ -88,16 +88,16 @@ def checked_module(module: str) -> str:
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 """A TCP port."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-"""A finite number; text that looks like one is refused."""
+"""A finite number; text that looks like a number is rejected."""
 
 Whole = Annotated[int, Field(strict=True)]
-"""A whole number; 5.0 and true are refused."""
+"""An integer; 5.0 and true are rejected."""
 
 Version = Annotated[Literal[1], BeforeValidator(checked_version)]
 """The version of the file format."""
 
 Flag = Annotated[bool, Field(strict=True)]
-"""true or false; text such as yes is refused."""
+"""true or false; text such as yes is rejected."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 """A name that other parts of the file refer to: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
@@ -106,10 +106,10 @@ Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number that fits a device's 16 characters."""
 
 Pin = Annotated[str, Field(pattern=r"^[0-9]{1,8}$")]
-"""Digits that unlock an instrument, in quotes so that a leading zero stays."""
+"""Digits that unlock an instrument, as text, because a leading zero matters."""
 
 QontrolModule = Annotated[str, AfterValidator(checked_module)]
 """Type and hexadecimal number of a Qontrol output module."""
 
 Address = Annotated[str, AfterValidator(checked_address)]
-"""Where a device is reached: see :func:`lumion_hw.links.address.open_link`."""
+"""Address of a device: see :func:`lumion_hw.links.address.open_link`."""

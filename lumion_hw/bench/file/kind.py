@@ -1,7 +1,7 @@
-"""What a kind of device is: everything the package has to know of it, in one place.
+"""The declaration of a kind of device: its driver, emulator, bench-file entry and discovery.
 
-A kind is declared once, in a file of :mod:`lumion_hw.bench.kinds` or of another package, and registered as an entry
-point of the group ``lumion_hw.kinds`` (:mod:`lumion_hw.bench.file.known_kinds`, docs/decisions/0011-device-kinds.md).
+A kind is declared in a module of :mod:`lumion_hw.bench.kinds` or of another package, and registered as an entry point
+of the group ``lumion_hw.kinds`` (:mod:`lumion_hw.bench.file.known_kinds`, docs/decisions/0011-device-kinds.md).
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """One harmless question of `lumion discover`, and how its answer looks.
+    """A harmless query that ``lumion discover`` sends, and the interpretation of its reply.
 
     Attributes:
-        name: What it asks for, for logs.
-        bauds: Line rates to ask at, where there is a serial line.
-        asked: Bytes to send.
-        recognise: Returns what an answer says of the device, and the keys of its entry in a bench file besides kind
-            and address; ``None`` if it is no answer to this question.
+        name: Name of the query, for logs.
+        bauds: Baud rates to try on a serial line.
+        request: Bytes to send.
+        identify: Returns the identity in a reply, and further keys of the bench-file entry; ``None`` if the bytes are
+            not a reply to this query.
     """
 
     name: str
     bauds: tuple[int, ...]
-    asked: bytes
-    recognise: Callable[[bytes], tuple[str, dict[str, Any]] | None]
+    request: bytes
+    identify: Callable[[bytes], tuple[str, dict[str, Any]] | None]
 
 
 @dataclass(frozen=True)
 class ScpiIdentity:
-    """How a SCPI instrument of a kind answers ``*IDN?``.
+    """The reply to ``*IDN?`` by which a kind of SCPI instrument is recognized.
 
     Attributes:
-        vendor: Regular expression found in the vendor, in any case.
-        model: Regular expression that the model begins with, in any case.
-        names_model: The answered model goes into the entry of a bench file.
+        vendor: Regular expression to find in the vendor, ignoring case.
+        model: Regular expression for the beginning of the model, ignoring case.
+        names_model: Whether the reported model is a key of the bench-file entry.
     """
 
     vendor: str
@@ -57,36 +57,35 @@ class ScpiIdentity:
     names_model: bool
 
     def fits(self, vendor: str, model: str) -> bool:
-        """Return whether an instrument that says this is of the kind."""
-        found = re.search(self.vendor, vendor, re.IGNORECASE) and re.match(self.model, model, re.IGNORECASE)
-        return found is not None
+        """Return whether an instrument with this vendor and model is of the kind."""
+        match = re.search(self.vendor, vendor, re.IGNORECASE) and re.match(self.model, model, re.IGNORECASE)
+        return match is not None
 
 
-def _nothing(*_: Any) -> tuple[()]:
+def _no_items(*_: Any) -> tuple[()]:
     return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceKind:
-    """All that a kind is. Drivers and emulator are imported by the functions only, when a device is opened or emulated.
+    """A kind of device. Its functions import the driver or the emulator only when a device is opened or emulated.
 
     Attributes:
-        title: What it is, for the table of docs/bench-file.md.
-        role: What it is for on a bench.
-        model: Its entry in a bench file: keys, units, limits; ``kind: Literal["..."]`` gives the kind its name.
-        open: Opens, identifies and sets up a device through its driver: name, model, link, clock. The link is not yet
-            open.
-        module_connections: It takes the connections of pluggable modules in place of a link, too.
-        emulate: Makes an emulated device: emulated bench, name, model. ``None`` if it cannot be emulated.
-        baud: Line rate of its serial port as it is delivered, for addresses that give none.
-        wire: What `lumion emulate` serves it on.
-        hislip: `lumion emulate` serves it by HiSLIP as well.
-        scpi: How it answers ``*IDN?``, if it does.
-        questions: Returns how else it is found.
-        faults: Returns what can go wrong with one device of this kind; supply and cable of every device are known.
-        channels: Of a power meter or an attenuator, how many channels an entry of a bench file means and what they
-            belong to; ``None`` where the file does not tell. The entry may have mistakes.
-        check: Yields what does not fit between a device of this name and the rest of the file.
+        title: Description, for the table in the documentation.
+        role: Role of the device on a bench.
+        model: Model of the bench-file entry: keys, units, limits; ``kind: Literal["..."]`` is the name of the kind.
+        open: Opens, identifies and sets up a device: ``open(name, model, link, clock)``. The link is not yet open.
+        module_connections: Whether ``open`` also accepts connections of pluggable modules in place of a link.
+        emulate: Makes an emulated device: ``emulate(bench, name, model)``; ``None`` if there is no emulator.
+        baud: Factory setting of the baud rate, for addresses that give none.
+        wire: Wire on which ``lumion emulate`` serves the device.
+        hislip: Whether ``lumion emulate`` also serves the device by HiSLIP.
+        scpi: The reply to ``*IDN?``; ``None`` for other devices.
+        queries: Returns further discovery queries.
+        faults: Returns the scripted faults of this kind, besides those of the supply and cable of every device.
+        channels: For a power meter or an attenuator: returns the number of channels of a bench-file entry and the name
+            of the device that has them; ``None`` if the entry does not say. The entry may contain mistakes.
+        check: Yields contradictions between a device of this name and the rest of the bench file.
     """
 
     title: str
@@ -99,13 +98,13 @@ class DeviceKind:
     wire: Literal["tcp", "pty"] = "tcp"
     hislip: bool = False
     scpi: ScpiIdentity | None = None
-    questions: Callable[[], Sequence[DiscoveryQuery]] = _nothing
-    faults: Callable[[], Sequence[ScriptedFault]] = _nothing
+    queries: Callable[[], Sequence[DiscoveryQuery]] = _no_items
+    faults: Callable[[], Sequence[ScriptedFault]] = _no_items
     channels: Callable[[Mapping[Any, Any]], tuple[int, str] | None] = lambda _: None
     check: Callable[[BenchData, str], Iterator[Check]] = lambda _bench, _name: iter(())
 
     @cached_property
     def name(self) -> str:
-        """What the bench file calls it."""
+        """Name of the kind in bench files."""
         (name,) = get_args(self.model.model_fields["kind"].annotation)
         return str(name)

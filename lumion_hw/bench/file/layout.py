@@ -1,4 +1,4 @@
-"""Which mesh a bench file means: the keys that topologies add to its section ``mesh``, and what they say together."""
+"""The keys in section ``mesh`` of a bench file that select the topology and size of the mesh."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)
 
 @dataclass(frozen=True)
 class LayoutProblem:
-    """What is wrong with the keys that say which mesh it is.
+    """A mistake in the keys that select the mesh.
 
     Attributes:
-        key: Key of the section.
-        message: What was expected and what was found.
-        other_key: Another key that it contradicts.
+        key: The wrong key.
+        message: The expected value and the value found.
+        other_key: Another key that contradicts it.
     """
 
     key: str
@@ -33,12 +33,12 @@ class LayoutProblem:
 
 
 def layout_fields() -> dict[str, Any]:
-    """Return the fields of the section that say which mesh it is, as ``pydantic.create_model`` takes them."""
+    """Return the fields that select the mesh, as arguments of ``pydantic.create_model``."""
     fields: dict[str, Any] = {
         "topology": (Literal[tuple(TOPOLOGIES)], Field(_FIRST, description="Kind of mesh.")),
         "layout": (
             Literal[_NAMED] | None,
-            Field(None, description=f"{_NAMED[0]}: {LAYOUTS[_NAMED[0]].size}; meant where no size is given."),
+            Field(None, description=f"{_NAMED[0]}: {LAYOUTS[_NAMED[0]].size}; the default if no size is given."),
         ),
     }
     for name, kind in TOPOLOGIES.items():
@@ -51,38 +51,35 @@ def layout_fields() -> dict[str, Any]:
 
 
 def topology_of(section: Mapping[str, Any]) -> MeshTopology:
-    """Return the mesh that the keys of a section mean.
+    """Return the mesh that the keys of a section select.
 
     Raises:
-        ConfigError: They contradict each other, or no mesh has that size.
+        ConfigError: The keys contradict each other, or the size is invalid.
     """
     for problem in layout_problems(section):
         raise ConfigError(problem.message)
     chosen = _chosen(section)
     if len(chosen) != 1:
-        raise ConfigError("the section mesh does not say which mesh it is", hint="See its other mistakes.")
+        raise ConfigError("the section 'mesh' does not select a mesh", hint="Correct its other mistakes first.")
     ((word, numbers),) = chosen.items()
     return build_mesh(word, numbers)
 
 
 def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
-    """Yield what is wrong with the keys of a section that say which mesh it is.
-
-    What is not of its type is passed over: the model of the file refuses it.
-    """
+    """Yield the mistakes in the keys that select the mesh; values of a wrong type are left to the model."""
     kind = _kind(section)
     if kind is None:
         return
     for word in _given(section).keys() - kind.layouts.keys():
         key = _key(LAYOUTS[word])
-        yield LayoutProblem(key, f"expected no {key}, which is no size of a {kind.name} mesh", "topology")
+        yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
     chosen = _chosen(section)
     keys = [_key(kind.layouts[word]) for word in chosen]
     if len(keys) > 1:
         yield LayoutProblem(keys[-1], f"expected either {' or '.join(keys)}, found both", keys[0])
     elif not keys and not _sized(section, kind):
         sizes = " or ".join(map(_key, kind.layouts.values()))
-        yield LayoutProblem("topology", f"expected {sizes} with it, the size of a {kind.name} mesh, found none")
+        yield LayoutProblem("topology", f"expected also {sizes}, the size of a {kind.name} mesh, found none")
     for word, numbers in chosen.items() if len(keys) == 1 else ():
         try:
             build_mesh(word, numbers)
@@ -96,18 +93,18 @@ def _key(layout: MeshLayout) -> str:
 
 
 def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
-    """Return the topology that a section names, the first one if it names none, ``None`` if there is no such."""
+    """Return the topology of a section, by default the first one; ``None`` if its name is unknown."""
     name = section.get("topology", _FIRST)
     return TOPOLOGIES.get(name) if isinstance(name, str) else None
 
 
 def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
-    """Return whether a section gives a size of a topology, be it of the right type or not."""
+    """Return whether a section contains a size key of a topology, even with a value of a wrong type."""
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts of any topology that a section names, with their sizes."""
+    """Return all layouts in a section, of any topology, with their sizes."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -120,7 +117,7 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts of its own topology that a section names; the one without a size if it gives none."""
+    """Return the layouts in a section that belong to its topology; by default the layout without a size."""
     kind = _kind(section)
     if kind is None:
         return {}

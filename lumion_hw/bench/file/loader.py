@@ -1,4 +1,4 @@
-"""Bench files read: every mistake at once, each with file, line, column, path, and what was expected and found."""
+"""Reading of bench files. All mistakes are reported at once, with position, expected value and value found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.bench.file.yaml_marks import Document, Place
 
-# A bench file has a few KiB; what is as large is another file by mistake.
+# A bench file has a few KiB; a larger file is probably another kind of file.
 MAX_BYTES = 1 << 20
 MAX_LISTED = 50
 _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
@@ -32,11 +32,11 @@ class Problem:
     """One mistake in a bench file.
 
     Attributes:
-        file: Path of the file, or how the text was named.
+        file: Path of the file, or the name given to the text.
         line: Line, from 1.
         column: Column, from 1.
         path: Path inside the file, such as ``wiring.inputs[2].port``.
-        message: What was expected and what was found.
+        message: The expected value and the value found.
         source: The line itself.
     """
 
@@ -48,7 +48,7 @@ class Problem:
     source: str
 
     def __str__(self) -> str:
-        """Return ``file:line:column: path: message`` with the line and a caret below."""
+        """Return ``file:line:column: path: message``, followed by the line and a caret."""
         head = f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
         if not self.source.strip():
             return head
@@ -59,15 +59,15 @@ class Problem:
 
 
 def builtin_names() -> tuple[str, ...]:
-    """Return the names of the bench files that come with the package."""
+    """Return the names of the built-in benches."""
     return tuple(sorted(path.stem for path in _BUILTIN.glob("*.yaml")))
 
 
 def builtin_path(name: str) -> pathlib.Path:
-    """Return the path of a bench file that comes with the package.
+    """Return the path of the bench file of a built-in bench.
 
     Raises:
-        ConfigError: There is none of this name.
+        ConfigError: No built-in bench has this name.
     """
     if name not in builtin_names():
         raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There is {', '.join(builtin_names())}.")
@@ -76,12 +76,12 @@ def builtin_path(name: str) -> pathlib.Path:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """A bench file as it was when it was read.
+    """The contents of a bench file when it was read.
 
     Attributes:
-        path: Where it lies.
-        data: Its bytes.
-        text: Its text.
+        path: Path of the file.
+        data: Contents as bytes.
+        text: Contents as text.
     """
 
     path: pathlib.Path
@@ -93,7 +93,7 @@ def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
     """Read a bench file, or a built-in bench by its name, without checking it.
 
     Raises:
-        ConfigError: It cannot be read, or it is not UTF-8 text.
+        ConfigError: The file cannot be read, or is not UTF-8 text.
     """
     name = os.fspath(source)
     path = pathlib.Path(name)
@@ -116,10 +116,10 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
 
     Args:
         source: Path of the file, or the name of a built-in bench.
-        text: The content, if it does not come from a file; ``source`` then only names it in messages.
+        text: The contents, if they do not come from a file; ``source`` is then only a name for messages.
 
     Raises:
-        ConfigError: The file cannot be read, or holds mistakes; the message lists all of them.
+        ConfigError: The file cannot be read, or contains mistakes; the message lists all of them.
     """
     model, problems = _read(source, text)
     if model is None:
@@ -128,7 +128,7 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
 
 
 def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
-    """Return the error that lists the problems of a file."""
+    """Return an error that lists the problems of a file."""
     listed = [str(problem) for problem in problems[:MAX_LISTED]]
     if len(problems) > MAX_LISTED:
         listed.append(f"… and {len(problems) - MAX_LISTED} more")
@@ -137,17 +137,17 @@ def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
 
 
 def problems_in(file: str, text: str, document: Document, checks: Iterable[Check]) -> tuple[Problem, ...]:
-    """Return what is wrong with a YAML document and with what it says, in the order of its lines."""
+    """Return the mistakes in the syntax and the contents of a YAML document, in the order of their lines."""
     places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
     return _problems(file, text, [*places, *(_located(check, document) for check in checks)])
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
-    """Return all mistakes of a bench file, in the order of its lines; none if it is right.
+    """Return all mistakes in a bench file, in the order of their lines.
 
     Args:
         source: Path of the file, or the name of a built-in bench.
-        text: The content, if it does not come from a file.
+        text: The contents, if they do not come from a file.
 
     Raises:
         ConfigError: The file cannot be read at all.
@@ -155,25 +155,25 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
     return _read(source, text)[1]
 
 
-def devices_alike(model: BenchModel) -> dict[str, list[str]]:
-    """Return names of real devices of one kind whose serial number cannot be read, by kind: two or more of each.
+def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
+    """Return the real devices whose serial number cannot be read, by kind, if there are two or more of a kind.
 
-    Such devices can be exchanged without being noticed when they are opened.
+    If two such devices are swapped, opening the bench cannot detect this.
     """
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for name, device in model.devices.items():
         if device.address is not None and not {"serial", "modules"} & set(type(device).model_fields):
-            found.setdefault(device.kind, []).append(name)
-    return {kind: names for kind, names in found.items() if len(names) > 1}
+            by_kind.setdefault(device.kind, []).append(name)
+    return {kind: names for kind, names in by_kind.items() if len(names) > 1}
 
 
 def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
     """Return the JSON Schema of bench files, for editors and other validators.
 
-    Rules between parts of the file (names that exist, ports used once) are not in it.
+    It does not contain the rules between parts of the file (names that exist, ports used only once).
 
     Args:
-        kinds: At least two kinds of devices; if not given, all that can be used, those of other packages included.
+        kinds: At least two kinds of devices; if not given, all usable kinds, including those of other packages.
     """
     from typing import Annotated, Union
 
@@ -193,7 +193,7 @@ def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
 
 
 def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
-    """Return the model, or ``None`` and what is wrong."""
+    """Return the model, or ``None`` with the problems."""
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     if text is None:
@@ -202,57 +202,58 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _too_large(os.fspath(source))
     document = read_yaml(text)
-    # Text that is no YAML has no places; its one fault says it,
-    # and the models would only add that everything is missing.
+    # A text that is not YAML has one fault and no positions; the model would only add that everything is missing.
     model, checks = _validate(document.data) if document.marks else (None, [])
     problems = problems_in(os.fspath(source), text, document, checks)
     return (None if problems else model), problems
 
 
 def _too_large(name: str) -> ConfigError:
-    return ConfigError(f"bench file {name} is larger than {MAX_BYTES // 1024} KiB; a bench file is a few.")
+    return ConfigError(
+        f"bench file {name} is larger than {MAX_BYTES // 1024} KiB", hint="It is probably another kind of file."
+    )
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model, or ``None`` and everything that is wrong with the data, model errors first."""
+    """Return the model, or ``None`` with all mistakes in the data, those of single values first."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a bench file, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a bench file, found {describe(data)}")]
     try:
         return BenchModel.model_validate(data), []
     except ValidationError as error:
-        schema_at = partial(_schema_at, data)
-        of_model = [explain(item, schema_at) for item in error.errors(include_url=False) if item["loc"]]
-    # Both: a file with a wrong number and a wrong name is mended in one go.
-    return None, of_model + cross_check(data, KindRegistry())
+        find_schema = partial(_find_schema, data)
+        checks = [explain(item, find_schema) for item in error.errors(include_url=False) if item["loc"]]
+    # Report both, so that a wrong number and a wrong name can be corrected at the same time.
+    return None, checks + cross_check(data, KindRegistry())
 
 
-def _schema_at(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
-    """Return the JSON Schema of the device that a path leads through, or of the bench, and the path inside it."""
+def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
+    """Return the JSON Schema of the device or bench that contains a location, and the location within this schema."""
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
     if loc[:1] == ("devices",) and len(loc) > 1:
         kind = KindRegistry().get(data["devices"][loc[1]]["kind"])
-        return ({} if kind is None else _schema_of(kind.model)), loc[2:]
-    return _schema_of(BenchModel), loc
+        return ({} if kind is None else _json_schema(kind.model)), loc[2:]
+    return _json_schema(BenchModel), loc
 
 
 @cache
-def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a model, made once: it takes 30 ms, and every wrong key asks for it."""
+def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a model; cached, because it takes 30 ms and every wrong key needs it."""
     return model.model_json_schema()
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return a finding with its place, and the line of the other place it speaks of."""
+    """Return the path, position and message of a mistake, including the line of the other key concerned."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"
@@ -260,7 +261,7 @@ def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
 
 
 def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
-    """Return findings with their source lines, in the order of the file."""
+    """Return the problems with their source lines, in the order of the file."""
     from lumion_hw.bench.file.checks import path_text
 
     lines = text.splitlines()

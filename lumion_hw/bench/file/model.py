@@ -1,7 +1,7 @@
-"""The bench file as a model: devices, mesh, wiring, servers, fabric, and the physics of its emulation.
+"""The model of a bench file: devices, mesh, wiring, servers, fabric and emulation.
 
 Read a file with :func:`lumion_hw.bench.file.loader.load_bench`, which reports every mistake with its line and column. A
-model built from Python data gets the same checks.
+model built from Python data is checked in the same way.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.layout.topology import MeshTopology
 
 
-def _of_its_kind(device: object) -> object:
-    """Return the model of a device, by its kind; the kind is loaded now."""
+def _validate_device(device: object) -> object:
+    """Validate a device with the model of its kind, which is imported here."""
     if not isinstance(device, Mapping):
         if isinstance(device, DeviceModel):
             return device
@@ -39,23 +39,23 @@ def _of_its_kind(device: object) -> object:
     except UnusableKindError as error:
         raise PydanticCustomError("unusable_kind", "{error}", {"error": f"{error.message}. {error.hint}"}) from error
     if kind is None:
-        listed = ", ".join(f"'{known}'" for known in kind_names())
-        told = {"discriminator": "'kind'", "tag": str(name), "expected_tags": listed}
-        raise PydanticKnownError("union_tag_invalid", told)
+        listed = ", ".join(f"'{valid}'" for valid in kind_names())
+        context = {"discriminator": "'kind'", "tag": str(name), "expected_tags": listed}
+        raise PydanticKnownError("union_tag_invalid", context)
     return kind.model.model_validate(device)
 
 
-Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_of_its_kind)]
-"""Any device, told apart by ``kind``."""
+Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_validate_device)]
+"""A device of any kind; the key ``kind`` selects its model."""
 
 
 class TypicalMeshModel(StrictModel):
-    """What a plan or a calibration assumes before anything is measured (Sánchez-Jácome 2025)."""
+    """Values that plans and calibrations assume before anything is measured (Sánchez-Jácome 2025)."""
 
-    puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC passed.")
-    access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Facet and on-chip routing, per port.")
-    p_pi_min_mw: Number = Field(1.2, gt=0.0, le=1000.0, description="Least heater power per half turn of phase.")
-    p_pi_max_mw: Number = Field(2.0, gt=0.0, le=1000.0, description="Largest heater power per half turn of phase.")
+    puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC.")
+    access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Loss of facet and on-chip routing, per port.")
+    p_pi_min_mw: Number = Field(1.2, gt=0.0, le=1000.0, description="Smallest heater power for a phase of π.")
+    p_pi_max_mw: Number = Field(2.0, gt=0.0, le=1000.0, description="Largest heater power for a phase of π.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -67,44 +67,46 @@ class TypicalMeshModel(StrictModel):
 if TYPE_CHECKING:
 
     class MeshLayoutKeys(StrictModel):
-        """The keys that say which mesh it is."""
+        """The keys that select the mesh."""
 
 else:
-    # They come from the table of topologies, so that a further one brings its own.
+    # Generated from the table of topologies, so that a new topology adds its own keys.
     MeshLayoutKeys = create_model("MeshLayoutKeys", __base__=StrictModel, **layout_fields())
 
 
 class MeshSection(MeshLayoutKeys):
-    """The mesh chip and how its controller is wired to it."""
+    """The mesh chip and the wiring of its controller."""
 
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
     heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
-        default_factory=dict, description="PUC: [upper, lower] drive channel, where it is not [2 PUC, 2 PUC + 1]."
+        default_factory=dict, description="PUC: [upper, lower] drive channel, if not [2 PUC, 2 PUC + 1]."
     )
     monitor_ports: tuple[Whole, ...] | None = Field(
         None,
-        description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given, none "
-        "where the controller has no photodiodes.",
+        description="Ports with a photodiode, in the monitor order of the controller. Default: all fibre ports, or "
+        "none if the controller has no photodiodes.",
     )
     settle_s: Number | None = Field(
         None,
         ge=0.0,
         le=60.0,
-        description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
-        "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
+        description="Wait between a heater setting and the first reading; at least five thermal time constants. "
+        "Default: ten time constants as measured by a calibration, but not less than 0.001.",
     )
     temperature: Name | None = Field(
-        None, description="Temperature controller that holds the chip; a calibration waits until it is locked."
+        None, description="Temperature controller of the chip; a calibration waits until it is locked."
     )
     temperature_wait_s: Number = Field(
         600.0, gt=0.0, le=7200.0, description="Longest time that a calibration waits for the temperature."
     )
-    typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
+    typical: TypicalMeshModel = Field(
+        default_factory=TypicalMeshModel, description="Values assumed before measurements."
+    )
 
     def laid_out(self) -> MeshTopology:
-        """Return the mesh. Raises ``ConfigError`` if there is none of this size."""
+        """Return the mesh. Raises ``ConfigError`` if its size is invalid."""
         return topology_of(self.model_dump(exclude_unset=True))
 
     def heater_table(self) -> tuple[tuple[int, int], ...]:
@@ -113,212 +115,225 @@ class MeshSection(MeshLayoutKeys):
 
 
 class LightPartModel(StrictModel):
-    """A device that light passes on its way: an attenuator, a switch or an amplifier."""
+    """A device in the light path: an attenuator, a switch or an amplifier."""
 
     device: Name = Field(description="Attenuator, optical switch or amplifier.")
     channel: Whole | None = Field(None, ge=1, description="Channel of an attenuator, from 1; the first if not given.")
-    enters: Whole | None = Field(None, ge=1, description="Port of a switch at which the light enters.")
-    leaves: Whole | None = Field(None, ge=1, description="Port of a switch at which it leaves to go on this way.")
+    enters: Whole | None = Field(None, ge=1, description="Switch port at which the light enters.")
+    leaves: Whole | None = Field(None, ge=1, description="Switch port at which the light leaves towards this path.")
 
     def to_part(self) -> InlineDevice:
-        """Return it in the form of the wiring."""
+        """Convert the entry to an inline device of the wiring."""
         return InlineDevice(self.device, self.enters or self.channel or 1, self.leaves)
 
 
-_THROUGH = "Attenuators, switches and amplifiers that the light passes, in its order; their losses are not in loss_db."
+_THROUGH = "Attenuators, switches and amplifiers in the path, in the order of the light; not included in loss_db."
 
 
 class InputModel(StrictModel):
-    """From a transponder's transmitter, or from a tunable laser, into a mesh port: exactly one of the two."""
+    """The path from a module or a tunable laser into a mesh port."""
 
-    transponder: Name | None = Field(None, description="Module whose transmitter it is.")
-    laser: Name | None = Field(None, description="Tunable laser in place of a module, for calibration.")
-    port: Whole = Field(description="Mesh port the light enters at.")
-    polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
-    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
+    transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
+    laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
+    port: Whole = Field(description="Mesh port at which the light enters.")
+    polarization: Name | None = Field(None, description="Polarization controller in the path; not for a tributary.")
+    loss_db: Number = Field(
+        0.0, ge=0.0, le=60.0, description="Loss of fibre, connectors and polarization controller, without the facet."
+    )
     gain_db: Number = Field(
         0.0,
         ge=0.0,
         le=40.0,
-        description="Booster amplifier on the way; where through names one, what circuits are planned with.",
+        description="Gain of a booster amplifier in the path; if `through` names it, the gain assumed in planning.",
     )
-    noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
+    noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of this amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(
-        0.01, gt=0.0, lt=1.0, description="Share of the power that goes to it; its loss is part of loss_db."
+        0.01, gt=0.0, lt=1.0, description="Fraction of the power for the polarimeter; its loss is part of loss_db."
     )
     tributary: Literal["x", "y"] | None = Field(
         None,
-        description="Output of a polarization splitter-rotator: one input for each tributary.",
+        description="Output of a polarization splitter-rotator; give one input for each tributary.",
     )
     through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
 
 
 class TapModel(StrictModel):
-    """A splitter that gives a share of the light to a power meter."""
+    """A splitter that sends a fraction of the light to a power meter."""
 
-    meter: Name = Field(description="Power meter behind the splitter.")
+    meter: Name = Field(description="Power meter at the splitter.")
     channel: Whole = Field(ge=1, description="Channel of the meter, from 1.")
     fraction: Number = Field(
         1.0,
         gt=0.0,
         le=1.0,
-        description="Share of the power that goes to the meter; below 1 where a transponder gets the rest.",
+        description="Fraction of the power for the meter; below 1 if a module gets the rest.",
     )
 
 
 class FurtherTapModel(StrictModel):
-    """One more end of a splitter, with a power meter or a spectrum analyser."""
+    """A further output of a splitter, with a power meter or a spectrum analyser."""
 
     meter: Name = Field(description="Power meter or spectrum analyser.")
-    channel: Whole = Field(1, ge=1, description="Its channel, from 1.")
-    fraction: Number = Field(gt=0.0, le=1.0, description="Share of the light that goes to it.")
+    channel: Whole = Field(1, ge=1, description="Channel of the instrument, from 1.")
+    fraction: Number = Field(gt=0.0, le=1.0, description="Fraction of the power for this instrument.")
 
     def to_tap(self) -> MeterTap:
-        """Return it in the form of the wiring."""
+        """Convert the entry to a tap of the wiring."""
         return MeterTap(self.meter, self.channel, self.fraction)
 
 
 class OutputModel(StrictModel):
-    """From a mesh port into a transponder's receiver, or without one straight into a power meter."""
+    """The path from a mesh port into the receiver of a module, or directly into a power meter."""
 
-    port: Whole = Field(description="Mesh port the light leaves at.")
-    transponder: Name | None = Field(None, description="Module whose receiver it is; none where a meter takes it all.")
-    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
-    tap: TapModel | None = Field(None, description="Power meter that sees a share of this light.")
+    port: Whole = Field(description="Mesh port at which the light leaves.")
+    transponder: Name | None = Field(
+        None, description="Module whose receiver gets the light; none if a meter gets all of it."
+    )
+    loss_db: Number = Field(
+        0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without facet and splitter."
+    )
+    tap: TapModel | None = Field(None, description="Power meter that gets a fraction of this light.")
     tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")
     through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
     taps: tuple[FurtherTapModel, ...] = Field(
-        (), description="Further ends of the splitter, with meters by which the mesh is not read, or with analysers."
+        (), description="Further outputs of the splitter, with analysers or with meters that are not mesh monitors."
     )
 
 
 class FibreModel(StrictModel):
-    """A fibre beside the mesh: from a module or laser to a module, back to the same one, or to meters."""
+    """A fibre that bypasses the mesh: from a module or laser to a module (also the same one) or to meters."""
 
-    transponder: Name | None = Field(None, description="Module whose transmitter it is.")
-    laser: Name | None = Field(None, description="Tunable laser in place of a module.")
-    receiver: Name | None = Field(None, description="Module whose receiver it leads to; the sender itself: loop-back.")
-    loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Fibre and connectors.")
+    transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
+    laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
+    receiver: Name | None = Field(None, description="Module whose receiver gets the light; the sender for a loop-back.")
+    loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Loss of fibre and connectors.")
     through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
     taps: tuple[FurtherTapModel, ...] = Field((), description="Meters and analysers at a splitter in the fibre.")
 
 
 class LoopModel(StrictModel):
-    """A fibre from one port of the mesh back into another; it carries light both ways."""
+    """A fibre between two ports of the mesh; it carries light in both directions."""
 
-    ports: tuple[Whole, Whole] = Field(description="The two ports that it joins.")
-    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; not the facets.")
+    ports: tuple[Whole, Whole] = Field(description="The two ports.")
+    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without the facets.")
     length_m: Number = Field(2.0, gt=0.0, le=1e5, description="Length of the fibre.")
 
 
 class ReflectorModel(StrictModel):
-    """A mirror at the end of a fibre from a port of the mesh."""
+    """A mirror at the end of a fibre at a port of the mesh."""
 
-    port: Whole = Field(description="Port that the fibre is at.")
-    return_loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="From the facet to the mirror and back to it.")
+    port: Whole = Field(description="Port of the fibre.")
+    return_loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Loss from the facet to the mirror and back.")
     length_m: Number = Field(1.0, gt=0.0, le=1e5, description="Length of the fibre, one way.")
 
 
 class WiringModel(StrictModel):
-    """All fibres between transponders, lasers and mesh."""
+    """All fibres between modules, lasers and mesh."""
 
-    inputs: tuple[InputModel, ...] = Field((), description="Ways of light into the mesh.")
-    outputs: tuple[OutputModel, ...] = Field((), description="Ways of light out of the mesh.")
-    fibres: tuple[FibreModel, ...] = Field((), description="Fibres beside the mesh.")
-    loops: tuple[LoopModel, ...] = Field((), description="Fibres from one port of the mesh back into another.")
+    inputs: tuple[InputModel, ...] = Field((), description="Paths into the mesh.")
+    outputs: tuple[OutputModel, ...] = Field((), description="Paths out of the mesh.")
+    fibres: tuple[FibreModel, ...] = Field((), description="Fibres that bypass the mesh.")
+    loops: tuple[LoopModel, ...] = Field((), description="Fibres between two ports of the mesh.")
     reflectors: tuple[ReflectorModel, ...] = Field((), description="Mirrors at ports of the mesh.")
 
 
 class AcceleratorModel(StrictModel):
-    """An accelerator of a server that has network ports of its own, so that it can be replaced alone."""
+    """An accelerator of a server with its own network ports, so that it can be replaced separately."""
 
     name: Name = Field(description="Name of the accelerator.")
-    nics: tuple[Name, ...] = Field(min_length=1, description="Those of the server's modules that are its own.")
+    nics: tuple[Name, ...] = Field(
+        min_length=1, description="The modules of the server that belong to this accelerator."
+    )
 
 
 class ServerModel(StrictModel):
-    """A server and the modules of its network ports, in NIC order."""
+    """A server and the modules of its network ports."""
 
     name: Name = Field(description="Name of the server.")
-    nics: tuple[Name, ...] = Field(min_length=1, description="SFP+ devices; NIC 0 first.")
+    nics: tuple[Name, ...] = Field(min_length=1, description="Modules of the network ports; NIC 0 first.")
     interfaces: tuple[str, ...] = Field((), description="Network interfaces of the ports, in the order of nics.")
-    accelerators: tuple[AcceleratorModel, ...] = Field((), description="Accelerators that can be replaced alone.")
-    risk_group: str | None = Field(None, description="Servers that can fail together share one.")
-    risk_groups: tuple[str, ...] = Field((), description="Further ones: power feed, switch, chassis, rack.")
+    accelerators: tuple[AcceleratorModel, ...] = Field((), description="Accelerators that can be replaced separately.")
+    risk_group: str | None = Field(None, description="Risk group: servers that can fail together have the same.")
+    risk_groups: tuple[str, ...] = Field((), description="Further risk groups: power feed, switch, chassis, rack.")
 
     @property
     def risks(self) -> frozenset[str]:
-        """All risk groups it belongs to."""
+        """All risk groups of the server."""
         return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
 
 
 class JobModel(StrictModel):
-    """A job that runs on servers or accelerators, and how its members are to be joined."""
+    """A job on servers or accelerators, and the topology that connects its members."""
 
     name: Name = Field(description="Name of the job.")
     members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")
     topology: Literal["pair", "ring", "links"] = Field(
-        "pair", description="pair: two members, NIC by NIC; ring: each with the next; links: as listed."
+        "pair", description="pair: two members, NIC by NIC; ring: each member with the next; links: as listed in links."
     )
-    links: tuple[tuple[Name, Name], ...] = Field((), description="With links: members to be joined, a NIC of each.")
+    links: tuple[tuple[Name, Name], ...] = Field(
+        (), description="Pairs of members to connect, by one NIC each; only with topology links."
+    )
 
 
 class DetectorModel(BaseModel):
-    """One detector of failures; what else it takes, it says itself."""
+    """A detector of failures; its further keys depend on the detector."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    detector: str = Field(description="Its name, as registered under lumion_hw.detectors.")
+    detector: str = Field(description="Name of the detector, as registered under lumion_hw.detectors.")
 
 
 class FabricModel(StrictModel):
-    """Which servers are joined, which stand by, and how a circuit is judged."""
+    """The jobs, their spares, and the detection of failures."""
 
     pairs: tuple[tuple[Name, Name], ...] = Field(
-        (), description="Servers joined NIC by NIC, in both directions: each pair is a job of its own."
+        (), description="Pairs of servers to connect NIC by NIC, in both directions; each pair is a job."
     )
-    jobs: tuple[JobModel, ...] = Field((), description="Jobs and how their members are joined.")
-    spares: tuple[Name, ...] = Field((), description="Servers or accelerators that may replace a failed one.")
+    jobs: tuple[JobModel, ...] = Field((), description="Jobs and the topology of their members.")
+    spares: tuple[Name, ...] = Field((), description="Servers or accelerators that can replace a failed one.")
     loss_tolerance_db: Number | None = Field(
         None,
         gt=0.0,
         le=20.0,
-        description="Most that measured and predicted loss of a proof may differ by; by the record's uncertainty alone "
-        "if not given.",
+        description="Largest accepted difference between measured and predicted loss of a circuit. Default: derived "
+        "from the uncertainty of the calibration record.",
     )
-    detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Period at which receivers are asked for LOS.")
+    detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Time between two readings of the receivers' LOS.")
     fade_s: Number = Field(
-        0.15, ge=1e-3, le=60.0, description="Light of one fibre alone that is gone for less has only faded."
+        0.15,
+        ge=1e-3,
+        le=60.0,
+        description="A shorter loss of light in a single fibre counts as fading, not as failure.",
     )
     detectors: tuple[DetectorModel, ...] = Field(
         (DetectorModel(detector="photodiodes"), DetectorModel(detector="modules")),
-        description="What failures are noticed by.",
+        description="Detectors of failures.",
     )
 
     @property
     def all_jobs(self) -> tuple[JobModel, ...]:
-        """The jobs, those that are given as pairs first."""
+        """All jobs, first those given as pairs."""
         return (*(JobModel(name="-".join(pair), members=pair) for pair in self.pairs), *self.jobs)
 
 
 class BenchModel(StrictModel):
-    """One bench file."""
+    """The model of a bench file."""
 
     version: Version = Field(description="Version of this file format.")
     name: Name = Field(description="Name of the bench.")
-    description: str = Field("", description="What it is, in words.")
+    description: str = Field("", description="Description of the bench.")
     devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")
     mesh: MeshSection | None = Field(
-        None, description="The chip and its controller; a bench of instruments alone has none."
+        None, description="The mesh chip and its controller; omit it for a bench without a mesh."
     )
     wiring: WiringModel = Field(default_factory=WiringModel, description="Fibres between modules, lasers and mesh.")
     servers: tuple[ServerModel, ...] = Field((), description="Servers and the modules of their network ports.")
-    fabric: FabricModel = Field(default_factory=FabricModel, description="Which servers are joined, which stand by.")
+    fabric: FabricModel = Field(default_factory=FabricModel, description="Jobs, spares and failure detection.")
     emulation: EmulationModel = Field(default_factory=EmulationModel, description="Physics of the emulated chip.")
 
     def __repr__(self) -> str:
-        """Return one line; the sections are attributes."""
+        """Return the name, the number of devices and the mesh as one line."""
         mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.topology().label}'"
         return f"<BenchModel {self.name}: {len(self.devices)} devices {mesh}>"
 
@@ -331,17 +346,17 @@ class BenchModel(StrictModel):
 
     @property
     def mesh_section(self) -> MeshSection:
-        """The mesh and how it is wired. Raises ``ConfigError`` where the bench has none."""
+        """The section ``mesh``. Raises ``ConfigError`` if the bench has no mesh."""
         if self.mesh is None:
-            raise ConfigError(f"bench {self.name} has no mesh", hint="Give the bench file a section 'mesh'.")
+            raise ConfigError(f"bench {self.name} has no mesh", hint="Add a section 'mesh' to the bench file.")
         return self.mesh
 
     def topology(self) -> MeshTopology:
-        """Return the mesh of this bench. Raises ``ConfigError`` if it has none."""
+        """Return the mesh of this bench. Raises ``ConfigError`` if the bench has no mesh."""
         return self.mesh_section.laid_out()
 
     def monitors(self) -> tuple[int, ...]:
-        """Return the port of each monitor channel of the controller, in channel order; empty if it has none."""
+        """Return the port of each monitor channel of the controller, in channel order; empty without photodiodes."""
         if self.mesh is None:
             return ()
         controller = self.devices[self.mesh.controller]
@@ -350,7 +365,7 @@ class BenchModel(StrictModel):
         return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 
     def to_wiring(self) -> Wiring:
-        """Return the optical wiring in the form that path set-up, budgets and the emulator use."""
+        """Convert the wiring to the form that path set-up, budgets and the emulator use."""
         return Wiring(
             inputs=tuple(
                 InputPath(

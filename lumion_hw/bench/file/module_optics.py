@@ -1,6 +1,6 @@
-"""What a pluggable module's optical ends are, as far as circuits are planned with them.
+"""Optical data of pluggable modules for circuit planning.
 
-Every kind of module says it in this one form (``optics`` of its model), so that planning asks no model for its kind.
+Every kind of module provides them in this form (``optics`` of its model), so that planning does not depend on the kind.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ModuleFormat:
-    """One way in which a module sends and receives.
+    """A line format of a module.
 
     Attributes:
-        name: Line format in words; both ends have to speak the same.
-        rate_gbps: Bits per second of the light, in Gb/s.
-        required_osnr_db: Least signal to noise in 0.1 nm at ample power; ``None`` where noise is no limit.
-        media_id: Code of the media interface (SFF-8024), by which a CMIS module selects it; ``None`` for others.
+        name: Name of the format; both ends of a circuit must use the same.
+        rate_gbps: Line rate in Gb/s.
+        required_osnr_db: Required OSNR in 0.1 nm at ample power; ``None`` if noise is no limit.
+        media_id: Media interface code (SFF-8024) with which a CMIS module selects the format; ``None`` for others.
     """
 
     name: str
@@ -28,21 +28,21 @@ class ModuleFormat:
 
 @dataclass(frozen=True)
 class ModuleOptics:
-    """Both ends of a module: what it sends, and what it can receive.
+    """Transmitter and receiver data of a module.
 
     Attributes:
-        formats: Line formats it speaks, the preferred one first.
-        polarizations: Polarizations that its signal takes: 2 for a coherent module.
-        emits_nm: Wavelength it is set to.
-        receives_nm: Shortest and longest wavelength that its receiver takes; a coherent one takes its own alone.
-        launch_dbm: Power it sends, all polarizations together.
-        sensitivity_dbm: Least power that counts as a link.
-        overload_dbm: Largest power that counts as a link.
-        launch_osnr_db: Signal to noise in 0.1 nm as sent.
-        ample_dbm: Power from which on ``required_osnr_db`` of the format is enough.
-        clean_osnr_db: Signal to noise in 0.1 nm needed at the sensitivity; between the two it goes in proportion.
-        max_pdl_db: Largest polarization-dependent loss; ``None`` where it is no limit.
-        max_dgd_ps: Largest delay between two polarizations; ``None`` where it is no limit.
+        formats: Supported line formats, the preferred one first.
+        polarizations: Number of polarizations of the signal: 2 for a coherent module.
+        emits_nm: Wavelength of the transmitter.
+        receives_nm: Shortest and longest wavelength of the receiver; a coherent receiver accepts only its own.
+        launch_dbm: Transmitter power, the sum of all polarizations.
+        sensitivity_dbm: Smallest receiver power.
+        overload_dbm: Largest receiver power.
+        launch_osnr_db: OSNR in 0.1 nm at the transmitter.
+        ample_dbm: Receiver power from which ``required_osnr_db`` of the format suffices.
+        clean_osnr_db: Required OSNR in 0.1 nm at the sensitivity; linear in between.
+        max_pdl_db: Largest polarization-dependent loss; ``None`` if it is no limit.
+        max_dgd_ps: Largest differential group delay; ``None`` if it is no limit.
     """
 
     formats: tuple[ModuleFormat, ...]
@@ -59,14 +59,16 @@ class ModuleOptics:
     max_dgd_ps: float | None = None
 
     def required_osnr_db(self, used: ModuleFormat, received_dbm: float) -> float | None:
-        """Return the signal to noise in 0.1 nm that the receiver needs at a power; ``None`` if it needs none.
+        """Return the OSNR in 0.1 nm that the receiver needs at a given power; ``None`` if noise is no limit.
 
         Args:
-            used: One of its formats.
+            used: The line format.
             received_dbm: Power at the receiver.
         """
-        least_db = used.required_osnr_db
-        if least_db is None or self.ample_dbm is None or self.clean_osnr_db is None or received_dbm >= self.ample_dbm:
-            return least_db
-        short = (self.ample_dbm - received_dbm) / (self.ample_dbm - self.sensitivity_dbm)
-        return least_db + short * (max(self.clean_osnr_db, least_db) - least_db)
+        ample_osnr_db = used.required_osnr_db
+        if ample_osnr_db is None or self.ample_dbm is None or self.clean_osnr_db is None:
+            return ample_osnr_db
+        if received_dbm >= self.ample_dbm:
+            return ample_osnr_db
+        deficit = (self.ample_dbm - received_dbm) / (self.ample_dbm - self.sensitivity_dbm)
+        return ample_osnr_db + deficit * (max(self.clean_osnr_db, ample_osnr_db) - ample_osnr_db)

@@ -1,4 +1,4 @@
-"""What a device is for on a bench, whatever its kind."""
+"""Roles of devices on a bench, such as power meter or laser."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import enum
 
 
 class Role(enum.Enum):
-    """Where an open device is found, and what it is called in messages.
+    """Role of a device.
 
     Attributes:
-        attribute: Attribute of :class:`lumion_hw.bench.bench.Bench` that holds it.
-        words: What it is called.
+        attribute: Attribute of :class:`lumion_hw.bench.bench.Bench` that holds the devices of this role.
+        label: Name of the role in messages.
     """
 
     MESH = "mesh", "mesh controller"
-    MESH_STATES = "mesh_states", "mesh that takes states"
+    MESH_STATES = "mesh_states", "mesh controlled by states"
     METER = "meters", "power meter"
     LASER = "lasers", "laser"
     TRANSPONDER = "transponders", "module"
@@ -27,6 +27,6 @@ class Role(enum.Enum):
     SPECTRUM_ANALYZER = "spectrum_analyzers", "spectrum analyser"
     TEMPERATURE = "temperature_controllers", "temperature controller"
 
-    def __init__(self, attribute: str, words: str) -> None:
+    def __init__(self, attribute: str, label: str) -> None:
         self.attribute = attribute
-        self.words = words
+        self.label = label

@@ -78,5 +78,5 @@ KIND = DeviceKind(
     baud=19200,
     wire="pty",
     faults=_faults,
-    questions=lambda: (DiscoveryQuery("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _identify),),
+    queries=lambda: (DiscoveryQuery("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _identify),),
 )

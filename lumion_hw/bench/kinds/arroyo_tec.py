@@ -63,7 +63,7 @@ def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel)
     return controller
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     found = re.match(r"Arroyo(?: Instruments)?[ ,]+(5[234]\d\d)[ ,]+([!-+\--~]+)", answer.decode("ascii", "replace"))
     return (f"Arroyo {found[1]}", {"serial": found[2]}) if found else None
 
@@ -85,6 +85,6 @@ KIND = DeviceKind(
     baud=38400,
     wire="pty",
     faults=_faults,
-    questions=lambda: (DiscoveryQuery("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _recognise),),
+    queries=lambda: (DiscoveryQuery("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _identify),),
     scpi=ScpiIdentity("arroyo", "5[234]\\d\\d", names_model=False),
 )

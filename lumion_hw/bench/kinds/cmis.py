@@ -182,10 +182,10 @@ def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clo
 
 def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
     from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
-    from lumion_hw.emulator.transponders.cmis.profiles import profile_named
+    from lumion_hw.emulator.transponders.cmis.profiles import find_profile
 
     module = CmisModule(
-        profile_named(model.profile),
+        find_profile(model.profile),
         bench.clock,
         bench.rng(name),
         name=name,
@@ -241,7 +241,7 @@ def _from_panel(name: str) -> ScriptedFault:
         target.module.faults.clear(name)
 
     fault = FAULTS[name]
-    strength = Argument("strength", fault.counts, fault.low, fault.high, fault.unit, default=fault.strength)
+    strength = Argument("strength", fault.strength_meaning, fault.low, fault.high, fault.unit, default=fault.strength)
     return ScriptedFault(name, fault.effect, (strength,), begin, end)
 
 

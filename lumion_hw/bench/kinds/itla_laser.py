@@ -49,15 +49,15 @@ def _emulate(bench: EmulatedBench, name: str, model: ItlaModel) -> Itla:
     return laser
 
 
-def _questions() -> tuple[DiscoveryQuery, ...]:
+def _queries() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.itla import ItlaRegister, read_request
 
     # Four times: the first ones may fill up frames that other questions have begun. None of those has a valid checksum
     # and the mark of a write, wherever it begins.
-    return (DiscoveryQuery("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _recognise),)
+    return (DiscoveryQuery("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _identify),)
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     from lumion_hw.sessions.codecs.itla import FRAME_BYTES, ItlaRegister, decode_reply
 
     for start in range(len(answer) - FRAME_BYTES + 1):
@@ -81,6 +81,6 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=_questions,
+    queries=_queries,
     faults=_faults,
 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import MeshController
 
 _LONGEST = 4096
-_MOST_CHANNELS = 2000
+_MAX_CHANNELS = 2000
 """Most drive channels of the protocol (docs/protocol.md, section 1)."""
 
 
@@ -54,7 +54,7 @@ class MeshControllerModel(HeaterDriverModel):
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
     yield from heater_check(bench, name)
-    yield from channel_check(bench, name, _MOST_CHANNELS, "a LUMION mesh controller")
+    yield from channel_check(bench, name, _MAX_CHANNELS, "a LUMION mesh controller")
 
 
 def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
@@ -116,17 +116,17 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
     return board
 
 
-def _questions() -> tuple[DiscoveryQuery, ...]:
+def _queries() -> tuple[DiscoveryQuery, ...]:
     from firmware_protocol import Command, Frame, Kind, PingRequest, encode_frame
 
     ping = encode_frame(Frame(Kind.REQ, Command.PING, payload=PingRequest().encode()))
     # The byte before it ends what a controller has taken for a frame so far.
     return (
-        DiscoveryQuery("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _recognise),
+        DiscoveryQuery("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _identify),
     )
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     from firmware_protocol import BadFrame, Command, Decoder, Kind, PingReply, ProtocolError
 
     for item in Decoder(_LONGEST).feed(answer):
@@ -203,7 +203,7 @@ KIND = DeviceKind(
     model=MeshControllerModel,
     open=_open,
     emulate=_emulate,
-    questions=_questions,
+    queries=_queries,
     faults=_faults,
     check=_check,
 )

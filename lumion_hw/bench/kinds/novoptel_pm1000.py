@@ -74,17 +74,17 @@ def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000
     return Pm1000(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
 
 
-def _questions() -> tuple[DiscoveryQuery, ...]:
+def _queries() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 
     on_usb = b"".join(map(USB2.read_request, _TYPE_NAME)) + b"\n"
     return (
-        DiscoveryQuery("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
-        DiscoveryQuery("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
+        DiscoveryQuery("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _identify),
+        DiscoveryQuery("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _identify),
     )
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     words = re.findall(rb"([0-9A-Fa-f]{4})\r", answer)
     name = bytes.fromhex(b"".join(words).decode()) if words else answer
     return ("Novoptel PM1000", {}) if name.startswith(b"PM1000") else None
@@ -97,5 +97,5 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     baud=230400,
-    questions=_questions,
+    queries=_queries,
 )

@@ -60,7 +60,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> Em
     return attenuator
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     text = " ".join(answer.decode("ascii", "replace").split())
     return ("OZ Optics DA-100", {}) if re.search(r"Atten\w*\s*[:=].*\bDone", text, re.IGNORECASE) else None
 
@@ -73,6 +73,6 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=lambda: (DiscoveryQuery("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
+    queries=lambda: (DiscoveryQuery("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _identify),),
     channels=_channels,
 )

@@ -63,7 +63,7 @@ def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerMode
     return controller
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     text = " ".join(answer.decode("ascii", "replace").split())
     if not re.search(r"CH1 [+-]?\d+ CH2 [+-]?\d+ CH3 [+-]?\d+ CH4 [+-]?\d+ Done", text):
         return None
@@ -78,5 +78,5 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=lambda: (DiscoveryQuery("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _recognise),),
+    queries=lambda: (DiscoveryQuery("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _identify),),
 )

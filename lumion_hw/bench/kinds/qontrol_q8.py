@@ -142,7 +142,7 @@ def _number(text: str) -> int | None:
     return None if text.startswith("*") else int(text, 16)
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     match = re.search(rb"\b(Q\d\w*-[0-9A-Fa-f]{4})\b", answer)
     return None if match is None else (match[1].decode(), {})
 
@@ -205,7 +205,7 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
-    questions=lambda: (DiscoveryQuery("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
+    queries=lambda: (DiscoveryQuery("Qontrol chain (ID?)", (115200,), b"id?\n", _identify),),
     faults=_faults,
     check=_check,
 )

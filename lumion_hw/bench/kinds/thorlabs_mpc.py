@@ -65,20 +65,20 @@ def _emulate(bench: EmulatedBench, name: str, model: PaddlesModel) -> Mpc320:
     return controller
 
 
-def _questions() -> tuple[DiscoveryQuery, ...]:
+def _queries() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.apt import DecodedAptMessage, command
 
     # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
-    asked = (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6
-    return (DiscoveryQuery("Thorlabs paddles (APT, parameters)", (115200,), asked, _recognise),)
+    request = (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6
+    return (DiscoveryQuery("Thorlabs paddles (APT, parameters)", (115200,), request, _identify),)
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
-    from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, parameters_of
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, decode_parameters
 
     for frame in AptDecoder().feed(answer):
         if frame.message == DecodedAptMessage.PARAMETERS:
-            return f"Thorlabs paddles (APT) at {parameters_of(frame).velocity_percent} % of their velocity", {}
+            return f"Thorlabs paddles (APT) at {decode_parameters(frame).velocity_percent} % of their velocity", {}
     return None
 
 
@@ -89,5 +89,5 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
-    questions=_questions,
+    queries=_queries,
 )

@@ -1,4 +1,4 @@
-"""The ``lumion-calibrate`` command group, and ``lumion-calibrate verify``."""
+"""The command group ``lumion-calibrate``, and its command ``verify``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @click.group(cls=NamedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 def calibrate() -> None:
-    """Calibrate the mesh of a bench with light at its ports, and check the result.
+    """Calibrate the mesh of a bench by light measured at its ports, and check the result.
 
-    BENCH is the path of a bench file, or the name of a built-in bench such as lumion-prototype.
+    BENCH is the path of a bench file or the name of a built-in bench, such as lumion-prototype.
     """
 
 
@@ -63,11 +63,11 @@ for _command in _COMMANDS:
     default=0.1,
     show_default=True,
     type=TOLERANCE_DB,
-    help="Largest acceptable rms error above reading noise, in dB.",
+    help="Largest accepted rms error beyond the noise of the readings, in dB.",
 )
 @cli_drift.policy_option
 @cli_drift.aged_option
-@click.option("--against-truth", is_flag=True, help="Also compare with the hidden truth of an emulated bench.")
+@click.option("--against-truth", is_flag=True, help="Also compare with the true parameters of an emulated bench.")
 @wavelength_option
 @json_option
 def verify(
@@ -83,11 +83,11 @@ def verify(
     wavelength: float | None,
     as_json: bool,
 ) -> int:
-    """Compare predicted and measured light in settings that the calibration did not use.
+    """Verify RECORD: predict the light of new settings and compare with readings. Exit code 3 if out of tolerance.
 
-    Half of the settings are random currents, half are programmed bar and cross states. A monitor is compared if the
-    power in the mesh (photocurrent over the record's responsivity) is above -40 dBm and 10 dB above the noise floor.
-    Exit code 3 if out of tolerance.
+    Half of the settings are random currents, half programmed bar and cross states. A reading is compared if its power
+    in the mesh (photocurrent divided by the responsivity of the record) is above -40 dBm and 10 dB above the floor of
+    the monitor.
     """
     from calibration.measure.bench_probe import BenchProbe
     from calibration.measure.probe import tune_to_record
@@ -96,7 +96,7 @@ def verify(
 
     loaded = load_record(Path(record))
     if against_truth and not emulate:
-        raise ConfigError("--against-truth needs --emulate, because only an emulated bench knows its truth")
+        raise ConfigError("--against-truth needs --emulate, because the true parameters of a real bench are unknown")
     aged_s = cli_drift.aged_s(aged_days, emulate)
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s) as bench, bench.dark():
         bench.mesh.check_record(loaded)
@@ -105,21 +105,19 @@ def verify(
         tune_to_record(probe, loaded)
         remarks = cli_drift.check_in_use(bench, loaded, policy)
         probe.align_all()
-        found = verify_at(probe, loaded, wavelength or loaded.wavelength_nm, seed + 1)
-        if not found.results:
-            raise CalibrationError(
-                "no reading was bright enough to be compared", hint="Check the light sources and the monitors."
-            )
-        document: dict[str, Any] = {"record": record, "tolerance_db": tolerance_db, **found.figures()}
-        document |= {"suspects": list(found.suspects), "doubts": list(remarks)}
+        result = verify_at(probe, loaded, wavelength or loaded.wavelength_nm, seed + 1)
+        if not result.results:
+            raise CalibrationError("no reading was strong enough to compare", hint="Check the light and the monitors.")
+        document: dict[str, Any] = {"record": record, "tolerance_db": tolerance_db, **result.figures()}
+        document |= {"suspects": list(result.suspects), "doubts": list(remarks)}
         if against_truth:
             document |= _truth_document(bench, loaded)
     failure = None
-    if found.excess_db > tolerance_db:
-        suspects = f" Suspected PUCs: {', '.join(map(str, found.suspects))}." if found.suspects else ""
+    if result.excess_db > tolerance_db:
+        suspects = f" Suspect PUCs: {', '.join(map(str, result.suspects))}." if result.suspects else ""
         failure = CalibrationError(
-            f"the held-out error is {found.rms_db:.2f} dB rms, {found.excess_db:.2f} dB above reading noise; the "
-            f"tolerance is {tolerance_db:.2f} dB.{suspects}",
+            f"held-out error {result.rms_db:.2f} dB rms, {result.excess_db:.2f} dB beyond the noise of the readings, "
+            f"tolerance {tolerance_db:.2f} dB.{suspects}",
             hint="Calibrate again.",
         )
     lines = (
@@ -130,7 +128,7 @@ def verify(
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:
-    """Return the comparison with the hidden truth."""
+    """Compare the record with the true parameters of the emulated bench."""
     import numpy as np
 
     from calibration.report.hidden_truth import compare

@@ -1,4 +1,4 @@
-"""``lumion-calibrate drift``: check whether a record still holds, and renew it with two seconds of measurements."""
+"""``lumion-calibrate drift``: check whether a record is still valid, and renew it from two seconds of measurements."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ aged_option = click.option(
     default=0.0,
     show_default=True,
     type=Number("days", 0.0, 36_500.0),
-    help="Age of the emulated bench, in days; 'emulation' in its file lists the quantities that drift.",
+    help="Age of the emulated bench, in days; 'emulation' in the bench file says what drifts.",
 )
 policy_option = click.option(
     "--policy",
     default="warn",
     show_default=True,
     type=click.Choice(["warn", "refuse"]),
-    help="Action for a record that is too old or was made at another temperature.",
+    help="Whether a record that is too old, or from another temperature, gives a warning or an error.",
 )
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check whether a record fits the bench, and print warnings on stderr; errors as in ``check_use``."""
+    """Check whether a record may be used on a bench, and print the warnings; errors as in ``check_use``."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record.validity import CalibrationWarning
 
@@ -56,14 +56,14 @@ def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn
 
 
 def aged_s(days: float, emulate: bool) -> float:
-    """Return ``--aged-days`` in seconds. Raise ``ConfigError`` for a bench that is not emulated."""
+    """Convert ``--aged-days`` to seconds. Raises ``ConfigError`` for a bench that is not emulated."""
     if days and not emulate:
-        raise ConfigError("--aged-days needs --emulate, because a real bench has its own age")
+        raise ConfigError("--aged-days needs --emulate")
     return days * _DAY_S
 
 
 def next_name(record: Path) -> Path:
-    """Return the first free name for a renewed record: ``NAME.drift-1.json`` or a higher number."""
+    """Return the first unused file name for a renewed record: ``NAME.drift-1.json`` or a higher number."""
     stem = re.sub(r"\.drift-\d+$", "", record.name.removesuffix(".json"))
     number = 1
     while (path := record.with_name(f"{stem}.drift-{number}.json")).exists():
@@ -76,8 +76,8 @@ def next_name(record: Path) -> Path:
 @click.argument("record", type=click.Path(dir_okay=False))
 @bench_options
 @aged_option
-@click.option("--check-only", is_flag=True, help="Check the record without renewing it.")
-@out_option("Path of the new record; default: RECORD.drift-1.json.")
+@click.option("--check-only", is_flag=True, help="Only check the record; do not renew it.")
+@out_option("Renewed record to write.  [default: RECORD.drift-1.json]")
 @click.option(
     "--seconds",
     default=2.0,
@@ -98,10 +98,10 @@ def drift(
     seconds: float,
     as_json: bool,
 ) -> int:
-    """Check whether RECORD still holds for BENCH, and write a renewed record that refers to RECORD.
+    """Check whether RECORD is still valid for BENCH, and write a renewed record with RECORD as its parent.
 
-    RECORD itself is not changed. Exit code 3 if it does not hold (--check-only), or if more has changed than a few
-    settings can determine; the PUCs with the largest misfit are then listed.
+    RECORD itself is never changed. The exit code is 3 if RECORD is no longer valid (--check-only), or if the change is
+    too large for a renewal from a few settings; the error then lists the PUCs with the worst fit.
     """
     from calibration.measure.bench_probe import BenchProbe
     from calibration.measure.probe import tune_to_record
@@ -135,10 +135,11 @@ def drift(
                 "health": health_document(health),
             }
             if check_only:
-                return conclude(document | cost_document(run), health_text(health), _not_true(health, path), as_json)
+                failure = _invalid_record_error(health, path)
+                return conclude(document | cost_document(run), health_text(health), failure, as_json)
             renewal = run.renew()
         after, change = run.judge(renewal), run.change(renewal)
-        failure = _another_drift(renewal, after, target)
+        failure = _large_change_error(renewal, after, target)
         faults = () if failure is None else (failure.message,)
         write(run, run.result(renewal, faults, watch()), target)
     document |= {"renewed": str(target), "health_after": health_document(after)} | dataclasses.asdict(change)
@@ -148,10 +149,10 @@ def drift(
 
 
 def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
-    """Write a renewed record with its readings next to it, completely or not at all.
+    """Write a renewed record, with its readings in a file beside it; the record is written completely or not at all.
 
     Raises:
-        ConfigError: The path cannot be written.
+        ConfigError: The path is not writable.
         LumionError: The disk is full.
     """
     from calibration.record.raw_data import save_raw
@@ -162,61 +163,60 @@ def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
 
 
 def health_document(health: Health) -> dict[str, Any]:
-    """Return the result of a check for ``--json``."""
+    """Return the check result as a JSON document."""
     return dataclasses.asdict(health) | {"holds": health.holds}
 
 
 def health_text(health: Health) -> str:
-    """Return the result of a check as text."""
+    """Return the check result as text."""
     from calibration.fit.drift import MAX_CHI2
 
-    verdict = "The record holds" if health.holds else "The record no longer holds"
+    verdict = "The record is valid" if health.holds else "The record is no longer valid"
     if not health.holds and health.but_temperature < MAX_CHI2:
-        verdict += " for loops, as the chip has another temperature; bar and cross are as they were"
+        verdict += " for loops, because the chip temperature has changed; bar and cross states are unchanged"
     return (
         f"{verdict}: {health.readings} readings, χ² {health.chi2_per_reading:.3g} per reading "
-        f"({health.but_temperature:.3g} with a free chip temperature), "
+        f"({health.but_temperature:.3g} after correcting for the chip temperature), "
         f"worst {health.worst_sigma:.1f} σ at {health.worst_at}"
     )
 
 
 def change_text(change: RecordChange, after: Health, run: DriftRun) -> str:
-    """Return the changes since the record as text."""
+    """Return the changes of the parameters as text."""
     effort = run.logbook.effort
     return (
-        f"Passive phases changed by {1e3 * change.passive_rms_rad:.1f} mrad rms, the largest at PUC {change.worst_puc} "
+        f"Passive phases changed by {1e3 * change.passive_rms_rad:.1f} mrad rms, most at PUC {change.worst_puc} "
         f"({1e3 * change.passive_worst_rad:+.1f} mrad); loops by {1e3 * change.loops_rms_rad:.1f} mrad rms; chip "
         f"{1e3 * change.temperature_k:+.0f} mK; heaters {1e6 * change.resistance_rms:.0f} ppm rms; light "
         f"{change.source_rms_db:.2f} dB rms\n"
-        f"After: χ² {after.chi2_per_reading:.3g} per reading in settings that the renewal did not use\n"
+        f"Renewed record: χ² {after.chi2_per_reading:.3g} per reading on settings not used in the renewal\n"
         f"{effort.settings} settings, {effort.hardware_s:.1f} s of hardware time"
     )
 
 
 def cost_document(run: DriftRun) -> dict[str, Any]:
-    """Return the effort of the check and the renewal."""
+    """Return the number of settings, the source changes and the hardware time as a JSON document."""
     effort = run.logbook.effort
     return {"settings": effort.settings, "source_changes": effort.source_changes, "hardware_s": effort.hardware_s}
 
 
-def _not_true(health: Health, path: Path) -> LumionError | None:
+def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
     if health.holds:
         return None
     return CalibrationError(
-        f"{path} no longer holds: χ² is {health.chi2_per_reading:.3g} per reading.",
+        f"{path} is no longer valid: χ² is {health.chi2_per_reading:.3g} per reading.",
         hint="To renew it, run the same command without --check-only.",
     )
 
 
-def _another_drift(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
-    """Return the error for changes that a few settings cannot determine."""
+def _large_change_error(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
+    """Return an error if the change was too large for a renewal, otherwise ``None``."""
     if renewal.holds and after.holds:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))
     return CalibrationError(
-        f"the changes are larger than a renewal with a few settings can determine (χ² {renewal.fit.chi2_per_dof:.3g} "
-        "per degree of freedom, "
-        f"{after.chi2_per_reading:.3g} in settings that the renewal did not use), because something broke or jumped. "
-        f"The readings with the largest misfit depend on PUCs {pucs}",
-        hint=f"Do not use {target}. Check the heaters of these PUCs, and calibrate again.",
+        f"the change is too large for a renewal (χ² {renewal.fit.chi2_per_dof:.3g} per degree of freedom, "
+        f"{after.chi2_per_reading:.3g} on settings not used in the renewal); a part may have failed. The worst fit is "
+        f"at readings that depend on PUCs {pucs}",
+        hint=f"Do not use {target}; it is marked as faulty. Check the heaters of these PUCs, and calibrate again.",
     )

@@ -1,4 +1,4 @@
-"""``lumion-calibrate many``: calibrate several benches at once, on this computer or on a cluster."""
+"""``lumion-calibrate many``: calibrate several benches in parallel, on this computer or on a cluster."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False), help="Directory for the records, one per bench."
 )
+@click.option("--workers", type=click.IntRange(1, 1024), help="Benches to calibrate in parallel.  [default: all cores]")
+@click.option("--scheduler", metavar="HOST:PORT", help="Scheduler of a trusted dask cluster to use.")
+@click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
 @click.option(
-    "--workers", type=click.IntRange(1, 1024), help="Number of benches at a time; default: one per processor."
+    "--seed", default=0, show_default=True, type=SEED, help="Random seed of the first bench; then +1 for each."
 )
-@click.option("--scheduler", metavar="HOST:PORT", help="Address of a dask scheduler; the cluster must be trusted.")
-@click.option("--emulate", is_flag=True, help="Emulate the benches with virtual time.")
-@click.option(
-    "--seed", default=0, show_default=True, type=SEED, help="Random seed of the first bench; increases by 1 per bench."
-)
-@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest acceptable held-out error above noise, in dB.")
+@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest accepted held-out error beyond noise, rms in dB.")
 @json_option
 def many(
     bench_files: tuple[str, ...],
@@ -43,11 +41,11 @@ def many(
     tolerance_db: float | None,
     as_json: bool,
 ) -> int:
-    """Calibrate several benches at once, like `run`, with the records in the directory --out.
+    """Calibrate several benches in parallel, each like `run`, and write the records to the directory --out.
 
-    A failure of one bench does not stop the others. Ctrl-C stops all of them: heaters and light are switched off, and
-    each run saves its results so far. Exit code 3 if any bench is out of tolerance, the code of the failure if any
-    bench failed, or 1 if benches failed in different ways.
+    If one bench fails, the others continue. Ctrl-C stops all benches, switches heaters and light off, and saves the
+    results so far. The exit code is 3 if a bench is out of tolerance, the code of the failure if a bench failed, or 1
+    for different failures.
     """
     import os
 
@@ -67,18 +65,15 @@ def many(
     if ended.interruption is not None:
         code = _TERMINATED if isinstance(ended.interruption, SystemExit) else _INTERRUPTED
     if as_json:
-        echo_json({"benches": [dataclasses.asdict(each) for each in ended.outcomes], "exit_code": code})
+        echo_json({"benches": [dataclasses.asdict(outcome) for outcome in ended.outcomes], "exit_code": code})
     else:
-        echo_table("Benches", _HEADERS, [_row(each) for each in ended.outcomes])
+        echo_table("Benches", _HEADERS, [_row(outcome) for outcome in ended.outcomes])
     return code
 
 
 def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
-    """Return the exit code of several outcomes.
-
-    It is the common code of all failures, 1 if failures differ, and 3 if only tolerances were missed.
-    """
-    codes = {each.exit_code for each in outcomes} - {0}
+    """Return the common exit code of all failures, 1 if they differ, or 3 if benches are only out of tolerance."""
+    codes = {outcome.exit_code for outcome in outcomes} - {0}
     failures = codes - {_OUT_OF_TOLERANCE}
     if not failures:
         return max(codes, default=0)

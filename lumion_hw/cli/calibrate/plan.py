@@ -1,4 +1,4 @@
-"""``lumion-calibrate plan``: expected effort and accuracy of a calibration, without any device."""
+"""``lumion-calibrate plan``: predict the cost and accuracy of a calibration without using hardware."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ _MAX_NAMED = 8
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the phases.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @goal_options
-@click.option(
-    "--without-source", multiple=True, type=PORT, metavar="PORT", help="Port of a source to ignore; may be repeated."
-)
-@click.option(
-    "--without-monitor", multiple=True, type=PORT, metavar="PORT", help="Port of a monitor to ignore; may be repeated."
-)
+@click.option("--without-source", multiple=True, type=PORT, metavar="PORT", help="Plan as if this source had failed.")
+@click.option("--without-monitor", multiple=True, type=PORT, metavar="PORT", help="Plan as if this monitor had failed.")
 @json_option
 def plan(
     bench_file: str,
@@ -40,46 +36,46 @@ def plan(
     without_monitor: tuple[int, ...],
     as_json: bool,
 ) -> int:
-    """Calculate effort, expected accuracy and limits of a calibration of BENCH.
+    """Predict the cost of a calibration of BENCH, its accuracy, and the parameters that it cannot determine.
 
-    No device is opened: all data come from the bench file and from a nominal mesh with random phases. Exit code 2 if
-    the plan exceeds a limit of controller or chip, 3 if it will not reach the required standard error.
+    The command uses no hardware, only the bench file and a nominal mesh with random phases. The exit code is 2 if the
+    plan exceeds a limit of the controller or the chip, 3 if it will not reach the target standard error.
     """
     from calibration.run.dry_run import dry_run
     from lumion_hw.bench.bench import load
 
     goal = goal_of(sigma_mrad, seconds, settings)
     with RunProgress(emulated=None) as progress:
-        found = dry_run(load(bench_file), seed, goal, without_source, without_monitor, progress)
-    found.check()
-    failure = (
-        CalibrationError(f"{found.shortfall}.", hint="Allow more time, or increase the light.")
-        if found.shortfall
-        else None
-    )
-    document = _document(bench_file, found, goal.sigma_rad)
+        result = dry_run(load(bench_file), seed, goal, without_source, without_monitor, progress)
+    result.check()
+    failure = None
+    if result.shortfall:
+        failure = CalibrationError(
+            f"{result.shortfall}.", hint="Allow more time (--seconds), or add sources or monitors."
+        )
+    document = _document(bench_file, result, goal.sigma_rad)
     return conclude(document, _text(document), failure, as_json)
 
 
-def _document(bench_file: str, found: DryRun, wanted_rad: float) -> dict[str, Any]:
+def _document(bench_file: str, result: DryRun, target_rad: float) -> dict[str, Any]:
     import numpy as np
 
-    bound = found.bound
+    bound = result.bound
     by_prior = [bound.space.describe(int(index)) for index in np.flatnonzero(bound.set_by_prior())]
     return {
         "bench": bench_file,
-        "stages": [stage.__dict__ for stage in found.stages],
-        "settings": found.settings,
-        "source_changes": found.source_changes,
-        "hardware_s": found.hardware_s,
-        "peak_heater_mw": found.peak_mw,
-        "limit_heater_mw": found.limit_mw,
-        "peak_heater_ma": found.peak_ma,
-        "limit_heater_ma": found.limit_ma,
-        "sources": list(found.sources),
-        "monitors": list(found.monitors),
-        "wanted_sigma_rad": wanted_rad,
-        "predicted_sigma": found.sigma_rad,
+        "stages": [stage.__dict__ for stage in result.stages],
+        "settings": result.settings,
+        "source_changes": result.source_changes,
+        "hardware_s": result.hardware_s,
+        "peak_heater_mw": result.peak_mw,
+        "limit_heater_mw": result.limit_mw,
+        "peak_heater_ma": result.peak_ma,
+        "limit_heater_ma": result.limit_ma,
+        "sources": list(result.sources),
+        "monitors": list(result.monitors),
+        "wanted_sigma_rad": target_rad,
+        "predicted_sigma": result.sigma_rad,
         "rank": bound.rank,
         "free_parameters": bound.n_free,
         "unseen": list(bound.unseen()),
@@ -95,7 +91,7 @@ def _text(document: dict[str, Any]) -> str:
         for stage in document["stages"]
     ]
     lines.append(
-        f"{'in all':<16} {document['settings']:>8} {document['source_changes']:>6} {document['hardware_s']:>10.1f} "
+        f"{'total':<16} {document['settings']:>8} {document['source_changes']:>6} {document['hardware_s']:>10.1f} "
         f"{document['peak_heater_mw']:>8.0f}   limit {document['limit_heater_mw']:.0f} mW"
     )
     sigma = document["predicted_sigma"]
@@ -103,9 +99,9 @@ def _text(document: dict[str, Any]) -> str:
         f"largest heater current: {document['peak_heater_ma']:.2f} mA, limit {document['limit_heater_ma']:.2f} mA",
         f"sources: {document['sources']}",
         f"monitors: {document['monitors']}",
-        "source changes are not included in the hardware time, because their duration depends on the bench",
+        "the hardware time does not include the time for switching between sources",
         "",
-        f"goal: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
+        f"target: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
         f"predicted standard errors, rms: passive phases {1e3 * sigma['passive_phase_rad']:.2g} mrad, "
         f"loops {1e3 * sigma['loops']:.2g} mrad, losses {1e3 * sigma['loss_db']:.2g} mdB, "
         f"couplers {1e3 * sigma['coupler_common_rad']:.2g} mrad",

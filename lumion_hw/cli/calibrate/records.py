@@ -1,4 +1,4 @@
-"""Commands of ``lumion-calibrate`` that only read records: show, compare and export."""
+"""The commands of ``lumion-calibrate`` that only read records: ``show``, ``compare`` and ``export``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.numbers import Number
-from lumion_hw.cli.common.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
+from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note, paragraph
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files.json_text import json_text
@@ -31,7 +31,7 @@ def _load(path: str) -> CalibrationRecord:
 @click.argument("record", type=click.Path(dir_okay=False))
 @json_option
 def show(record: str, as_json: bool) -> None:
-    """Print the key figures and all elements of a calibration record; with --json also every number of its report."""
+    """Show the contents of a calibration record; with --json also all numbers of its report."""
     from calibration.report.summary import calibration_summary, calibration_text, report_document
 
     loaded = _load(record)
@@ -40,8 +40,8 @@ def show(record: str, as_json: bool) -> None:
         figures = report_document(loaded, Path(record))
         echo_json({"record": record, **identity, **calibration_summary(loaded), **figures})
         return
-    say(f"{calibration_text(loaded)}\n")
-    say("\n".join(f"- {name.replace('_', ' ')}: {_text(value)}" for name, value in identity.items()) + "\n")
+    echo_text(f"{calibration_text(loaded)}\n")
+    echo_text("\n".join(f"- {name.replace('_', ' ')}: {_text(value)}" for name, value in identity.items()) + "\n")
     rows: list[list[object]] = []
     for puc, entry in enumerate(loaded.pucs):
         laws = [heater.law for heater in (entry.upper, entry.lower)]
@@ -59,19 +59,19 @@ def show(record: str, as_json: bool) -> None:
         )
     echo_table("PUCs", ("PUC", "passive rad", "± mrad", "loss dB", "upper reach rad", "lower reach rad", "note"), rows)
     if loaded.physics:
-        physics = [[one.words, one.parameters, f"{one.width:.3g}", f"{one.gain:.0f}"] for one in loaded.physics]
-        echo_table("Additional effects", ("effect", "parameters", "width", "gain in log evidence"), physics)
+        physics = [[term.words, term.parameters, f"{term.width:.3g}", f"{term.gain:.0f}"] for term in loaded.physics]
+        echo_table("Physics beyond the basic model", ("effect", "parameters", "width", "gain of evidence"), physics)
     if loaded.defects:
         faults = [
-            [one.kind, f"{one.element} {one.number}", one.evidence, _states(one.usable_states)]
-            for one in loaded.defects
+            [defect.kind, f"{defect.element} {defect.number}", defect.evidence, _states(defect.usable_states)]
+            for defect in loaded.defects
         ]
         echo_table("Faults", ("kind", "element", "evidence", "usable states"), faults)
     _echo_covariance(loaded)
 
 
 def _identity(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the identity of a record and its abilities beyond switching."""
+    """Return the identity of a record, and the optional contents that it has."""
     kernel = record.crosstalk.kernel if record.crosstalk else None
     return {
         "record_id": record.record_id,
@@ -104,14 +104,14 @@ def _echo_covariance(record: CalibrationRecord) -> None:
     covariance = record.covariance
     if covariance is None:
         return
-    say(
-        f"Covariance of {covariance.size} parameters, {covariance.n_free} of them free, rank {covariance.rank} of "
-        f"{covariance.expected_rank} possible with these ports"
+    echo_text(
+        f"Covariance of {covariance.size} parameters: {covariance.n_free} free, rank {covariance.rank}; "
+        f"readings at these ports can determine at most {covariance.expected_rank}"
     )
     if covariance.set_by_prior:
-        say(f"Determined by the prior: {', '.join(covariance.set_by_prior)}")
+        echo_text(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
     for combination in covariance.unidentifiable:
-        say(f"Not seen: {combination}")
+        echo_text(f"Not identifiable: {combination}")
 
 
 @click.command()
@@ -120,11 +120,14 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 @click.option(
     "--tolerance-sigma",
     type=Number("σ", 0.0, 1e6),
-    help="Largest acceptable rms difference of a parameter group, in standard errors; exit code 3 above.",
+    help="Largest accepted rms difference of a parameter group; the exit code is 3 if it is larger.",
 )
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
-    """Compare two records of one mesh in units of their standard errors, without unobservable differences."""
+    """Compare two records of one mesh, in units of their standard errors.
+
+    Parameter combinations that no port can observe are excluded.
+    """
     from calibration.record.comparison import compare_records
 
     result = compare_records(_load(first), _load(second))
@@ -141,21 +144,21 @@ def compare(first: str, second: str, tolerance_sigma: float | None, as_json: boo
 
 
 def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
-    """Return the error for a comparison that exceeds the tolerance.
+    """Return an error if the records differ by more than the tolerance, otherwise ``None``.
 
     Raises:
-        ConfigError: A tolerance was given, but the records have no standard errors.
+        ConfigError: A tolerance was given, but the records contain no standard errors.
     """
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:
-        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Leave this option out.")
+        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Compare without this option.")
     if result.worst_rms_sigma <= tolerance_sigma:
         return None
     worst = max((group for group in result.groups), key=lambda group: group.rms_sigma or 0.0)
     return CalibrationError(
-        f"{worst.group} differ by {worst.rms_sigma:.2f} standard errors rms; the tolerance is {tolerance_sigma:g}.",
-        hint=f"Largest difference: {worst.worst_at}, {worst.worst:+.4g} {worst.unit}.",
+        f"{worst.group} differ by {worst.rms_sigma:.2f} standard errors rms, tolerance {tolerance_sigma:g}.",
+        hint=f"Worst: {worst.worst_at}, {worst.worst:+.4g} {worst.unit}.",
     )
 
 
@@ -176,25 +179,27 @@ def _echo_comparison(result: Comparison) -> None:
     headers = ("parameters", "number", "rms", "worst", "unit", "worst at", "rms / σ", "worst / σ")
     echo_table("Second minus first", headers, rows)
     if result.chi2_per_dof is not None:
-        say(f"χ² per degree of freedom: {result.chi2_per_dof:.3g}")
-    for each in result.notes:
-        say(f"Note: {each}")
+        echo_text(f"χ² per degree of freedom: {result.chi2_per_dof:.3g}")
+    for text in result.notes:
+        echo_text(f"Note: {text}")
 
 
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
-@click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="Output format.")
-@out_option("Output file, or directory for csv; default for json: stdout.")
+@click.option(
+    "--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="Format to write."
+)
+@out_option("File to write, or directory for csv.  [default: standard output, for json]")
 @force_option
 def export(record: str, kind: str, out: Path | None, force: bool) -> None:
-    """Export a record for other programs: json, csv (one file per table) or npz (numpy arrays)."""
+    """Convert a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
     from calibration.record.export import parameters_document, write_npz, write_tables
     from lumion_hw.files.writing import over, write_file
 
     loaded = _load(record)
     if out is None:
         if kind != "json":
-            raise ConfigError(f"--format {kind} needs --out", hint="Add --out with a file or directory.")
+            raise ConfigError(f"--format {kind} needs --out", hint="Give the file or directory to write.")
         echo_json(parameters_document(loaded))
         return
     files: tuple[Path, ...] = (out,)
@@ -205,4 +210,4 @@ def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     else:
         text = json_text(parameters_document(loaded), indent=1)
         write_file(out, "the export", text + "\n", over(force))
-    say("\n".join(str(each) for each in files))
+    echo_text("\n".join(str(file) for file in files))

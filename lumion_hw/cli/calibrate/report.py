@@ -1,4 +1,4 @@
-"""``lumion-calibrate report``: full report of a record with plots."""
+"""``lumion-calibrate report``: write a readable report of a calibration record, with figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.numbers import SEED
-from lumion_hw.cli.common.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 def report_option(function: Any) -> Any:
     """Add ``--report FILE`` to a command that writes a record, as the parameter ``report_file``."""
-    text = "Also write a report: FILE.html, or FILE.md with pictures next to it."
+    text = "Report to write as well: FILE.html, or FILE.md with a folder of figures."
     return out_option(text, "--report", "report_file")(function)
 
 
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
-@out_option("Output file, .html or .md; default: RECORD.html.")
+@out_option("Report to write: FILE.html or FILE.md.  [default: RECORD.html]")
 @force_option
-@click.option("--bench", "bench_file", help="Emulated bench of the record; adds a comparison with its hidden truth.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of that bench.")
+@click.option("--bench", "bench_file", help="Emulated bench of the record: also compare with its true parameters.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of this bench.")
 @json_option
 def report(record: str, out: Path | None, force: bool, bench_file: str | None, seed: int, as_json: bool) -> None:
-    """Write a report of a calibration record: verdict, key figures, faults, range of validity, plots, all elements.
+    """Write a report of a calibration record: key figures, goals, faults, range of validity, plots, all elements.
 
-    The report is made from the record and the files next to it. HTML is one self-contained file; Markdown has its
-    pictures in a folder next to it. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
+    The report is made from the record and the files beside it. An HTML report is one self-contained file; a Markdown
+    report has its figures in a folder. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
     """
     from calibration.report.summary import check_report_path, write_report
     from lumion_hw.files.writing import over
@@ -43,19 +43,19 @@ def report(record: str, out: Path | None, force: bool, bench_file: str | None, s
     truth = against_truth(path, bench_file, seed) if bench_file else []
     written = write_report(path, target, truth=truth, over=over(force))
     if as_json:
-        pictures = [str(each) for each in written.pictures]
+        pictures = [str(path) for path in written.pictures]
         echo_json({"report": str(written.path), "pictures": pictures, "missing": list(written.missing)})
         return
-    say(f"Report: {written.path}")
-    for each in written.missing:
-        note(f"Missing in the report: {each}.")
+    echo_text(f"Report: {written.path}")
+    for part in written.missing:
+        note(f"Not in the report: {part}.")
 
 
 def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]:
-    """Return the comparison of a record with the hidden truth of its emulated bench.
+    """Compare a record with the true parameters of the emulated bench that it was measured on.
 
     Raises:
-        CalibrationError: The file is not a record, or belongs to another mesh.
+        CalibrationError: The file is not a calibration record, or belongs to another mesh.
     """
     from calibration.report.summary import load_readings
     from calibration.report.truth_errors import truth_metrics

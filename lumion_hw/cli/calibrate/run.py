@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.calibrate.goal import goal_of, goal_options, goal_words
+from lumion_hw.cli.calibrate.goal import goal_arguments, goal_of, goal_options
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
-@out_option("Path of the record; default: calibration-<serial>.json.")
+@out_option("Calibration record to write.  [default: calibration-<serial>.json]")
 @force_option
-@click.option("--resume", is_flag=True, help="Resume an interrupted run from its journal.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run from its journal.")
 @click.option(
     "--tolerance-db",
     type=TOLERANCE_DB,
-    help="Largest acceptable held-out rms error above noise, in dB; exit code 3 above.",
+    help="Largest accepted held-out error beyond noise, rms in dB; the exit code is 3 if it is larger.",
 )
 @goal_options
 @wavelengths_option
@@ -57,12 +57,12 @@ def run_command(
     report_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Measure heater laws, phases, losses and crosstalk, and write the calibration record.
+    """Measure heater laws, phases, losses and crosstalk of BENCH, and write the calibration record.
 
-    Raw readings and the journal of the run are stored next to the record. After an interruption (Ctrl-C, SIGTERM, lost
-    connection, full disk) heaters and light are off and the record is marked as incomplete; --resume continues the run.
-    Exit code 3 if the record is out of tolerance, misses the required standard error, or contains faults; the record is
-    written in any case.
+    The raw readings and the journal of the run are written beside the record. If a run is interrupted (Ctrl-C, SIGTERM,
+    lost link, full disk), heaters and light are switched off and the record is marked incomplete; --resume continues
+    the run. If the record is out of tolerance, misses the target standard error or contains faults, it is still written
+    and the exit code is 3.
     """
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
@@ -79,8 +79,8 @@ def run_command(
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
         path = out or Path(f"calibration-{serial}.json")
         bench.events.write_to(path.with_suffix(".events.jsonl"))
-        wanted = goal_words(sigma_mrad, seconds, settings)
-        command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, wanted)
+        goal = goal_arguments(sigma_mrad, seconds, settings)
+        command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)
         progress = RunProgress(emulate, quiet=as_json)
         try:
             with progress:
@@ -98,12 +98,12 @@ def run_command(
                     over=over(force),
                 )
         except BaseException:
-            _print_resume_command(path, progress, command, resumed=resume)
+            _note_how_to_resume(path, progress, command, resumed=resume)
             raise
-    return _report_result(record, path, report_file, over(force), as_json)
+    return _report(record, path, report_file, over(force), as_json)
 
 
-def _report_result(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
+def _report(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
     """Print the result, write the report if requested, and return the exit code."""
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
@@ -116,12 +116,12 @@ def _report_result(record: CalibrationRecord, path: Path, report_file: Path | No
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:
-    """Return the failure message for a record with faults."""
+    """Return an error that lists the faults in the record, or ``None`` if there are none."""
     if not record.faults:
         return None
     return CalibrationError(
-        f"{len(record.faults)} faults were found: {'; '.join(record.faults)}.",
-        hint=f"All other elements are calibrated; the record is in {path}.",
+        f"the calibration found {len(record.faults)} faults: {'; '.join(record.faults)}.",
+        hint=f"Everything else is calibrated; the record is {path}.",
     )
 
 
@@ -132,18 +132,18 @@ def _command(
     endpoints: str | None,
     path: Path,
     wavelengths_nm: Sequence[float],
-    wanted: Sequence[str],
+    goal: Sequence[str],
 ) -> str:
-    """Return the command line of this run."""
-    words = ["lumion-calibrate", "run", bench_file]
-    words += ["--emulate"] if emulate else []
-    words += ["--endpoints", endpoints] if endpoints else []
-    words += ["--wavelengths", ",".join(f"{nm:.10g}" for nm in wavelengths_nm)] if wavelengths_nm else []
-    return shlex.join([*words, *wanted, "--seed", str(seed), "--out", str(path)])
+    """Return the command line that repeats this run."""
+    parts = ["lumion-calibrate", "run", bench_file]
+    parts += ["--emulate"] if emulate else []
+    parts += ["--endpoints", endpoints] if endpoints else []
+    parts += ["--wavelengths", ",".join(f"{nm:.10g}" for nm in wavelengths_nm)] if wavelengths_nm else []
+    return shlex.join([*parts, *goal, "--seed", str(seed), "--out", str(path)])
 
 
-def _print_resume_command(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
-    """Print how far the run came, and the command to resume or restart it."""
+def _note_how_to_resume(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
+    """Print where the run stopped and the command that continues it, or starts it again if nothing was measured."""
     from calibration.run.journaled_run import journal_path
 
     if not progress.stage:
@@ -155,6 +155,6 @@ def _print_resume_command(path: Path, progress: RunProgress, command: str, *, re
         )
         return
     note(
-        f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; the measured data are in "
-        f"{journal_path(path)}. Resume with:\n  {command} --resume"
+        f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; all readings are in "
+        f"{journal_path(path)}. Continue with:\n  {command} --resume"
     )

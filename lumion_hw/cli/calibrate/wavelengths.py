@@ -1,4 +1,4 @@
-"""Options of ``lumion-calibrate`` for wavelengths."""
+"""Wavelength options of ``lumion-calibrate``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NM = Number("nm", 200.0, 20_000.0)
 
 
 def _wavelengths(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
-    """Return the wavelengths in a comma-separated text."""
+    """Parse wavelengths separated by commas."""
     return tuple(_NM.convert(part, parameter, context) for part in text.split(",") if part.strip())
 
 
@@ -19,11 +19,11 @@ wavelengths_option = click.option(
     default="",
     metavar="NM,NM,...",
     callback=_wavelengths,
-    help=f"Further wavelengths for the record, {_NM.words}; requires tunable sources.",
+    help=f"Additional wavelengths to calibrate, {_NM.range_text}; needs lasers or tunable modules.",
 )
 wavelength_option = click.option(
     "--wavelength",
     metavar="NM",
     type=_NM,
-    help="Wavelength for the verification, in nm; default: that of the record.",
+    help="Wavelength to verify at, in the range of the record.  [default: wavelength of the record]",
 )

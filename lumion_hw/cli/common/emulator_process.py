@@ -1,4 +1,4 @@
-"""An emulated bench in a process of its own, which ends with this one, however this one ends."""
+"""An emulated bench in a separate process, which always ends together with this process."""
 
 from __future__ import annotations
 
@@ -16,88 +16,88 @@ from lumion_hw.cli.common.opening import read_endpoints
 from lumion_hw.errors import LumionError
 
 _START_S = 120.0
-_LOOK_S = 0.02
+_POLL_PERIOD_S = 0.02
 _END_S = 10.0
-_MOST_WORDS = 1000
+_MAX_OUTPUT_CHARS = 1000
 
 
 @dataclass(frozen=True)
 class EmulatorProcess:
-    """An emulated bench in a process.
+    """A running process of ``lumion emulate``.
 
     Attributes:
         process: The process.
-        endpoints: File with the addresses of its devices, once it serves them.
-        said: File with what it has said.
+        endpoints: File with the addresses of the devices; exists once the devices are served.
+        output: File with the error output of the process.
     """
 
     process: subprocess.Popen[bytes]
     endpoints: Path
-    said: Path
+    output: Path
 
     def addresses(self) -> dict[str, str]:
-        """Wait until it serves; return the addresses of its devices by name.
+        """Wait until the emulator serves its devices, and return their addresses by device name.
 
         Raises:
-            LumionError: It did not start; the message is its own.
+            LumionError: The emulator did not start; the message includes its output.
         """
         end_s = time.monotonic() + _START_S
         while not self.endpoints.exists():
             code = self.process.poll()
             if code is not None:
-                raise LumionError(f"the emulator did not start: {self._words() or f'exit code {code}'}")
+                raise LumionError(f"the emulator did not start: {self._last_output() or f'exit code {code}'}")
             if time.monotonic() > end_s:
                 raise LumionError(f"the emulator did not start within {_START_S:g} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_PERIOD_S)
         return read_endpoints(str(self.endpoints))
 
     def failure(self) -> LumionError | None:
-        """Return why it has ended, with its last words; ``None`` while it runs."""
+        """Return an error that explains why the emulator ended, or ``None`` while it runs."""
         code = self.process.poll()
         if code is None:
             return None
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has ended with exit code {code}"
-        words = self._words()
+        reason = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        output = self._last_output()
         return LumionError(
-            f"the emulator, process {self.process.pid}, {how}{words and f': {words}'}",
-            hint="Nothing is left of the emulated bench: serve it again. What was connected is in the state directory.",
+            f"the emulator (process {self.process.pid}) {reason}{output and f': {output}'}",
+            hint="The emulated bench is lost: serve it again. The state directory still lists its circuits.",
         )
 
-    def _words(self) -> str:
-        """Return the end of what it has said."""
-        return self.said.read_text(encoding="utf-8", errors="replace").strip()[-_MOST_WORDS:]
+    def _last_output(self) -> str:
+        """Return the end of the error output of the emulator."""
+        return self.output.read_text(encoding="utf-8", errors="replace").strip()[-_MAX_OUTPUT_CHARS:]
 
 
 @contextlib.contextmanager
 def emulator_process(file: str, seed: int) -> Iterator[EmulatorProcess]:
-    """Run ``lumion emulate`` for the time of a block; while it starts, something else may be done.
+    """Run ``lumion emulate`` in a separate process while the ``with`` block runs.
 
-    It has a core of its own, as devices have, and takes no turns with threads of this process. It ends when its
-    standard input does: that is a pipe of this process, which the system closes when this one is killed. Ctrl-C at the
-    terminal does not reach it: heaters are to be switched off first.
+    The emulator runs on its own core, so it does not slow down this process. It ends when its standard input closes:
+    a pipe of this process, which the system closes even when this process is killed. Ctrl-C at the terminal does not
+    reach the emulator, so that this process can first switch the heaters off.
 
     Args:
-        file: The bench file, or the name of a built-in bench.
-        seed: Seed of everything random.
+        file: Path of a bench file, or the name of a built-in bench.
+        seed: Random seed.
 
     Yields:
-        The process, which has just begun.
+        The process, which may still be starting.
     """
     command = [sys.executable, "-m", "lumion_hw.cli", "emulate", file, "--seed", str(seed), "--tcp-only"]
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
-        endpoints, said = Path(directory) / "endpoints.json", Path(directory) / "said"
-        with said.open("wb") as told:
+        endpoints, output = Path(directory) / "endpoints.json", Path(directory) / "output"
+        with output.open("wb") as stderr:
             process = subprocess.Popen(
                 [*command, "--while-stdin", "--endpoints", str(endpoints)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=told,
+                stderr=stderr,
                 start_new_session=True,
             )
         try:
-            yield EmulatorProcess(process, endpoints, said)
+            yield EmulatorProcess(process, endpoints, output)
         finally:
-            if not endpoints.exists():  # nothing was done with it
+            if not endpoints.exists():  # it was never used
                 process.kill()
             _end(process)
 

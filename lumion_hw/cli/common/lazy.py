@@ -1,4 +1,4 @@
-"""Command groups that know their commands by name and load a command only when it is called."""
+"""Command groups that import a command only when it is called, so that the program starts fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lumion_hw.cli.common.own_packages import imported
+from lumion_hw.cli.common.own_packages import import_target
 from lumion_hw.errors import name_hint
 
 
@@ -17,9 +17,9 @@ class LazyCommand:
     """One row of a command table.
 
     Attributes:
-        name: What the user types.
+        name: Name that the user types.
         target: ``module:attribute`` of the click command.
-        short_help: One line for the group's help, so that the help loads nothing.
+        short_help: Line for the help of the group, which therefore imports no command.
     """
 
     name: str
@@ -32,17 +32,17 @@ class LazyCommand:
         Raises:
             TypeError: The attribute is not a click command.
         """
-        command = imported(self.target)
+        command = import_target(self.target)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.target} is not a click command")
         return command
 
 
 class NamedGroup(click.Group):
-    """A group that answers a mistyped command with the closest ones."""
+    """A command group whose error for an unknown command suggests similar commands."""
 
     other_programs: Sequence[str] = ()
-    """Programs of this package that a user may look for among the commands."""
+    """Other programs of this package, which are suggested too."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -50,7 +50,7 @@ class NamedGroup(click.Group):
         """Return the command that the arguments name.
 
         Raises:
-            UsageError: It does not exist; the message names the closest commands of the table.
+            UsageError: The command does not exist; the message suggests similar commands.
         """
         name = args[0]
         if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
@@ -79,11 +79,11 @@ class LazyGroup(NamedGroup):
         return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load and return a command, or ``None`` if there is none of this name."""
+        """Import and return a command, or return ``None`` if no command has this name."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of the table, from the table alone."""
+        """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.short_help) for row in self.table.values()])

@@ -1,4 +1,4 @@
-"""Numbers on the command line: finite, in a range that is part of the type, with the unit in help and errors."""
+"""Parameter types for numbers on the command line: finite, in a range, with their unit in help and errors."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import click
 
 from lumion_hw.cli.common.parameter_type import ParameterType
 
-_SHOWN = 40
-LONGEST_D = 3660
-"""Days in the longest time that can be asked for."""
+_MAX_SHOWN_CHARS = 40
+MAX_DURATION_D = 3660
+"""Longest accepted duration, in days."""
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST_S = LONGEST_D * _SECONDS["d"]
+_MAX_DURATION_S = MAX_DURATION_D * _SECONDS["d"]
 
 
 class Number(click.FloatRange):
-    """A finite number of some unit between two limits.
+    """A finite number with a unit, between two limits.
 
     Args:
-        unit: What it counts, such as ``dB``; empty for a bare number.
-        least: Smallest number.
-        most: Largest number.
-        above: Whether ``least`` itself is too small.
+        unit: Unit, such as ``dB``; empty for a number without unit.
+        lowest: Smallest number.
+        highest: Largest number.
+        above: Whether ``lowest`` itself is excluded.
     """
 
-    def __init__(self, unit: str, least: float, most: float, *, above: bool = False) -> None:
-        super().__init__(least, most, min_open=above)
+    def __init__(self, unit: str, lowest: float, highest: float, *, above: bool = False) -> None:
+        super().__init__(lowest, highest, min_open=above)
         self.unit = unit
-        self.least, self.most, self.above = least, most, above
+        self.lowest, self.highest, self.above = lowest, highest, above
         self.name = unit or "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -39,45 +39,44 @@ class Number(click.FloatRange):
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        of_unit = f" of {self.unit}" if self.unit else ""
         if not math.isfinite(number):
-            self.fail(f"{str(value)[:_SHOWN]!r} is no finite number{of_unit}; give {self.words}.", param, ctx)
-        if not self.least <= number <= self.most or (self.above and number == self.least):
-            self.fail(
-                f"{number:g}{f' {self.unit}' if self.unit else ''} is out of range; give {self.words}.", param, ctx
-            )
+            self.fail(f"{str(value)[:_MAX_SHOWN_CHARS]!r} is not a finite number; give {self.range_text}.", param, ctx)
+        if not self.lowest <= number <= self.highest or (self.above and number == self.lowest):
+            unit = f" {self.unit}" if self.unit else ""
+            self.fail(f"{number:g}{unit} is out of range; give {self.range_text}.", param, ctx)
         return number
 
     @property
-    def words(self) -> str:
-        """The range in words."""
+    def range_text(self) -> str:
+        """The range as text, such as ``more than 0 to 10 dB``."""
         unit = f" {self.unit}" if self.unit else ""
-        return f"{'more than ' if self.above else ''}{self.least:g} to {self.most:g}{unit}"
+        return f"{'more than ' if self.above else ''}{self.lowest:g} to {self.highest:g}{unit}"
 
 
 class Duration(ParameterType[float]):
-    """A time such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a bare number is in seconds."""
+    """A duration such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a number without unit is in seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the time in seconds."""
+        """Return the duration in seconds."""
         if isinstance(value, float):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)
         seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
-        if not 0.0 < seconds <= _LONGEST_S:
-            self.fail(f"{str(value)[:40]!r} is no time; write 30s, 1.5min, 2h or 7d, up to {LONGEST_D} d.", param, ctx)
+        if not 0.0 < seconds <= _MAX_DURATION_S:
+            text = f"{str(value)[:_MAX_SHOWN_CHARS]!r} is not a duration"
+            self.fail(f"{text}; give for example 30s, 1.5min, 2h or 7d, at most {MAX_DURATION_D} d.", param, ctx)
         return seconds
 
 
 SEED = click.IntRange(0, 2**32 - 1)
-"""A seed of everything random."""
+"""A random seed."""
 PORT = click.IntRange(0, 10**6)
-"""The number of a port of a mesh."""
-MANY = 10**6
-"""The largest number of things of any kind that can be asked for."""
+"""A port number of a mesh."""
+MAX_COUNT = 10**6
+"""Largest accepted count, of anything."""
 PERIOD = Number("s", 0.05, 86_400.0)
-"""Time between two looks at a device."""
+"""Time between two readings of a device."""
 TOLERANCE_DB = Number("dB", 0.0, 100.0)
-"""Largest error that passes."""
+"""Largest accepted error."""

@@ -1,4 +1,4 @@
-"""The options that say which bench a command opens."""
+"""Options of commands that open a bench, and functions that open it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ from lumion_hw.errors import ConfigError, name_hint
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
 
+RECORD_HELP = "Calibration record.  [default: the record of the connected circuits]"
+STATE_HELP = "Directory that holds the bench state (which circuits are connected).  [default: one per user]"
+TAKE_OVER_HELP = "Replace the program of this user, which is using the bench."
+LEAVE_ON_HELP = "Longest time that the heaters stay on after this command, in seconds."
+ENDPOINTS_HELP = "File with the addresses of the devices, written by `lumion emulate`."
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def bench_options(function: Any) -> Any:
-    """Add the options that say which bench to open."""
+    """Add ``--emulate``, ``--seed`` and ``--endpoints`` to a command."""
     for option in (
         click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on virtual time."),
         click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed."),
         click.option(
-            "--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`."
+            "--endpoints",
+            type=click.Path(dir_okay=False),
+            help=ENDPOINTS_HELP,
         ),
     ):
         function = option(function)
@@ -31,13 +39,13 @@ def bench_options(function: Any) -> Any:
 
 
 def channels_option(verb: str) -> Callable[[_Command], _Command]:
-    """Return the option that says which channels: given again and again, or with commas between them."""
+    """Return the option ``--channels``, which can be repeated or take names separated by commas."""
 
     def separate(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name.strip() for text in value for name in text.split(",") if name.strip())
 
-    words = f"What to {verb}; wildcards allowed, commas between.  [default: *]"
-    return click.option("--channels", "-c", multiple=True, metavar="NAME", callback=separate, help=words)
+    text = f"Channels to {verb}: names separated by commas, wildcards allowed.  [default: *]"
+    return click.option("--channels", "-c", multiple=True, metavar="NAME", callback=separate, help=text)
 
 
 def open_bench(
@@ -49,24 +57,24 @@ def open_bench(
     aged_s: float = 0.0,
     leave_on_s: float | None = None,
 ) -> Bench:
-    """Open a bench by what the command line says.
+    """Open a bench as the options of a command say.
 
     Args:
-        file: The bench file, or the name of a built-in bench.
-        emulate: Emulate it.
-        seed: Seed of the emulation.
-        endpoints: File with addresses, from ``lumion emulate``.
-        only: Names of the devices to open, all if not given; the others are left to other programs.
-        aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
-        leave_on_s: Longest time that heaters stay on after the bench is closed; one emulated here ends then.
+        file: Path of a bench file, or the name of a built-in bench.
+        emulate: Whether to emulate the bench in this process.
+        seed: Random seed of the emulation.
+        endpoints: File with the addresses of the devices, written by ``lumion emulate``.
+        only: Names of the devices to open; all if not given. Other programs may use the others.
+        aged_s: Simulated age of the emulated chip, in seconds; its slow drift starts at age 0.
+        leave_on_s: Longest time that heaters stay on after the bench is closed; no effect on a bench emulated here.
 
     Raises:
-        ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
+        ConfigError: Both an emulation and endpoints were requested, or the endpoints file is invalid.
     """
     from lumion_hw.bench.bench import Bench
 
     if emulate and endpoints:
-        raise ConfigError("--emulate and --endpoints exclude each other")
+        raise ConfigError("--emulate and --endpoints cannot be combined", hint="Leave one of them out.")
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
     addresses = read_endpoints(endpoints) if endpoints else None
@@ -74,10 +82,10 @@ def open_bench(
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
-    """Return the devices of a bench file that may have channels of these names; ``None``, for all, without a name.
+    """Return the devices of a bench file that may have these channels, or ``None`` (all) if no channel is given.
 
     Raises:
-        ConfigError: A channel is of no device; the message names what is near it.
+        ConfigError: A channel belongs to no device; the message suggests similar names.
     """
     from lumion_hw.acquisition.columns import concerns
     from lumion_hw.bench.bench import load
@@ -88,17 +96,20 @@ def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
     for pattern in channels:
         if not any(concerns(pattern, name) for name in devices):
             raise ConfigError(
-                f"{file}: channel {pattern!r} is of no device of this bench",
+                f"{file}: no device of this bench has a channel {pattern!r}",
                 hint=name_hint(pattern.partition(".")[0], devices),
             )
     return [name for name in devices if any(concerns(pattern, name) for pattern in channels)]
 
 
 def read_endpoints(path: str) -> dict[str, str]:
-    """Return the addresses by device name in an endpoints file. Raises ``ConfigError`` if it is none."""
+    """Read an endpoints file and return its addresses by device name. Raises ``ConfigError`` if it is invalid."""
     from lumion_hw.files.reading import MEGABYTE, read_json
 
     document = read_json(Path(path), "endpoints file", max_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
     if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
-        raise ConfigError(f"{path}: is no endpoints file: expected a JSON object of device name to address")
+        raise ConfigError(
+            f"{path} is not an endpoints file: expected a JSON object that maps device names to addresses",
+            hint="`lumion emulate` writes one.",
+        )
     return document

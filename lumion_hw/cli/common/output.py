@@ -1,4 +1,4 @@
-"""What commands print: tables and one JSON document on stdout, everything else on stderr."""
+"""Output of the commands: tables or one JSON document on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.errors import LumionError, exit_code
+from lumion_hw.files.escaping import lines, one_line
 from lumion_hw.files.json_text import json_text
-from lumion_hw.files.shown import lines, one_line
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
@@ -22,34 +22,34 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def json_option(function: _Command) -> _Command:
     """Add ``--json`` to a command, as the parameter ``as_json``."""
-    text = "Print one JSON document on stdout and nothing else there."
+    text = "Print one JSON document on stdout, and nothing else."
     decorated: _Command = click.option("--json", "as_json", is_flag=True, help=text)(function)
     return decorated
 
 
-def echo_json(document: Mapping[str, Any], *, in_one_line: bool = False) -> None:
-    """Print one JSON document on stdout, in one line where many follow each other.
+def echo_json(document: Mapping[str, Any], *, single_line: bool = False) -> None:
+    """Print a JSON document on stdout; in a single line if several documents follow each other.
 
-    NaN and infinity, which JSON does not have, are printed as ``null``.
+    JSON has no NaN and no infinity: both are printed as ``null``.
     """
-    click.echo(json_text(document, indent=None if in_one_line else 2, default=_plain))
+    click.echo(json_text(document, indent=None if single_line else 2, default=_as_json_value))
 
 
-def _plain(value: object) -> object:
-    """Return arrays, dataclasses, tuples of them and paths as what JSON knows."""
+def _as_json_value(value: object) -> object:
+    """Convert a dataclass or an array to JSON values, and anything else to text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     to_list = getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)
 
 
-def say(text: str) -> None:
-    """Print lines on stdout. What would take effect on a terminal, such as an escape from a file, is shown instead."""
+def echo_text(text: str) -> None:
+    """Print text on stdout; control characters, which may come from a file, are shown as escapes."""
     click.echo(lines(text))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table as text: columns aligned, numbers to the right, ``-`` for ``None``, nothing with effect."""
+    """Return a table as text: aligned columns, numbers to the right, ``-`` for ``None``, control characters escaped."""
     cells = [["-" if cell is None else one_line(cell) for cell in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     widths = [max(len(cell) for cell in column) for column in columns]
@@ -65,29 +65,29 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
-    """Return whether a column holds numbers, and nothing else but gaps."""
+    """Return whether a column contains only numbers and gaps."""
     present = [cell for cell in column if cell is not None]
     return bool(present) and all(isinstance(cell, int | float) for cell in present)
 
 
 def echo_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table with its title, and an empty line after it; nothing if it has no rows."""
+    """Print a table with its title and an empty line after it; print nothing if it has no rows."""
     if rows:
-        say(f"{title}\n{table(headers, rows)}\n")
+        echo_text(f"{title}\n{table(headers, rows)}\n")
 
 
 def note(text: str) -> None:
-    """Print progress or a remark on stderr, as :func:`say` does."""
+    """Print progress or a remark on stderr, escaped as by :func:`echo_text`."""
     click.echo(lines(text), err=True)
 
 
 def progress(length: int, label: str) -> AbstractContextManager[ProgressBar[int]]:
-    """Return a progress bar on stderr, advanced with ``update(n)``; nothing is drawn unless stderr is a terminal."""
+    """Return a progress bar on stderr, advanced by ``update(n)``; it is visible only on a terminal."""
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty())
 
 
 def paragraph(error: BaseException) -> str:
-    """Return a failure in words: one paragraph, and one line per member of a group."""
+    """Return the text of an error: one paragraph, or one line per member of an exception group."""
     if isinstance(error, BaseExceptionGroup):
         members = "\n".join(f"- {paragraph(member)}" for member in error.exceptions)
         return f"{error.message}:\n{members}"
@@ -101,7 +101,7 @@ def paragraph(error: BaseException) -> str:
 
 
 def error_document(error: BaseException, code: int) -> dict[str, Any]:
-    """Return a failure as the JSON document that ``--json`` prints instead of a result."""
+    """Build the JSON document that ``--json`` prints when a command fails."""
     document: dict[str, Any] = {"type": type(error).__name__, "message": paragraph(error), "exit_code": code}
     if isinstance(error, LumionError):
         details = {"device": error.device, "address": error.address, "hint": error.hint}
@@ -113,7 +113,7 @@ def error_document(error: BaseException, code: int) -> dict[str, Any]:
 
 
 def report_failure(error: BaseException, code: int, as_json: bool) -> int:
-    """Print a failure on stderr, and as a document on stdout if asked, and return the exit code."""
+    """Print an error on stderr, and with ``as_json`` also as a JSON document on stdout; return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         note(paragraph(error))
         return code
@@ -130,7 +130,7 @@ def report_failure(error: BaseException, code: int, as_json: bool) -> int:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether a failure speaks for itself; anything else is a bug and shows where it happened."""
+    """Return whether an error needs no traceback; any other error is a bug and is printed with its traceback."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_expected(member) for member in error.exceptions)
     return isinstance(error, LumionError | click.ClickException | click.Abort | KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""The options that say where a command writes."""
+"""Options of commands that write files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class NamedFile(ParameterType[Path]):
-    """The path of a file to write."""
+    """Parameter type: the path of a file to write."""
 
     name = "file"
 
@@ -22,20 +22,20 @@ class NamedFile(ParameterType[Path]):
         """Return the path."""
         path = Path(value)
         if str(value) == "-":
-            self.fail("'-' is the standard output for other programs. Give the name of a file.", param, ctx)
+            self.fail("'-' (standard output) is not supported; give a file name.", param, ctx)
         if not path.name or "\0" in str(value):
-            self.fail(f"{str(value)!r} names no file.", param, ctx)
+            self.fail(f"{str(value)!r} is not a file name.", param, ctx)
         return path
 
 
 def out_option(help_text: str, *names: str, default: str | None = None) -> Callable[[_Command], _Command]:
-    """Return the option ``--out``, or one of other names, for a file to write."""
+    """Return an option for a file to write, named ``--out`` unless other names are given."""
     shown = default is not None
     return click.option(*(names or ("--out",)), type=NamedFile(), default=default, show_default=shown, help=help_text)
 
 
 def force_option(function: _Command) -> _Command:
     """Add ``--force`` to a command that writes files, as the parameter ``force``."""
-    text = "Write over a file that this program did not make."
+    text = "Overwrite a file even if this program did not write it."
     decorated: _Command = click.option("--force", is_flag=True, help=text)(function)
     return decorated

@@ -1,7 +1,7 @@
-"""Commands use the packages they were installed with, whatever else is called ``calibration`` where they are started.
+"""Imports of commands that always use the installed package ``calibration``, even if a file has the same name.
 
-The name is a plain word: a lab may well have a ``calibration.py`` of its own, and Python looks beside a script and in
-``PYTHONPATH`` before it looks where packages are installed.
+A lab may have its own ``calibration.py``. Python searches the directory of a script and ``PYTHONPATH`` before the
+installed packages, so it would import this file instead.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Any
 
 from lumion_hw.errors import ConfigError
 
-_HOME = Path(__file__).resolve().parents[3]
+_INSTALLED_IN = Path(__file__).resolve().parents[3]
 _NAME = "calibration"
 _NEEDED_BY = (_NAME, "lumion_hw.cli.calibrate", "lumion_hw.cli.demo")
-"""Modules whose commands import the package, some only when they run: it has to be found by then."""
+"""Modules whose commands import the package, some only when they run."""
 
 
-def imported(target: str) -> Any:
-    """Return ``module:attribute`` of this installation.
+def import_target(target: str) -> Any:
+    """Import and return ``module:attribute`` of this installation.
 
     Raises:
-        ConfigError: Another module of the package's name was imported before.
+        ConfigError: Another module named ``calibration`` was already imported.
     """
     module, _, attribute = target.partition(":")
     if any(f"{module}.".startswith(f"{needed}.") for needed in _NEEDED_BY):
-        _own_first()
+        _prefer_installed()
     return getattr(importlib.import_module(module), attribute)
 
 
-def _own_first() -> None:
-    """Look for packages where this one lies first, if anything hides them; worker processes inherit it."""
-    found = importlib.util.find_spec(_NAME)
-    origin = found and found.origin
-    if origin and Path(origin).resolve().parent.parent == _HOME:
+def _prefer_installed() -> None:
+    """Put this installation first in the search path if another module hides the package; workers inherit the path."""
+    spec = importlib.util.find_spec(_NAME)
+    origin = spec and spec.origin
+    if origin and Path(origin).resolve().parent.parent == _INSTALLED_IN:
         return
     if _NAME in sys.modules:
         raise ConfigError(
-            f"a module named {_NAME} was imported from {origin or 'elsewhere'}: it hides the package of that name",
-            hint="Rename that file, or use this command in a process of its own.",
+            f"a module named {_NAME} was imported from {origin or 'elsewhere'}; it hides the package {_NAME}",
+            hint="Rename that file, or run this command in a separate process.",
         )
-    sys.path.insert(0, str(_HOME))
+    sys.path.insert(0, str(_INSTALLED_IN))
     importlib.invalidate_caches()

@@ -1,4 +1,4 @@
-"""The base class of the parameter types of the commands."""
+"""Base class of the parameter types of the commands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 else:
 
     class ParameterType(click.ParamType):
-        """A click parameter type that takes the type of its value in brackets; click's own does from 8.4 on."""
+        """A click parameter type that accepts its value type in brackets, as click itself does from 8.4 on."""
 
         def __class_getitem__(cls, item: object) -> type:
-            """Return the class itself: the type of the value is for type checkers."""
+            """Return the class itself; the value type is only for type checkers."""
             return cls

@@ -1,4 +1,4 @@
-"""How far a run is and how long it will still take: a bar per stage on a terminal, a line per stage elsewhere."""
+"""Progress of a run with an estimate of the remaining time: a bar per stage on a terminal, otherwise a line."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ _TYPICAL_S: dict[str, tuple[float, float]] = {
     "fibres": (2.5, 0.3),
     "verification": (3.0, 1.0),
 }
-"""Stages in their order, and their time on the hardware and on the processor, for 72 PUCs. What counts is how they
-compare: the pace is measured."""
+"""Stages in order, each with its time on the hardware and on the processor in seconds, for 72 PUCs.
+
+Only the ratios matter, because the speed of the run is measured.
+"""
 _OTHER_S = (3.0, 3.0)
-_BEAT_S = 1.0
+_REDRAW_PERIOD_S = 1.0
 
 
 class Forecast:
-    """What is left of a run, by typical times of its stages and the pace so far.
+    """Estimate of the remaining time of a run, from the typical times of its stages and its speed so far.
 
     Args:
-        emulated: Whether time on the hardware is virtual and takes none.
+        emulated: Whether the hardware is emulated, so that its time is virtual.
         now: Clock, in seconds.
     """
 
@@ -49,7 +51,7 @@ class Forecast:
         self._over: list[str] = []
 
     def at(self, stage: str, done: int, total: int) -> None:
-        """Take note of a step; stages may come again."""
+        """Update the estimate after a step of a stage; a stage may occur again."""
         if stage != self._stage:
             if self._stage:
                 self._over.append(self._stage)
@@ -58,7 +60,7 @@ class Forecast:
         self._share = done / total if total else 1.0
 
     def remaining_s(self) -> float | None:
-        """Return the time still needed; ``None`` as long as nothing can be said."""
+        """Return the estimated remaining time in seconds, or ``None`` if it is unknown."""
         present_s = self._typical_s.get(self._stage, 0.0)
         done_s = sum(self._typical_s[stage] for stage in set(self._over) - {self._stage}) + self._share * present_s
         if done_s <= 0.0:
@@ -72,17 +74,17 @@ class Forecast:
 class RunProgress:
     """Progress callback of a run; use it as a context manager.
 
-    On a terminal it is a bar per stage, drawn again every second: what takes long between two steps is seen to go on.
+    On a terminal it draws a bar per stage and redraws it every second, so that the clock runs during long steps.
 
     Args:
-        emulated: Whether the bench is emulated; ``None`` where nobody has said how long the stages take.
-        quiet: Say nothing unless there is a terminal.
+        emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
+        quiet: Print nothing unless stderr is a terminal.
         now: Clock, in seconds.
 
     Attributes:
-        stage: The stage the run is in.
-        done: Steps done in it.
-        total: Its steps.
+        stage: The current stage.
+        done: Completed steps of this stage.
+        total: Number of steps of this stage.
     """
 
     def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
@@ -97,7 +99,7 @@ class RunProgress:
         self._beat: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Advance the bar of a stage; a new stage ends the one before."""
+        """Update the bar of a stage; a new stage ends the previous one."""
         with self._drawing:
             if stage != self.stage:
                 self._end(finished=True)
@@ -109,7 +111,7 @@ class RunProgress:
             self.draw()
 
     def draw(self) -> None:
-        """Draw the bar as it stands, if there is a terminal."""
+        """Redraw the bar, if stderr is a terminal."""
         bar = self._bar
         if bar is not None and not bar.hidden:
             bar.length, bar.label = self.total, self._label()
@@ -117,7 +119,7 @@ class RunProgress:
             bar.render_progress()
 
     def between(self) -> None:
-        """End the stage, so that something else can be printed."""
+        """End the current stage, so that other text can be printed."""
         with self._drawing:
             self._end(finished=True)
             self.stage = ""
@@ -130,7 +132,7 @@ class RunProgress:
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
     def _end(self, *, finished: bool) -> None:
-        """End the stage: close its bar, or print its line. One that ended before all its steps were needed is whole."""
+        """End the stage: close its bar or print its line; a stage that needed fewer steps is shown as complete."""
         hidden = self._bar is None or self._bar.hidden
         if finished and not hidden:
             self.total = max(self.done, 1)
@@ -145,11 +147,11 @@ class RunProgress:
             note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
 
     def where(self) -> str:
-        """Return in words how far the run is."""
+        """Return the current stage and step as text."""
         return f"{self.stage}, {self.done} of {self.total}" if self.stage else "nothing measured"
 
     def _keep_drawing(self) -> None:
-        while not self._over.wait(_BEAT_S):
+        while not self._over.wait(_REDRAW_PERIOD_S):
             with self._drawing:
                 self.draw()
 
@@ -167,7 +169,7 @@ class RunProgress:
 
 
 def _duration(seconds: float) -> str:
-    """Return a time as people say it."""
+    """Format a duration in s, min or h."""
     if seconds < 90.0:
         return f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

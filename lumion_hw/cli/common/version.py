@@ -1,4 +1,4 @@
-"""``--version`` of every program."""
+"""The option ``--version`` of every program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if not asked or ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    if not is_given or ctx.resilient_parsing:
         return
     import importlib.metadata
 
@@ -24,8 +24,13 @@ def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) ->
 
 
 def version_option(function: _Command) -> _Command:
-    """Add ``--version``, which says what is installed and does nothing else."""
+    """Add ``--version``, which prints the installed version and exits."""
     decorated: _Command = click.option(
-        "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version."
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Print the version and exit.",
     )(function)
     return decorated

@@ -1,1 +1,1 @@
-"""``lumion demo``: calibrate an emulated bench, set up circuits, and replace a failed server."""
+"""``lumion demo``: calibrate, connect, break and recover an emulated bench."""

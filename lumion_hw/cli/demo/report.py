@@ -1,4 +1,4 @@
-"""Results and files of a demo, its Markdown report, and the documents for ``--json``."""
+"""The results and files of a demo run, its Markdown report, and the documents that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from calibration.report.summary import calibration_summary
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import markdown
+from lumion_hw.files.escaping import markdown
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
@@ -29,15 +29,15 @@ BUDGET_HEADERS = (
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files of a run.
+    """The files that a run writes.
 
     Attributes:
         calibration: Calibration record.
         events: Event log, JSON lines.
-        picture_before: Mesh with the paths before the fault.
-        picture: Mesh with the paths after the recovery.
-        timeline: Time spans of the recovery.
-        report: One-page report.
+        picture_before: Figure of the mesh with the paths before the swap.
+        picture: Figure of the mesh with the paths after the swap.
+        timeline: Figure of the steps of the swap.
+        report: Markdown report of the run.
         calibration_report: Report of the calibration, with maps of the mesh.
     """
 
@@ -65,15 +65,15 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """Results of a demo.
+    """The results of a demo run.
 
     Attributes:
         record: Calibration record.
         before: Proofs before the fault.
-        crosstalk_db: Wanted power relative to all other light at the exit of each circuit before the fault.
-        recovery: Result of the recovery.
-        artifacts: Files of the run.
-        left_out: Omitted steps, one sentence each.
+        crosstalk_db: Ratio of the signal to all other light at the output of each circuit before the fault, in dB.
+        recovery: The swap.
+        artifacts: The files written.
+        left_out: Parts that are missing in the report because of an option or a missing package.
     """
 
     record: CalibrationRecord
@@ -112,7 +112,7 @@ def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the link budget table, from launch to receiver."""
+    """Return the rows of the link budget table."""
     rows: list[list[object]] = []
     for proof in proofs:
         budget = proof.circuit.budget
@@ -125,14 +125,14 @@ def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def span_rows(recovery: Recovery) -> list[list[object]]:
-    """Return the rows of the span table."""
+    """Return the rows of the table of recovery steps."""
     return [
         [span.name, f"{span.bench_ms:.2f}", f"{span.at_ms:.2f}", f"{span.cpu_ms:.1f}", span.source]
         for span in recovery.spans
     ]
 
 
-CROSSTALK_HEADERS = ("circuit", "wanted signal over all other light, dB")
+CROSSTALK_HEADERS = ("circuit", "signal over all other light, dB")
 
 
 def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
@@ -140,11 +140,11 @@ def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[
     return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
 
 
-SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms", "made of")
+SPAN_HEADERS = ("step", "bench ms", "since fault ms", "CPU ms", "source")
 
 
 def circuit_document(proof: CircuitProof) -> dict[str, Any]:
-    """Return one circuit for ``--json``."""
+    """Return one circuit as a JSON document."""
     budget = proof.circuit.budget
     return {
         "source": proof.circuit.request.source,
@@ -168,7 +168,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a recovery for ``--json``: bench time and CPU time per span, which are never added."""
+    """Return a swap as a JSON document, with separate bench time and CPU time for each step."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,
@@ -183,7 +183,7 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
 
 
 def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
-    """Return a whole run for ``lumion demo --json``."""
+    """Return the results of a run as a JSON document."""
     artifacts = demo_run.artifacts
     return {
         "bench": {
@@ -250,7 +250,7 @@ def _misses(record: CalibrationRecord) -> str:
 
 
 def _details(title: str, text: str) -> str:
-    """Return a folded section of the report."""
+    """Return a part of the report that is folded until a reader opens it."""
     return f"<details><summary>{markdown(title)}</summary>\n\n{text}\n\n</details>"
 
 
@@ -259,7 +259,7 @@ def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
     recovery, calibration_page = demo_run.recovery, demo_run.artifacts.calibration_report.name
     budgets = (
         "Losses are measured from fibre to fibre over the mesh. The received power is calculated from the meter on the "
-        "receiver's tap. Every input has a booster amplifier: a 10GBASE-ER pair alone would close only a few hops."
+        "receiver's tap. Every input has a booster amplifier: a 10GBASE-ER pair alone could bridge only a few hops."
     )
     times = (
         "Bench time is time on the emulated bench. CPU time is the time this software needed. The two are never added. "
@@ -291,7 +291,7 @@ def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
             ),
         ),
         _details(
-            f"{recovery.failed} fails, {recovery.spare} replaces it",
+            f"{recovery.failed} fails and is replaced by {recovery.spare}",
             "\n\n".join(
                 [
                     markdown_table(SPAN_HEADERS, span_rows(recovery)),

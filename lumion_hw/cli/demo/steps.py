@@ -1,6 +1,6 @@
-"""Steps of the demo: calibrate, set up circuits, lose a server, replace it, and write all files.
+"""The steps of the demo: calibrate, connect, lose a server, replace it by a spare, and write the files.
 
-Every step is a call that a lab script can make; this module puts them in order and writes the files.
+Each step is one call that a script can make too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DETECT_TIMEOUT_S = 10.0
 
 @contextlib.contextmanager
 def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner: Aligner) -> Iterator[FabricManager]:
-    """Return the manager for the fabric of a calibrated bench; its journals are in ``state`` next to the record."""
+    """Yield the fabric manager of a calibrated bench; its journals are in the folder ``state`` beside the record."""
     directory = record_path.with_name("state")
     with (
         BenchLock(directory, "lumion demo") as lock,
@@ -48,30 +48,30 @@ def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner:
 
 def _first_job(bench: Bench) -> JobModel:
     if not bench.model.fabric.all_jobs:
-        raise ConfigError("the bench file connects no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
+        raise ConfigError("the bench file has no jobs", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
     return bench.model.fabric.all_jobs[0]
 
 
 def lose_and_replace(manager: FabricManager, server: str) -> Recovery:
-    """Switch off a server of an emulated bench, detect the loss by its light alone, and replace it with a spare.
+    """Make a server of an emulated bench fail, detect the failure by its light, and replace the server by a spare.
 
     Raises:
         ConfigError: The bench is not emulated.
-        CircuitError: The loss was not detected, or no spare could be proven.
+        CircuitError: The failure was not detected, or the circuits of the spare could not be verified.
     """
     bench = manager.bench
-    # Both clocks at the fault, because spans are given in bench time and in CPU time, which are never added.
+    # The recovery is reported in bench time and in CPU time, so both clocks are noted at the fault.
     manager.fault_s, manager.fault_cpu_s = bench.clock.now(), time.process_time()
     bench.emulated.faults.kill_modules(bench.model.server(server).nics)
     bench.events.add("fault injected", server=server)
-    made: list[Recovery] = []
+    recovery: Recovery | None = None
     deadline_s = bench.clock.now() + DETECT_TIMEOUT_S
-    while not made and bench.clock.now() < deadline_s and not manager.state.failed:
-        made += filter(None, [manager.step(1.0)])
-    if not made or made[0].failed != server:
-        seen = f"{manager.state.failed or 'nothing'} failed, refused {manager.state.refused or 'nothing'}"
-        raise CircuitError(f"{server} was switched off, but the result after {DETECT_TIMEOUT_S:.0f} s is: {seen}")
-    return made[0]
+    while recovery is None and bench.clock.now() < deadline_s and not manager.state.failed:
+        recovery = manager.step(1.0)
+    if recovery is None or recovery.failed != server:
+        detected = f"failed: {manager.state.failed or 'none'}; without circuits: {manager.state.refused or 'none'}"
+        raise CircuitError(f"{server} was not replaced within {DETECT_TIMEOUT_S:.0f} s of its failure ({detected})")
+    return recovery
 
 
 def run_demo(
@@ -80,34 +80,33 @@ def run_demo(
     directory: Path,
     *,
     progress: Progress = lambda stage, done, total: None,
-    say: Callable[[str, object], None] = lambda step, result: None,
+    on_result: Callable[[str, object], None] = lambda step, result: None,
     goal: Goal | None = None,
     plots: bool = False,
 ) -> DemoRun:
-    """Run the demo on an emulated bench.
+    """Run all steps of the demo on an emulated bench.
 
     Args:
         bench: An emulated bench.
-        seed: Seed of the calibration's random settings.
-        directory: Output directory.
-        progress: Called after every step.
-        say: Called with each result as soon as it is available: ``calibration``, ``before``, ``crosstalk``,
-            ``recovery``.
-        goal: Required accuracy of the phases; the default if not given.
-        plots: Whether the calibration report contains plots, which takes three seconds and needs matplotlib.
+        seed: Random seed of the calibration's settings.
+        directory: Directory for the output files.
+        progress: Called after each step.
+        on_result: Called with each result: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
+        goal: Target accuracy of the calibration; the default goal if not given.
+        plots: Whether the calibration report has plots, which take three seconds and need matplotlib.
 
     Raises:
-        ConfigError: The bench file connects no servers, or the directory cannot be written.
-        CalibrationError: There is no light.
-        CircuitError: A circuit was not proven, or no spare could replace the lost server.
+        ConfigError: The bench file has no jobs, or the directory is not writable.
+        CalibrationError: No light was measured.
+        CircuitError: A circuit could not be verified, or no spare could replace the failed server.
     """
-    lost = _first_job(bench).members[1]
+    server = _first_job(bench).members[1]
     artifacts = Artifacts.in_directory(directory)
     bench.events.write_to(artifacts.events)
     aligner = Aligner(bench.clock)
     with bench.dark():
         record = calibrate(bench, aligner, seed, artifacts.calibration, progress, goal=goal)
-        say("calibration", record)
+        on_result("calibration", record)
         progress("circuits", 0, 3)
         with managed(bench, artifacts.calibration, record, aligner) as manager:
             manager.connect()
@@ -115,18 +114,18 @@ def run_demo(
             _draw(setup, artifacts.picture_before, before, "before the fault")
             progress("circuits", 1, 3)
             crosstalk_db = setup.crosstalk_db()
-            bench.events.add("crosstalk", db={f"{one.source} → {one.target}": db for one, db in crosstalk_db.items()})
+            bench.events.add("crosstalk", db={f"{r.source} → {r.target}": db for r, db in crosstalk_db.items()})
             progress("circuits", 2, 3)
-            say("before", before)
-            say("crosstalk", crosstalk_db)
-            manager.begin()  # spares are ready, plans are prepared, light is monitored
+            on_result("before", before)
+            on_result("crosstalk", crosstalk_db)
+            manager.begin()  # prepares the spares, plans the swaps and starts to watch the light
             progress("circuits", 3, 3)
             progress("recovery", 0, 1)
-            recovery = lose_and_replace(manager, lost)
-            _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} instead of {recovery.failed}")
+            recovery = lose_and_replace(manager, server)
+            _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.failed} replaced by {recovery.spare}")
             write_file(artifacts.timeline, "the timeline", _timeline(bench, recovery))
         progress("recovery", 1, 1)
-        say("recovery", recovery)
+        on_result("recovery", recovery)
     progress("report", 0, 1)
     written = write_report(artifacts.calibration, artifacts.calibration_report, plots=plots)
     demo_run = DemoRun(record, before, crosstalk_db, recovery, artifacts, written.missing)
@@ -136,21 +135,21 @@ def run_demo(
 
 
 def _timeline(bench: Bench, recovery: Recovery) -> str:
-    """Return a picture of the time spans of a recovery."""
-    title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} replaces it (bench time)"
+    """Draw the steps of a recovery on a time axis, as SVG."""
+    title = f"{bench.model.name}: {recovery.failed} fails and is replaced by {recovery.spare} (bench time)"
     names, at_ms, sources = zip(*((span.name, span.at_ms, span.source) for span in recovery.spans), strict=True)
     return timeline_svg(title, names, at_ms, sources)
 
 
 def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:
-    """Write a picture of the circuits."""
+    """Write a figure of the connected circuits."""
     states = setup.active.routing.states if setup.active else {}
     title = f"{setup.bench.model.name}, {title}"
-    write_file(path, "the picture", picture(setup.bench.mesh.topology, states, proofs, title))
+    write_file(path, "the figure", picture(setup.bench.mesh.topology, states, proofs, title))
 
 
 def picture(topology: MeshTopology, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:
-    """Return the mesh with its states and the paths of circuits, as SVG."""
+    """Draw the mesh with its states and the paths of circuits, as SVG."""
     paths = []
     for proof in proofs:
         request, path = proof.circuit.request, proof.circuit.path

@@ -1,12 +1,11 @@
-"""Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like lines at 19200 baud, without ``*IDN?`` or error queue.
+"""Driver for Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like text at 19200 baud, no ``*IDN?``, no error queue.
 
-Chosen among amplifiers because its command set is quoted from the programming manual by several public clients, written
-by different hands: ``amonics_edfa`` (words of replies, line ends, at least 50 ms between commands, states 0 off, 1 on,
-2 busy, 4 lock; ``:READ:CH:...``, how many pumps and monitors of each kind there are, asked at opening), KeckLFC's
-``amonics_edfa`` (units of set points, units that answer no mode query or have no input monitor, switches that are at
-times ignored the first time), and a third class ``AmonicsEDFA``. A unit does not answer a question that it does not
-know: what stays silent at opening is taken as not there. A command has no reply, so what it did is seen by reading
-back. The modes are ACC (current), APC (power) and AGC (gain, check).
+The command set is taken from the programming manual as quoted by three independent public clients: ``amonics_edfa``
+(replies, line ends, at least 50 ms between commands, states 0 off, 1 on, 2 busy, 4 lock, ``:READ:CH:...`` with the
+number of pumps and monitors), KeckLFC's ``amonics_edfa`` (units of set points, models without mode query or input
+monitor, switches that sometimes ignore the first command), and a third class ``AmonicsEDFA``. An amplifier does not
+answer unknown queries, so a feature without a reply at opening counts as missing. Commands have no reply, so settings
+are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 GAP_S = 0.05
-"""Least time between two commands (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
-WORDS = {"ACC": AmplifierMode.CURRENT, "APC": AmplifierMode.POWER, "AGC": AmplifierMode.GAIN}
-"""Names of what it holds."""
+"""Minimum time between two commands (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
+MODE_BY_NAME = {"ACC": AmplifierMode.CURRENT, "APC": AmplifierMode.POWER, "AGC": AmplifierMode.GAIN}
+"""Names of the modes in commands."""
 _MILLI = {"MA": 1.0, "A": 1e3, "MW": 1.0, "W": 1e3}
 """Units of set points, in mA and mW."""
 _ON, _BUSY, _LOCKED = 1, 2, 4
@@ -51,15 +50,15 @@ MONITORS = {
     "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
     "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""How many there are, and what the first one measures: mW, mW, mA and degrees Celsius."""
+"""Query for the number of monitors of each kind, and query for the first one: in mW, mW, mA and °C."""
 _SWITCH_S = 5.0
-_AGAIN_S = 1.0
+_REPEAT_S = 1.0
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class _HeldQuantity:
-    """How one quantity is held: the unit of its set point, and the limits in it."""
+    """How one quantity is held: unit, limits and step of its set point."""
 
     unit: str
     low: float
@@ -67,34 +66,34 @@ class _HeldQuantity:
     step: float
 
     def from_wire(self, value: float) -> float:
-        """Return a set point in mA, dBm or dB."""
+        """Convert a set point from the amplifier's unit to mA, dBm or dB."""
         if self.unit in ("DBM", "DB"):
             return value
         milli = value * _MILLI[self.unit]
         return dbm_from_w(1e-3 * milli) if self.unit.endswith("W") else milli
 
     def to_wire(self, value: float) -> float:
-        """Return a value in mA, dBm or dB as the amplifier takes it."""
+        """Convert a set point from mA, dBm or dB to the amplifier's unit."""
         if self.unit in ("DBM", "DB"):
             return value
         return (1e3 * w_from_dbm(value) if self.unit.endswith("W") else value) / _MILLI[self.unit]
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Limits in mA, dBm or dB; a power of zero has no level, and the smallest step stands in for it."""
+        """Limits in mA, dBm or dB; a lower limit of zero power becomes one step, as zero has no level in dBm."""
         low = max(self.low, self.step) if self.unit.endswith("W") else self.low
         return self.from_wire(low), self.from_wire(self.high)
 
 
 class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
-    """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every set is read back.
+    """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every setting is read back.
 
-    A set point is that of its first pump; the others, where there are any, keep theirs, and are switched along with it.
+    A set point applies to the first pump. Other pumps keep theirs and are switched on and off together with the first.
 
     Args:
-        link: The serial link, 19200 baud.
-        clock: The link's clock.
-        **names: Device name, and the model and serial number that must be found; any if omitted.
+        link: Serial link, 19200 baud.
+        clock: Clock of the link.
+        **names: Device name, and required model and serial number; any if omitted.
     """
 
     kind = "amplifier"
@@ -112,95 +111,106 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._scpi = StrictScpi(self._session)
         self._clock = clock
         self._expected = ExpectedIdentity(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
-        self._held: dict[AmplifierMode, _HeldQuantity] = {}
+        self._quantities: dict[AmplifierMode, _HeldQuantity] = {}
         self._n_pumps = 1
         self._monitors: set[str] = set()
         self._has_interlock = True
 
     def open(self) -> None:
-        """Open the link, check the identity, and read what the amplifier can hold and measure.
+        """Open the link, check the identity, and read the modes and monitors of the amplifier.
 
-        What it does not answer to counts as not there, and costs a time-out.
+        Features without a reply count as missing; each costs a time-out.
 
         Raises:
             ConnectError: The link cannot be opened.
-            DeviceError: It tells nothing that it can hold.
-            IdentityError: Another instrument answers.
-            LinkTimeout: Nothing answers.
+            DeviceError: The amplifier reports no mode with limits.
+            IdentityError: A different instrument replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identity = self._checked_identity(self._session.open())
-            words = self._find_words()
-            count = self._unless_silent(partial(self._scpi.setting, f":READ:CH:DRIV:{words[0]}?"))
+            mode_names = self._read_mode_names()
+            count = self._reply_or_none(partial(self._scpi.setting, f":READ:CH:DRIV:{mode_names[0]}?"))
             self._n_pumps = 1 if count is None else round(count)
-            found = {word: self._unless_silent(partial(self._read_held, word)) for word in words}
-            self._held = {WORDS[word]: held for word, held in found.items() if held is not None}
-            if not self._held:
-                raise self._refused("open", "it tells no limits of what it holds", "Is it an AEDFA with a serial port?")
+            actual = {
+                mode_name: self._reply_or_none(partial(self._read_quantity, mode_name)) for mode_name in mode_names
+            }
+            self._quantities = {
+                MODE_BY_NAME[mode_name]: quantity for mode_name, quantity in actual.items() if quantity is not None
+            }
+            if not self._quantities:
+                raise self._device_error(
+                    "open",
+                    "the amplifier reports no limits for any mode",
+                    "Check that it is an AEDFA with a serial port.",
+                )
             counts = {
-                name: self._unless_silent(partial(self._scpi.setting, each)) for name, (each, _) in MONITORS.items()
+                name: self._reply_or_none(partial(self._scpi.setting, quantity))
+                for name, (quantity, _) in MONITORS.items()
             }
             self._monitors = {name for name, count in counts.items() if count}
-            self._has_interlock = self._unless_silent(partial(self._scpi.setting, ":DRIV:INTERLOCK?")) is not None
+            self._has_interlock = self._reply_or_none(partial(self._scpi.setting, ":DRIV:INTERLOCK?")) is not None
 
     def close(self) -> None:
-        """Release the link; idempotent, never raises. The output is left as it is."""
+        """Release the link; idempotent, never raises. The output stays as it is."""
         self._identity = None
         self._session.close()
 
     def hold_current_ma(self, current_ma: float) -> None:
-        """Hold this current of the first pump. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the current of the first pump constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.CURRENT, "pump current", current_ma, "mA")
 
     def hold_power_dbm(self, power_dbm: float) -> None:
-        """Hold this output power. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the output power constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.POWER, "output power", power_dbm, "dBm")
 
     def hold_gain_db(self, gain_db: float) -> None:
-        """Hold this gain. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the gain constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.GAIN, "gain", gain_db, "dB")
 
     def enable(self) -> None:
         """Switch pumps and output on. Raises as :meth:`OpticalAmplifier.enable`."""
         self._check_open()
-        if self._interlocked():
-            raise self._refused("enable", "its interlock is open", "Close it, and unlock at the panel.")
-        word = self._word()
+        if self._is_interlock_open():
+            raise self._device_error(
+                "enable", "the interlock is open", "Close the interlock and unlock the amplifier at its panel."
+            )
+        mode_name = self._mode_name()
         for pump in range(1, self._n_pumps + 1):
-            self._switch(f":DRIV:{word}:STAT:CH{pump}", on=True)
+            self._switch(f":DRIV:{mode_name}:STAT:CH{pump}", on=True)
         self._switch(":DRIV:MCTRL", on=True)
 
     def disable(self) -> None:
-        """Switch the output off, and verify it."""
+        """Switch the output off and verify it."""
         self._check_open()
         self._switch(":DRIV:MCTRL", on=False)
 
     def wait_ready(self, timeout_s: float) -> AmplifierState:
-        """Wait until it emits and nothing is pending. Raises as :meth:`OpticalAmplifier.wait_ready`."""
+        """Wait until the amplifier emits and is not busy. Raises as :meth:`OpticalAmplifier.wait_ready`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).ready:
             if state.flags or not state.emitting:
-                raise self._refused(
-                    "wait_ready", ", ".join(state.flags) or "the pump is off", "Look at its panel, then call enable()."
+                raise self._device_error(
+                    "wait_ready", ", ".join(state.flags) or "the pump is off", "Check the panel, then call enable()."
                 )
             if self._clock.now() >= deadline:
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_ready: the amplifier answers, but is busy after {timeout_s:g} s",
+                    f"wait_ready: the amplifier responds, but is still busy after {timeout_s:g} s",
                     command="wait_ready",
-                    hint="Look at its panel.",
+                    hint="Check the panel of the amplifier.",
                 )
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
         return state
 
     def state(self) -> AmplifierState:
-        """Ask the amplifier what it does."""
+        """Read the present state."""
         self._check_open()
         with self._session.transaction():
-            word = self._word()
-            master = self._state_of(":DRIV:MCTRL")
-            pumps = [self._state_of(f":DRIV:{word}:STAT:CH{pump}") for pump in range(1, self._n_pumps + 1)]
-            flags = ["its interlock is open"] if self._interlocked() else []
+            mode_name = self._mode_name()
+            master = self._read_state(":DRIV:MCTRL")
+            pumps = [self._read_state(f":DRIV:{mode_name}:STAT:CH{pump}") for pump in range(1, self._n_pumps + 1)]
+            flags = ["the interlock is open"] if self._is_interlock_open() else []
             flags += [f"pump {number} is locked" for number, pump in enumerate(pumps, 1) if pump & _LOCKED]
             return AmplifierState(
                 emitting=master != 0 and any(pumps),
@@ -214,156 +224,158 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             )
 
     def settings(self) -> AmplifierSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         self._check_open()
         with self._session.transaction():
-            word = self._word()
-            mode = WORDS[word]
-            value = self._quantity(word).from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
+            mode_name = self._mode_name()
+            mode = MODE_BY_NAME[mode_name]
+            value = self._quantity(mode_name).from_wire(self._scpi.setting(f":DRIV:{mode_name}:CUR:CH1?"))
             return AmplifierSettings(
                 mode=mode,
                 current_ma=value if mode is AmplifierMode.CURRENT else None,
                 power_dbm=value if mode is AmplifierMode.POWER else None,
                 gain_db=value if mode is AmplifierMode.GAIN else None,
-                enabled=self._state_of(":DRIV:MCTRL") != 0,
+                enabled=self._read_state(":DRIV:MCTRL") != 0,
             )
 
     def limits(self) -> AmplifierLimits:
-        """Return the limits, as the amplifier stated them when it was opened."""
+        """Return the limits that the amplifier reported at opening."""
         self._check_open()
-        held = {mode: each.limits for mode, each in self._held.items()}
-        return AmplifierLimits(*(held.get(mode) for mode in AmplifierMode))
+        quantity = {mode: quantity.limits for mode, quantity in self._quantities.items()}
+        return AmplifierLimits(*(quantity.get(mode) for mode in AmplifierMode))
 
-    # -- in common
+    # -- shared helpers
 
-    def _find_words(self) -> list[str]:
-        """Return the names of what it may hold: all that are known, if it does not say."""
+    def _read_mode_names(self) -> list[str]:
+        """Return the names of the modes that the amplifier may have; all known modes if it does not report them."""
         query = ":READ:MODE:NAMES?"
-        names = self._unless_silent(partial(self._session.query, query))
+        names = self._reply_or_none(partial(self._session.query, query))
         if names is None:
-            return list(WORDS)
-        words = [word for word in names.replace(",", " ").upper().split() if word in WORDS]
-        if not words:
-            raise self._scpi.wrong_shape(query, names, f"some of {', '.join(WORDS)}")
-        return words
+            return list(MODE_BY_NAME)
+        mode_names = [mode_name for mode_name in names.replace(",", " ").upper().split() if mode_name in MODE_BY_NAME]
+        if not mode_names:
+            raise self._scpi.wrong_shape(query, names, f"some of {', '.join(MODE_BY_NAME)}")
+        return mode_names
 
-    def _unless_silent(self, ask: Callable[[], ValueT]) -> ValueT | None:
-        """Return an answer, ``None`` if there is none in time."""
+    def _reply_or_none(self, query: Callable[[], ValueT]) -> ValueT | None:
+        """Return the result of a query, or ``None`` if there is no reply in time."""
         try:
-            return ask()
+            return query()
         except LinkTimeout as error:
-            _log.info("taken as not there: %s", error)
+            _log.info("feature counts as missing: %s", error)
             return None
 
-    def _hold(self, mode: AmplifierMode, what: str, value: float, unit: str) -> None:
+    def _hold(self, mode: AmplifierMode, label: str, value: float, unit: str) -> None:
         self._check_open()
-        if mode not in self._held:
-            there = " and ".join(each.value for each in self._held)
+        if mode not in self._quantities:
+            available = " and ".join(quantity.value for quantity in self._quantities)
             raise self._session.error(
-                NotSupportedError, f"this amplifier holds no {mode.value}", hint=f"It holds {there}."
+                NotSupportedError, f"this amplifier cannot hold the {mode.value}", hint=f"It can hold: {available}."
             )
-        word = next(word for word, known in WORDS.items() if known is mode)
+        mode_name = next(mode_name for mode_name, mode_of_name in MODE_BY_NAME.items() if mode_of_name is mode)
         with self._session.transaction():
-            held = self._quantity(word)
-            check_range(what, value, held.limits, unit, self._session)
-            before = self._word()
-            if before != word:
-                if self._state_of(":DRIV:MCTRL"):
-                    why = f"it holds {WORDS[before].value} and emits"
-                    raise self._refused(f"hold {mode.value}", why, "Call disable() before another mode.")
-                self._session.write(f":MODE:SW:CH1 {word}")
-                self._verified("mode", word, self._word)
-            # To the amplifier's own step first, or its rounding would show up as a refusal at reading back.
-            step = held.step
-            wanted = min(max(round(held.to_wire(value) / step) * step, held.low), held.high)
-            self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
-            found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
-            self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
-            if (unit_now := self._unit(word)) != held.unit:
+            quantity = self._quantity(mode_name)
+            check_range(label, value, quantity.limits, unit, self._session)
+            before = self._mode_name()
+            if before != mode_name:
+                if self._read_state(":DRIV:MCTRL"):
+                    reason = f"it emits while holding the {MODE_BY_NAME[before].value}"
+                    raise self._device_error(f"hold {mode.value}", reason, "Call disable() before you change the mode.")
+                self._session.write(f":MODE:SW:CH1 {mode_name}")
+                self._check_equal("mode", mode_name, self._mode_name)
+            # Rounded to the amplifier's step; otherwise its own rounding would look like a refused setting.
+            step = quantity.step
+            requested = min(max(round(quantity.to_wire(value) / step) * step, quantity.low), quantity.high)
+            self._session.write(f":DRIV:{mode_name}:CUR:CH1 {requested:.6g}")
+            actual = self._scpi.setting(f":DRIV:{mode_name}:CUR:CH1?")
+            self._scpi.verify(f"{label} as {quantity.unit}", requested, actual, 0.51 * step + 1e-5 * abs(requested))
+            if (unit_now := self._unit(mode_name)) != quantity.unit:
                 raise self._session.error(
                     VerifyError,
-                    f"unit of the {what}",
-                    wrote=held.unit,
+                    f"unit of the {label}",
+                    wrote=quantity.unit,
                     read=unit_now,
-                    hint="Somebody else changed it meanwhile. Set the value again.",
+                    hint="The unit was changed at the same time by something else. Set the value again.",
                 )
 
     def _switch(self, header: str, *, on: bool) -> None:
-        """Switch something and wait until it says so; a command that it ignores is sent again."""
-        deadline = again_s = self._clock.now()
+        """Switch something and wait until it is switched; repeat the command if the amplifier ignores it."""
+        deadline = repeat_at_s = self._clock.now()
         deadline += _SWITCH_S
-        while (found := self._state_of(header)) != int(on):
+        while (actual := self._read_state(header)) != int(on):
             if self._clock.now() >= deadline:
                 raise self._session.error(
                     VerifyError,
                     header,
                     wrote=int(on),
-                    read=found,
-                    hint="Look at the amplifier's panel for an alarm or its interlock.",
+                    read=actual,
+                    hint="Check the amplifier's panel for an alarm and the interlock.",
                 )
-            if self._clock.now() >= again_s and not found & _BUSY:
+            if self._clock.now() >= repeat_at_s and not actual & _BUSY:
                 self._session.write(f"{header} {int(on)}")
-                again_s = self._clock.now() + _AGAIN_S
+                repeat_at_s = self._clock.now() + _REPEAT_S
             self._clock.sleep(_POLL_S)
 
-    def _verified(self, what: str, wrote: str, read: Callable[[], str]) -> None:
-        found = read()
-        if found != wrote:
-            raise self._session.error(VerifyError, what, wrote=wrote, read=found)
+    def _check_equal(self, label: str, wrote: str, read: Callable[[], str]) -> None:
+        actual = read()
+        if actual != wrote:
+            raise self._session.error(VerifyError, label, wrote=wrote, read=actual)
 
-    def _word(self) -> str:
-        """Return the name of what is held; some units that hold one thing only do not answer that question."""
-        if len(self._held) == 1:
-            (only,) = self._held
-            return next(word for word, mode in WORDS.items() if mode is only)
-        return self._scpi.read_keyword(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
+    def _mode_name(self) -> str:
+        """Return the name of the present mode. Some models with a single mode do not answer this query."""
+        if len(self._quantities) == 1:
+            (only,) = self._quantities
+            return next(mode_name for mode_name, mode in MODE_BY_NAME.items() if mode is only)
+        return self._scpi.read_keyword(
+            ":MODE:SW:CH1?", [mode_name for mode_name, mode in MODE_BY_NAME.items() if mode in self._quantities]
+        )
 
-    def _quantity(self, word: str) -> _HeldQuantity:
-        """Return how a quantity is held; its unit is read each time, for somebody at the panel may have changed it."""
-        mode = WORDS[word]
-        if self._held[mode].unit != self._unit(word):
-            self._held[mode] = self._read_held(word)
-        return self._held[mode]
+    def _quantity(self, mode_name: str) -> _HeldQuantity:
+        """Return how a quantity is held. Its unit is read each time, because it can be changed at the panel."""
+        mode = MODE_BY_NAME[mode_name]
+        if self._quantities[mode].unit != self._unit(mode_name):
+            self._quantities[mode] = self._read_quantity(mode_name)
+        return self._quantities[mode]
 
-    def _unit(self, word: str) -> str:
-        return self._scpi.read_keyword(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
+    def _unit(self, mode_name: str) -> str:
+        return self._scpi.read_keyword(f":READ:DRIV:UNIT:{mode_name}:CH1?", (*_MILLI, "DBM", "DB"))
 
-    def _read_held(self, word: str) -> _HeldQuantity:
-        unit = self._unit(word)
-        limits = (self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
+    def _read_quantity(self, mode_name: str) -> _HeldQuantity:
+        unit = self._unit(mode_name)
+        limits = (self._scpi.setting(f":READ:DRIV:{label}:{mode_name}:CH1?") for label in ("MIN", "MAX", "STEP"))
         return _HeldQuantity(unit, *limits)
 
-    def _state_of(self, header: str) -> int:
+    def _read_state(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")
         if value not in (0, _ON, _BUSY, _LOCKED):
             raise self._scpi.wrong_shape(f"{header}?", f"{value:g}", "0, 1, 2 or 4")
         return int(value)
 
-    def _interlocked(self) -> bool:
+    def _is_interlock_open(self) -> bool:
         return self._has_interlock and self._scpi.setting(":DRIV:INTERLOCK?") != 0
 
     def _monitor(self, name: str) -> float | None:
-        """Return what a monitor reads, ``None`` without it."""
+        """Return the reading of a monitor, or ``None`` if the monitor is missing."""
         return self._scpi.setting(MONITORS[name][1]) if name in self._monitors else None
 
     def _checked_identity(self, model: str) -> Identity:
         serial = self._session.query(":CAL:SYS:SERIAL?")
-        found = Identity("Amonics", model.strip(), serial.strip(), "")
-        wanted = self._expected
-        if model.upper().startswith("AEDFA") and wanted.matches(found):
-            return found
+        actual = Identity("Amonics", model.strip(), serial.strip(), "")
+        requested = self._expected
+        if model.upper().startswith("AEDFA") and requested.matches(actual):
+            return actual
         self._session.forget_identity()
         raise self._session.error(
             IdentityError,
-            f"expected {wanted.model or 'an Amonics AEDFA'}, serial {wanted.serial or 'any'}; "
+            f"expected {requested.model or 'an Amonics AEDFA'}, serial {requested.serial or 'any'}; "
             f"found {model!r}, serial {serial!r}",
-            hint="Check the address in the bench file, or which instrument is plugged in there.",
+            hint="Check the address in the bench file, and which instrument is connected there.",
         )
 
-    def _refused(self, command: str, why: str, hint: str) -> DeviceError:
-        return self._session.error(DeviceError, f"{command}: {why}", command=command, hint=hint)
+    def _device_error(self, command: str, reason: str, hint: str) -> DeviceError:
+        return self._session.error(DeviceError, f"{command}: {reason}", command=command, hint=hint)
 
 
 def _level_dbm(power_mw: float | None) -> float | None:
-    """Return a power in dBm, ``None`` in the dark or without a monitor."""
+    """Return a power in dBm, or ``None`` if it is dark or not measured."""
     return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

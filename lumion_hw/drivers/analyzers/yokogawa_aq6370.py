@@ -1,10 +1,10 @@
-"""Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
+"""Driver for Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
 
-Commands as in the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7; sweep pages 7-85 to 7-88, as
-LabExT quotes them) and as PyMeasure, InstrumentKit and LabExT send them. Bare wavelengths are metres, so they go out
-with the suffix NM and come back in metres; a trace is a block of little-endian float64. The TCP port 10001 wants a
-login before it answers anything: ``OPEN "user"``, answered ``AUTHENTICATE CRAM-MD5.``, then the password in plain text
-(any for ``anonymous``), answered ``ready``. The encrypted login is not used (check that a unit takes the plain one).
+The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7; sweep: pages 7-85 to
+7-88, as quoted by LabExT), as PyMeasure, InstrumentKit and LabExT send them. Wavelengths without a unit are metres, so
+they are sent with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001
+requires a login: ``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for
+``anonymous``), reply ``ready``. The encrypted login is not used (unverified: whether all units accept the plain one).
 """
 
 from __future__ import annotations
@@ -44,42 +44,42 @@ LIMITS = SpectrumLimits(
     sensitivities=("NHLD", "NAUT", "NORM", "MID", "HIGH1", "HIGH2", "HIGH3"),
     n_points=(101, 50001),
 )
-"""Ranges of the family; the instruments take no question for them."""
+"""Ranges of the family; the instruments have no queries for them."""
 SENSITIVITY_NUMBERS = ("NHLD", "NAUT", "MID", "HIGH1", "HIGH2", "HIGH3", "NORM")
-"""Sensitivities by the number with which ``:SENS:SENS?`` is answered."""
+"""Sensitivities, by the number that ``:SENS:SENS?`` returns."""
 NO_LEVEL_DBM = -200.0
-"""Levels below are no values: a power of zero or less, which has no logarithm, is -210 dBm on the wire."""
+"""Lower levels are not values: for a power of zero or less, the analyser sends -210 dBm."""
 _TRACE = "TRA"
 _AXIS = (
     (":FORM", "REAL,64", "REAL,64", "format of traces"),
     (":UNIT:X", "WAV", 0, "unit of the horizontal axis (0 is wavelength)"),
     (":SENS:CORR:RVEL:MED", "VAC", 1, "medium of the wavelengths (1 is vacuum)"),
 )
-"""What wavelengths depend on: header, what is set, how the query is answered, and words for it."""
+"""Settings on which wavelengths depend: header, value to set, reply to the query, and description."""
 _LEVELS = (
     (f":TRAC:ATTR:{_TRACE}", "WRIT", 0, "attribute of the trace (0 is write)"),
     (":DISP:TRAC:Y1:SPAC", "LOG", 0, "level scale (0 is logarithmic)"),
     (":DISP:TRAC:Y1:UNIT", "DBM", 0, "unit of levels (0 is dBm)"),
 )
-"""What the levels of a trace depend on."""
+"""Settings on which the levels of a trace depend."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-3
 _SHIFT_TOLERANCE = 1e-3
-"""In nm or dB: the steps of both shifts are 0.001 and 0.01."""
+"""In nm or dB; the steps of the two shifts are 0.001 nm and 0.01 dB."""
 _POLL_S = 0.1
 _SWEPT = 1  # bit 0 of the operation event register
 _SLOWEST_BYTES_PER_S = 50e3
-_ENDS_TOLERANCE_NM = 0.1
+_END_TOLERANCE_NM = 0.1
 
 
 class LoggedInSession(ScpiSession):
-    """A conversation that begins with a login, as on the TCP port of these analysers.
+    """SCPI session that begins with a login, as on the TCP port of these analysers.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
+        link: Link to the instrument.
+        clock: Clock of the link.
         device: Device name, for messages.
         user: User name.
-        password_env: Environment variable that holds the password.
+        password_env: Environment variable with the password.
     """
 
     def __init__(self, link: Link, clock: Clock, *, device: str, user: str, password_env: str | None) -> None:
@@ -88,50 +88,50 @@ class LoggedInSession(ScpiSession):
         self._password_env = password_env
 
     def open_link(self, timeout_s: float) -> None:
-        """Open the link and log in. Raises ``ConnectError`` also where the login is refused."""
+        """Open the link and log in. Raises ``ConnectError``, also if the login is refused."""
         password = self._password()
         super().open_link(timeout_s)
         with self.exchange("login", timeout_s) as deadline:
-            asked = self._answer(f'OPEN "{self._user}"', deadline)
-            if not asked.upper().startswith("AUTHENTICATE"):
-                raise self._refused(f"expected AUTHENTICATE CRAM-MD5., found {asked!r}")
-            answer = self._answer(password, deadline)
-            if answer.upper() != "READY":
-                raise self._refused(f"user {self._user!r} is answered with {answer!r}")
+            challenge = self._exchange_line(f'OPEN "{self._user}"', deadline)
+            if not challenge.upper().startswith("AUTHENTICATE"):
+                raise self._refused(f"expected AUTHENTICATE CRAM-MD5., received {challenge!r}")
+            reply = self._exchange_line(password, deadline)
+            if reply.upper() != "READY":
+                raise self._refused(f"the reply for user {self._user!r} is {reply!r}")
 
-    def _answer(self, message: str, deadline: Deadline) -> str:
+    def _exchange_line(self, message: str, deadline: Deadline) -> str:
         self.send(message.encode("ascii") + b"\n", deadline)
         return self.receive_line("login", deadline).decode("ascii", "replace").strip()
 
     def _password(self) -> str:
         if self._password_env is None:
-            return " "  # what anonymous is asked for and nobody looks at
+            return " "  # required for anonymous, but ignored
         password = os.environ.get(self._password_env, "")
         if not (password.isascii() and password.isprintable() and password):
             raise self.error(
                 ConfigError,
-                f"the environment variable {self._password_env} holds no password",
+                f"the environment variable {self._password_env} does not contain a password",
                 hint="Set it to the password of this user, in printable ASCII.",
             )
         return password
 
-    def _refused(self, why: str) -> ConnectError:
+    def _refused(self, reason: str) -> ConnectError:
         return self.error(
             ConnectError,
-            f"the login failed: {why}",
+            f"the login failed: {reason}",
             hint="Check user name and password at the analyser's panel (REMOTE INTERFACE).",
         )
 
 
 class YokogawaAq6370(ScpiDriver):
-    """Driver of one analyser; implements ``SpectrumAnalyzer``. Thread-safe; every set is read back.
+    """Driver of one analyser; implements ``SpectrumAnalyzer``. Thread-safe; every setting is read back.
 
     Args:
-        link: The link to the analyser.
-        clock: The link's clock.
-        user: User name of the TCP port.
-        password_env: Environment variable that holds the password of the TCP port; not needed for ``anonymous``.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``AQ6370D``.
+        link: Link to the analyser.
+        clock: Clock of the link.
+        user: User name for the TCP port.
+        password_env: Environment variable with the password for the TCP port; not needed for ``anonymous``.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``AQ6370D``.
     """
 
     kind = "spectrum analyser"
@@ -153,29 +153,29 @@ class YokogawaAq6370(ScpiDriver):
         self._levels = HeldSetup(self._session)
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
-        """Return a session that logs in, but over VISA and serial lines, which want no login."""
+        """Return a session that logs in, except over VISA and serial lines, which need no login."""
         if link.name.startswith(("visa://", "serial://")):
             return super()._session_on(link, clock, device)
         user, password_env = self._login
         return LoggedInSession(link, clock, device=device, user=user, password_env=password_env)
 
     def open(self) -> None:
-        """Open the link, log in where that is asked for, check the identity; wavelengths are those in vacuum.
+        """Open the link, log in if required, check the identity, and select wavelengths in vacuum.
 
         Raises:
             ConnectError: The link cannot be opened, or the login is refused.
-            IdentityError: Another instrument answers.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
-            self._scpi.errors()  # what was left by others is not ours
+            self._scpi.errors()  # discard errors of earlier users
             self._hold(self._axis, _AXIS)
             self._hold_shift(self._axis, ":SENS:CORR:WAV:SHIF", 1e9, "NM", "shift of wavelengths in nm")
             self._hold_shift(self._levels, ":SENS:CORR:LEV:SHIF", 1.0, "DB", "shift of levels in dB")
 
     def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
-        """Set first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
+        """Set the first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
         self._check_open()
         check_range("first wavelength", start_nm, LIMITS.wavelength_nm, "nm", self._session)
         check_range("last wavelength", stop_nm, LIMITS.wavelength_nm, "nm", self._session)
@@ -186,24 +186,24 @@ class YokogawaAq6370(ScpiDriver):
                 requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
-                hint="It has to be above the first. Nothing was changed.",
+                hint="It must be above the first wavelength. Nothing was changed.",
             )
         with self._session.transaction():
-            self._axis.keep()
-            # In the order in which the first never passes the last, which moves the other one.
+            self._axis.restore_changed()
+            # The order keeps the first wavelength below the last; otherwise the analyser moves the other one.
             steps = [(":SENS:WAV:STAR", start_nm), (":SENS:WAV:STOP", stop_nm)]
             if start_nm >= 1e9 * self._scpi.setting(":SENS:WAV:STOP?"):
                 steps.reverse()
-            for header, wanted_nm in steps:
-                self._scpi.set(f"{header} {wanted_nm:.3f}NM")
-            for header, wanted_nm in steps:
-                found_nm = 1e9 * self._scpi.setting(f"{header}?")
-                self._scpi.verify(f"{header} in nm", wanted_nm, found_nm, _WAVELENGTH_TOLERANCE_NM)
+            for header, requested_nm in steps:
+                self._scpi.set(f"{header} {requested_nm:.3f}NM")
+            for header, requested_nm in steps:
+                actual_nm = 1e9 * self._scpi.setting(f"{header}?")
+                self._scpi.verify(f"{header} in nm", requested_nm, actual_nm, _WAVELENGTH_TOLERANCE_NM)
 
     def set_resolution_nm(self, resolution_nm: float) -> None:
         """Set the resolution bandwidth. Raises as :meth:`SpectrumAnalyzer.set_resolution_nm`."""
         self._check_open()
-        nearest = min(LIMITS.resolutions_nm, key=lambda each: abs(each - resolution_nm))
+        nearest = min(LIMITS.resolutions_nm, key=lambda value: abs(value - resolution_nm))
         if not abs(resolution_nm - nearest) <= 1e-6:
             raise self._session.error(
                 LimitError,
@@ -211,24 +211,24 @@ class YokogawaAq6370(ScpiDriver):
                 requested=resolution_nm,
                 limit=nearest,
                 unit="nm",
-                hint=f"There are {', '.join(f'{each:g}' for each in LIMITS.resolutions_nm)} nm. Nothing was changed.",
+                hint=f"Available: {', '.join(f'{value:g}' for value in LIMITS.resolutions_nm)} nm. Nothing changed.",
             )
         text = f"{resolution_nm:.3f}NM"
-        # What is read back is the bandwidth at the present wavelength on some units: near the nominal one, not it.
+        # Some units return the bandwidth at the present wavelength, which is only close to the nominal one.
         self._scpi.set_number(":SENS:BAND", text, resolution_nm, 1e9, 0.2 * nearest, "resolution in nm")
 
     def set_sensitivity(self, sensitivity: str) -> None:
         """Set the sensitivity by its name. Raises as :meth:`SpectrumAnalyzer.set_sensitivity`."""
         self._check_open()
-        word = sensitivity.upper()
-        if word not in LIMITS.sensitivities:
+        name = sensitivity.upper()
+        if name not in LIMITS.sensitivities:
             raise self._session.error(
                 ConfigError,
                 f"there is no sensitivity {sensitivity!r}",
-                hint=f"There are {', '.join(LIMITS.sensitivities)}. Nothing was changed.",
+                hint=f"Available: {', '.join(LIMITS.sensitivities)}. Nothing was changed.",
             )
-        number = SENSITIVITY_NUMBERS.index(word)
-        self._scpi.set_number(":SENS:SENS", word, number, 1.0, 0.0, f"sensitivity (number of {word})")
+        number = SENSITIVITY_NUMBERS.index(name)
+        self._scpi.set_number(":SENS:SENS", name, number, 1.0, 0.0, f"sensitivity (number of {name})")
 
     def set_n_points(self, n_points: int | None) -> None:
         """Set the number of points. Raises as :meth:`SpectrumAnalyzer.set_n_points`."""
@@ -242,16 +242,16 @@ class YokogawaAq6370(ScpiDriver):
             self._scpi.set_number(":SENS:SWE:POIN", f"{n_points:d}", n_points, 1.0, 0.0, "number of points")
 
     def sweep(self, timeout_s: float) -> Spectrum:
-        """Sweep once into trace A and fetch it. Raises as :meth:`SpectrumAnalyzer.sweep`."""
+        """Make one sweep into trace A and read the trace. Raises as :meth:`SpectrumAnalyzer.sweep`."""
         self._check_open()
         deadline = deadline_after(self._clock, timeout_s)
         with self._session.transaction():
             settings = self.settings()
             self._hold(self._levels, _LEVELS)
-            self._levels.keep()
+            self._levels.restore_changed()
             self._scpi.set(f":TRAC:ACT {_TRACE}")
             self._scpi.set(":INIT:SMOD SING")
-            self._session.write("*CLS")  # or the end of an earlier sweep would be taken for this one's
+            self._session.write("*CLS")  # clears the event bit of an earlier sweep
             started_s = self._clock.now()
             self._scpi.set(":INIT")
         self._wait_swept(deadline, timeout_s)
@@ -260,15 +260,15 @@ class YokogawaAq6370(ScpiDriver):
             wavelength_nm = 1e9 * self._trace("X")
             power_dbm = self._trace("Y")
             for setup in (self._axis, self._levels):
-                setup.check()  # a sweep is not made again without a word
+                setup.check_unchanged()  # a changed setting is an error, because a sweep cannot be repeated
         self._check_trace(wavelength_nm, power_dbm, settings)
         power_dbm[~(power_dbm > NO_LEVEL_DBM)] = math.nan
         return Spectrum(wavelength_nm, power_dbm, settings.resolution_nm, started_s, ended_s)
 
     def settings(self) -> SpectrumSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         self._check_open()
-        return self._axis.guard(self._read_settings)
+        return self._axis.read_held(self._read_settings)
 
     def _read_settings(self) -> SpectrumSettings:
         setting = self._scpi.setting
@@ -285,37 +285,37 @@ class YokogawaAq6370(ScpiDriver):
         )
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
-        """Set what a table says, and hold it."""
-        for header, text, reply, what in table:
+        """Apply and hold the settings of a table."""
+        for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
-            setup.hold(HeldSetting(f"{header}?", reply, what, restore))
+            setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
-    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, what: str) -> None:
-        """Hold the correction that the user of the analyser gave it; units that do not know it have none."""
+    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
+        """Hold the shift that the user of the analyser has set, if the unit has this setting."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:
-            self._scpi.errors()  # the question is one
+            self._scpi.errors()  # the unknown query queues an error
             return
         restore = partial(self._scpi.set, f"{header} {scale * shift:.6g}{unit}")
-        setup.hold(HeldSetting(f"{header}?", shift, what, restore, _SHIFT_TOLERANCE / scale))
+        setup.hold(HeldSetting(f"{header}?", shift, label, restore, _SHIFT_TOLERANCE / scale))
 
     def limits(self) -> SpectrumLimits:
-        """Return what can be set."""
+        """Return the available settings."""
         self._check_open()
         return LIMITS
 
     def _wait_swept(self, deadline: Deadline, timeout_s: float) -> None:
-        """Wait for the end of the sweep; stop it if that does not come, whatever the reason."""
+        """Wait for the end of the sweep; stop the sweep if it does not end or an error occurs."""
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
                 if self._clock.now() >= deadline:
                     raise self._session.error(
                         DeviceTimeoutError,
-                        f"sweep: it does not end within {timeout_s:g} s; it was stopped",
+                        f"the sweep did not end within {timeout_s:g} s and was stopped",
                         command=":INIT",
-                        hint="Give it more time, or take a coarser resolution or a faster sensitivity.",
+                        hint="Allow more time, or use a coarser resolution or a faster sensitivity.",
                     )
                 self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
         except BaseException:
@@ -323,7 +323,7 @@ class YokogawaAq6370(ScpiDriver):
             raise
 
     def _stop_quietly(self) -> None:
-        """Stop the sweep, if the analyser still listens; what failed first is what is reported."""
+        """Stop the sweep if the analyser still responds; errors here are ignored in favour of the original one."""
         try:
             self._session.write(":ABOR")
         except LumionError:
@@ -331,10 +331,10 @@ class YokogawaAq6370(ScpiDriver):
 
     def _trace(self, axis: str) -> NDArray[np.float64]:
         command = f":TRAC:{axis}? {_TRACE}"
-        patience_s = 2.0 + 8 * LIMITS.n_points[1] / _SLOWEST_BYTES_PER_S
-        payload = self._session.query_block(command, patience_s)
+        timeout_s = 2.0 + 8 * LIMITS.n_points[1] / _SLOWEST_BYTES_PER_S
+        payload = self._session.query_block(command, timeout_s)
         if len(payload) % 8:
-            raise self._not_its_trace(f"{len(payload)} bytes, which are no numbers of 8 bytes")
+            raise self._foreign_trace_error(f"{len(payload)} bytes, not a multiple of 8")
         return np.frombuffer(payload, "<f8").astype(np.float64)
 
     def _check_trace(
@@ -342,16 +342,16 @@ class YokogawaAq6370(ScpiDriver):
     ) -> None:
         n_points = len(wavelength_nm)
         if n_points != len(power_dbm) or n_points < 2:
-            raise self._not_its_trace(f"{n_points} wavelengths and {len(power_dbm)} levels")
+            raise self._foreign_trace_error(f"{n_points} wavelengths and {len(power_dbm)} levels")
         if settings.n_points not in (None, n_points):
-            raise self._not_its_trace(f"{n_points} points, and {settings.n_points} were set")
-        ends_nm = wavelength_nm[0] - settings.start_nm, wavelength_nm[-1] - settings.stop_nm
-        if not (np.all(np.diff(wavelength_nm) > 0.0) and max(map(abs, ends_nm)) <= _ENDS_TOLERANCE_NM):
-            raise self._not_its_trace(f"wavelengths from {wavelength_nm[0]:.6g} to {wavelength_nm[-1]:.6g} nm")
+            raise self._foreign_trace_error(f"{n_points} points instead of {settings.n_points}")
+        end_errors_nm = wavelength_nm[0] - settings.start_nm, wavelength_nm[-1] - settings.stop_nm
+        if not (np.all(np.diff(wavelength_nm) > 0.0) and max(map(abs, end_errors_nm)) <= _END_TOLERANCE_NM):
+            raise self._foreign_trace_error(f"wavelengths from {wavelength_nm[0]:.6g} to {wavelength_nm[-1]:.6g} nm")
 
-    def _not_its_trace(self, seen: str) -> FrameError:
+    def _foreign_trace_error(self, content: str) -> FrameError:
         return self._session.error(
             FrameError,
-            f"the trace is not that of the sweep: {seen}",
-            hint="Sweep again; check that nobody else uses the analyser.",
+            f"the trace does not belong to the sweep: it has {content}",
+            hint="Sweep again. Check that no other program uses the analyser.",
         )

@@ -1,8 +1,8 @@
-"""Keysight (Agilent) N776xA variable attenuators, and those of the N7751A and N7752A.
+"""Driver for Keysight (Agilent) N776xA variable attenuators, and those of the N7751A and N7752A.
 
-Written from the N77xx Series Programming Guide: slots of attenuators in "Slot and Channel Numbers" (each occupies two,
-so attenuator ``n`` is slot ``2n - 1``), commands in "Signal Conditioning". Bare attenuations are dB, wavelengths go out
-with the suffix NM and come back in metres.
+From the N77xx Series Programming Guide: "Slot and Channel Numbers" (each attenuator occupies two slots, so attenuator
+``n`` is slot ``2n - 1``) and "Signal Conditioning" (commands). Attenuations without a unit are dB. Wavelengths are sent
+with the suffix NM and returned in metres.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
 
 CHANNELS = {"N7761A": 1, "N7762A": 2, "N7764A": 4, "N7766A": 2, "N7768A": 4, "N7751A": 1, "N7752A": 2}
 STEP_DB = 1e-3
-"""Attenuations are sent to the nearest of these; the guide states none (check)."""
+"""Attenuations are rounded to this step; the guide states none (unverified)."""
 _TOLERANCE_DB = 5.1e-3
-_WAVELENGTH_TOLERANCE_NM = 1e-3  # float32 in metres on the wire
+_WAVELENGTH_TOLERANCE_NM = 1e-3  # sent as float32 in metres
 _POLL_S = 0.02
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 class KeysightN776x(ScpiDriver):
-    """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every set is read back.
+    """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    Opening takes the offset out of the displayed attenuation and ends the control of the output power, which would move
-    the filter by itself; neither moves it now. Both and the wavelength that was set are held: a set restores them, and
-    every attenuation is read together with the offset (:mod:`lumion_hw.drivers.held_setup`).
+    Opening sets the offset of the displayed attenuation to zero and switches the output power control off, which would
+    move the filter automatically; neither moves the filter now. Both, and the wavelength, are held settings: setting an
+    attenuation restores them, and every attenuation is read together with the offset
+    (:mod:`lumion_hw.drivers.held_setup`).
 
-    The link is a raw socket (port 5025) or VISA, a model such as ``N7764A``; args as of
+    The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for
     :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
@@ -40,22 +41,22 @@ class KeysightN776x(ScpiDriver):
     models = tuple(CHANNELS)
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
     _displays: dict[int, HeldSetup]
-    """By slot: what the displayed attenuation depends on."""
+    """Held settings on which the displayed attenuation depends, by slot."""
     _filters: dict[int, HeldSetup]
-    """By slot: what else the light depends on."""
+    """Other held settings on which the light depends, by slot."""
 
     def open(self) -> None:
-        """Open the link, check the identity, and make the displayed attenuations those of the filters.
+        """Open the link, check the identity, and remove offsets from the displayed attenuations.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
+            IdentityError: A different instrument replies.
             DeviceError: The instrument refuses a setting.
-            LinkTimeout: Nothing answers.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
-            self._scpi.errors()  # what was left by others is not ours
+            self._scpi.errors()  # discard errors of earlier users
             slots = [_slot(channel) for channel in self.channels]
             self._displays = {slot: HeldSetup(self._session) for slot in slots}
             self._filters = {slot: HeldSetup(self._session) for slot in slots}
@@ -65,35 +66,35 @@ class KeysightN776x(ScpiDriver):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Attenuators of this model, from 1, in the order of their slots."""
+        """Channel numbers of the attenuators, from 1, in the order of their slots."""
         return tuple(range(1, CHANNELS[self.model.upper()] + 1))
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
         """Set the attenuation and wait for the filter; see :meth:`VariableAttenuator.set_attenuation_db`."""
         slot = self._checked_slot(channel)
-        header, setup = f"INP{slot}:ATT", HeldSetup.of((self._displays[slot], self._filters[slot]))
+        header, setup = f"INP{slot}:ATT", HeldSetup.merge((self._displays[slot], self._filters[slot]))
         with self._session.transaction():
-            setup.keep()  # the limits depend on the offset
+            setup.restore_changed()  # the limits depend on the offset
             self._scpi.check_limits(header, "attenuation", attenuation_db, 1.0, "dB")
             before_db, speed_db_per_s = self._scpi.setting(f"{header}?"), self._scpi.setting(f"{header}:SPE?")
             self._scpi.set(f"{header} {attenuation_db:.3f}DB")
         self._wait(header, abs(attenuation_db - before_db) / max(speed_db_per_s, 1e-3))
-        # Only now: what is answered is the attenuation at present, which is on its way until then.
-        found_db = self._scpi.setting(f"{header}?", setup)
-        self._scpi.verify("attenuation in dB", attenuation_db, found_db, _TOLERANCE_DB)
+        # Read only now: while the filter moves, the reply is its present attenuation.
+        actual_db = self._scpi.setting(f"{header}?", setup)
+        self._scpi.verify("attenuation in dB", attenuation_db, actual_db, _TOLERANCE_DB)
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength the filter is corrected for; see :meth:`VariableAttenuator.set_wavelength_nm`."""
+        """Set the wavelength for the filter's correction; see :meth:`VariableAttenuator.set_wavelength_nm`."""
         slot = self._checked_slot(channel)
         header, text = f"INP{slot}:WAV", f"{wavelength_nm:.4f}NM"
         with self._session.transaction():
             self._scpi.check_limits(header, "wavelength", wavelength_nm, 1e9, "nm")
-            tolerance_nm, what = _WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
-            self._hold(self._filters[slot], header, text, wavelength_nm, 1e9, tolerance_nm, what)
+            tolerance_nm, label = _WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
+            self._hold(self._filters[slot], header, text, wavelength_nm, 1e9, tolerance_nm, label)
         self._wait(header, 0.0)
 
     def enable(self, channel: int) -> None:
-        """Open the shutter, at the speed set for attenuations."""
+        """Open the shutter; it moves at the speed set for attenuations."""
         slot = self._checked_slot(channel)
         with self._session.transaction():
             speed_db_per_s = self._scpi.setting(f"INP{slot}:ATT:SPE?")
@@ -108,7 +109,7 @@ class KeysightN776x(ScpiDriver):
         self._wait(f"OUTP{slot}:STAT", 0.0)
 
     def settings(self, channel: int) -> AttenuatorSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         slot = self._checked_slot(channel)
         with self._session.transaction():
             return AttenuatorSettings(
@@ -118,11 +119,11 @@ class KeysightN776x(ScpiDriver):
             )
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
         slot = self._checked_slot(channel)
         setting = self._scpi.setting
         with self._session.transaction():
-            self._displays[slot].keep()
+            self._displays[slot].restore_changed()
             return AttenuatorLimits(
                 attenuation_db=(setting(f"INP{slot}:ATT? MIN"), setting(f"INP{slot}:ATT? MAX")),
                 attenuation_step_db=STEP_DB,
@@ -131,26 +132,26 @@ class KeysightN776x(ScpiDriver):
             )
 
     def _hold(
-        self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, what: str
+        self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set a number, read it back and hold it; ``scale`` is the unit of ``value`` per unit of the reply."""
-        restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, what)
+        """Set, verify and hold a number; ``scale`` is the unit of ``value`` per unit of the reply."""
+        restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
-        setup.hold(HeldSetting(f"{header}?", value / scale, what, restore, tolerance / scale))
+        setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))
 
     def _switch(self, slot: int, on: bool) -> None:
         self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")
 
-    def _wait(self, header: str, takes_s: float) -> None:
-        """Wait until the filters rest: ``*OPC?`` is answered with 0 while one moves, and does not hold the line."""
-        deadline = self._clock.now() + takes_s + _PATIENCE_S
+    def _wait(self, header: str, duration_s: float) -> None:
+        """Wait until the filters stop: ``*OPC?`` returns 0 without blocking while one moves."""
+        deadline = self._clock.now() + duration_s + _TIMEOUT_S
         while not self._scpi.setting("*OPC?"):
             if self._clock.now() >= deadline:
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"{header}: the filter still moves {takes_s + _PATIENCE_S:.3g} s after it was set",
+                    f"{header}: the filter is still moving {duration_s + _TIMEOUT_S:.3g} s after the command",
                     command=header,
-                    hint="Look at the instrument's panel for an error.",
+                    hint="Check the instrument's panel for an error.",
                 )
             self._clock.sleep(_POLL_S)
 

@@ -1,10 +1,10 @@
-"""OZ Optics DA-100, DD-100 and DD-600 attenuators: a motor behind a serial line of text, 9600 baud.
+"""Driver for OZ Optics DA-100, DD-100 and DD-600 attenuators: motorized, text over a serial line at 9600 baud.
 
-Every reply is zero or more lines and then ``Done`` or ``Error-`` with a number; commands may be echoed, also without a
-line end behind them. The maker's manual is not published; commands, words of the replies and errors are those of three
-public clients: QMI's ``dd100mc`` (``D`` answered with ``DPos:1234`` and ``ATTEN:3.00`` by a unit that echoes),
-pyLabLib's ``DD100`` (``CD`` with ``IL:`` and ``MAX ATTEN:``), and the Caltech Optical Observatories' ``ozoptics``
-(list of commands, ``Atten: 3.00(dB)`` or ``unknown``, the errors). All of it (check) on a unit.
+Every reply is zero or more lines followed by ``Done`` or by ``Error-`` and a number. Commands may be echoed, even
+without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients:
+QMI's ``dd100mc`` (reply ``DPos:1234`` and ``ATTEN:3.00`` to ``D``, with echo), pyLabLib's ``DD100`` (``CD`` with
+``IL:`` and ``MAX ATTEN:``), and the Caltech Optical Observatories' ``ozoptics`` (list of commands, ``Atten: 3.00(dB)``
+or ``unknown``, errors). Nothing is verified on a unit.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from lumion_hw.sessions.lines import LineSession
 CHANNEL = 1
 STEP_DB = 0.01
 READBACK_DB = 0.1
-"""Largest difference between an attenuation set and read back: the motor has steps (check)."""
+"""Largest accepted difference between the attenuation set and read back: the motor has steps (unverified)."""
 ERRORS = {
-    "Error-2": "it does not know this command, or its value",
-    "Error-5": "its home sensor fails; the unit has to be repaired",
+    "Error-2": "the unit does not know this command or its value",
+    "Error-5": "the home sensor failed; the unit must be repaired",
     "Error-6": "the value is too large",
-    "Error-7": "the voltage of its motor is not safe",
+    "Error-7": "the motor voltage is not safe",
 }
-"""Meaning of the refusals."""
+"""Meaning of the error numbers."""
 _MOVE_S = 30.0
 _HOME_S = 60.0
 _ATTENUATION = re.compile(r"(?<!MAX )\bATTEN\w*\s*[:=]\s*(UNKNOWN|[+-]?\d+(?:\.\d+)?)")
-_LEAST = re.compile(r"\bIL\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
-_MOST = re.compile(r"\bMAX ATTEN\w*\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
+_MIN_ATTENUATION = re.compile(r"\bIL\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
+_MAX_ATTENUATION = re.compile(r"\bMAX ATTEN\w*\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
 
 
 class OzDa100(Driver):
-    """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every set is read back.
+    """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    A unit that does not know where its motor stands, as after power on, is sent home when it is opened: until then it
-    has no attenuation to speak of. It says neither model nor serial number.
+    A unit that does not know its motor position, for example after power-on, is sent home at opening. It reports
+    neither model nor serial number.
 
     Args:
-        link: The serial link, 9600 baud.
-        clock: The link's clock.
+        link: Serial link, 9600 baud.
+        clock: Clock of the link.
         device: Device name, for messages.
-        attenuation_max_db: Largest attenuation allowed, where the unit does not state a smaller one.
+        attenuation_max_db: Largest attenuation allowed, unless the unit reports a smaller one.
     """
 
     model = "DA-100"
@@ -62,7 +62,7 @@ class OzDa100(Driver):
             done="Done",
             failed=r"Error\s*(?:-\s*\d+|!)",
             marker="D",
-            is_marker_reply=lambda lines: _found(_ATTENUATION, lines) is not None,
+            is_marker_reply=lambda lines: _find_match(_ATTENUATION, lines) is not None,
         )
         self._device = device
         self._largest_db = attenuation_max_db
@@ -70,25 +70,25 @@ class OzDa100(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link, check that an attenuator answers, and send it home if it does not know where it is.
+        """Open the link, check that an attenuator replies, and send it home if its position is unknown.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Something else answers.
-            DeviceError: It does not find home.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different device replies.
+            DeviceError: The unit does not find its home position.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
-            known = _found(_ATTENUATION, lines)
-            if known is None:
+            attenuation = _find_match(_ATTENUATION, lines)
+            if attenuation is None:
                 raise self._session.error(
                     IdentityError,
-                    f"expected an OZ Optics attenuator; D is answered with {' / '.join(lines)!r}",
-                    hint="Check the address in the bench file, or what is plugged in there.",
+                    f"expected an OZ Optics attenuator; the reply to D is {' / '.join(lines)!r}",
+                    hint="Check the address in the bench file, and which device is connected there.",
                 )
             self._range_db = self._stated_range_db()
-            if known == "UNKNOWN":
+            if attenuation == "UNKNOWN":
                 self._command("H", _HOME_S)
             self._is_open = True
 
@@ -99,113 +99,113 @@ class OzDa100(Driver):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """The one channel."""
+        """The single channel."""
         return (CHANNEL,)
 
     @property
     def session(self) -> LineSession:
-        """The session, for its counters and for commands this driver does not have."""
+        """The session, for its counters and for commands that this driver does not cover."""
         return self._session
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
-        """Set the attenuation, wait for the motor; see :meth:`VariableAttenuator.set_attenuation_db`."""
-        self._check(channel)
+        """Set the attenuation and wait for the motor; see :meth:`VariableAttenuator.set_attenuation_db`."""
+        self._check_channel(channel)
         check_range("attenuation", attenuation_db, self._range_db, "dB", self._session)
         with self._session.transaction():
             self._command(f"A{attenuation_db:.2f}", _MOVE_S)
-            found_db = self._read_db()
-        if not abs(found_db - attenuation_db) <= READBACK_DB:
+            actual_db = self._read_db()
+        if not abs(actual_db - attenuation_db) <= READBACK_DB:
             raise self._session.error(
                 VerifyError,
                 "attenuation in dB",
                 wrote=attenuation_db,
-                read=found_db,
-                hint="The motor has not got there; send it home and try again.",
+                read=actual_db,
+                hint="The motor did not reach the position. Call home() and try again.",
             )
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Refuse: the unit is calibrated for one wavelength, or for a few that it does not tell."""
-        self._check(channel)
-        raise self._cannot(
-            f"the wavelength of this unit is that of its calibration, {wavelength_nm:g} nm cannot be set"
+        """Raise ``NotSupportedError``: the unit is calibrated for fixed wavelengths, which it does not report."""
+        self._check_channel(channel)
+        raise self._not_supported_error(
+            f"this unit has the fixed wavelength of its calibration; {wavelength_nm:g} nm cannot be set"
         )
 
     def enable(self, channel: int) -> None:
-        """Nothing to do: it has no shutter."""
-        self._check(channel)
+        """Do nothing: the unit has no shutter."""
+        self._check_channel(channel)
 
     def disable(self, channel: int) -> None:
-        """Refuse: it has no shutter."""
-        self._check(channel)
-        raise self._cannot("this attenuator has no shutter")
+        """Raise ``NotSupportedError``: the unit has no shutter."""
+        self._check_channel(channel)
+        raise self._not_supported_error("this attenuator has no shutter")
 
     def settings(self, channel: int) -> AttenuatorSettings:
-        """Ask for the attenuation in force."""
-        self._check(channel)
+        """Return the present attenuation."""
+        self._check_channel(channel)
         return AttenuatorSettings(self._read_db(), None, passing=True)
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Return the limits, as the unit states them and the bench file allows."""
-        self._check(channel)
+        """Return the limits that the unit reports and the bench file allows."""
+        self._check_channel(channel)
         return AttenuatorLimits(self._range_db, STEP_DB, None, shutter=False)
 
     def home(self) -> None:
-        """Send the motor to its home sensor; the light passes through all attenuations on the way.
+        """Move the motor to its home sensor; the light passes through all attenuations on the way.
 
         Raises:
-            DeviceError: It does not find it.
+            DeviceError: The motor does not find the sensor.
         """
-        self._check(CHANNEL)
+        self._check_channel(CHANNEL)
         self._command("H", _HOME_S)
 
     def _stated_range_db(self) -> tuple[float, float]:
-        """Return the least and the largest attenuation, by ``CD`` where it names them."""
+        """Return the smallest and largest attenuation, from ``CD`` if it reports them."""
         lines = self._command("CD")
-        least, most = _found(_LEAST, lines), _found(_MOST, lines)
-        largest_db = self._largest_db if most is None else min(float(most), self._largest_db)
-        return (0.0 if least is None else float(least)), largest_db
+        smallest, largest = _find_match(_MIN_ATTENUATION, lines), _find_match(_MAX_ATTENUATION, lines)
+        largest_db = self._largest_db if largest is None else min(float(largest), self._largest_db)
+        return (0.0 if smallest is None else float(smallest)), largest_db
 
     def _read_db(self) -> float:
         lines = self._command("D")
-        found = _found(_ATTENUATION, lines)
-        if found is None:
+        match = _find_match(_ATTENUATION, lines)
+        if match is None:
             self._session.mark_out_of_sync(f"D answered with {lines!r}")
             raise self._session.error(
                 FrameError,
                 f"D: expected an attenuation, found {' / '.join(lines)!r}",
-                hint="Check that nobody else uses this serial line.",
+                hint="Check that no other program uses this serial line.",
             )
-        if found == "UNKNOWN":
+        if match == "UNKNOWN":
             raise self._session.error(
                 DeviceError,
-                "D: the unit does not know where its motor stands",
+                "D: the unit does not know its motor position",
                 command="D",
-                hint="It lost its supply; open it again, or call home().",
+                hint="It lost power. Open it again, or call home().",
             )
-        return float(found)
+        return float(match)
 
     def _command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
-        """Send a command. Raises ``DeviceError`` that says what the number of a refusal means."""
+        """Send a command. Raises ``DeviceError`` with the meaning of the error number."""
         try:
             return self._session.command(text, timeout_s)
         except DeviceError as error:
-            why = next((words for name, words in ERRORS.items() if name in error.message), None)
-            error.hint = error.hint if why is None else f"That means: {why}."
+            reason = next((meaning for name, meaning in ERRORS.items() if name in error.message), None)
+            error.hint = error.hint if reason is None else f"Meaning: {reason}."
             raise
 
-    def _cannot(self, why: str) -> NotSupportedError:
-        return self._session.error(NotSupportedError, why)
+    def _not_supported_error(self, reason: str) -> NotSupportedError:
+        return self._session.error(NotSupportedError, reason)
 
-    def _check(self, channel: int) -> None:
+    def _check_channel(self, channel: int) -> None:
         if not self._is_open:
             raise not_open("the attenuator", self._device, self._session.address)
         if channel != CHANNEL:
             raise self._session.error(
-                ConfigError, f"there is no channel {channel}", hint=f"It has the one channel {CHANNEL}."
+                ConfigError, f"there is no channel {channel}", hint=f"Its only channel is {CHANNEL}."
             )
 
 
-def _found(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return what a pattern finds in the lines of a reply, in capitals; an echo may stand in front of the first."""
-    found = pattern.search("\n".join(lines).upper())
-    return None if found is None else found[1]
+def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
+    """Return the match of a pattern in the lines of a reply, in capitals; the first line may begin with an echo."""
+    match = pattern.search("\n".join(lines).upper())
+    return None if match is None else match[1]

@@ -1,7 +1,7 @@
-"""Integrable tunable laser assemblies built to OIF-ITLA-MSA-01.2 or 01.3, over a serial line.
+"""Driver for integrable tunable laser assemblies (OIF-ITLA-MSA-01.2 or 01.3) over a serial line.
 
-The frequency is FCF + (Channel - 1) x Grid; this driver sets FCF and Channel 1. While it emits, a module refuses
-another FCF.
+The frequency is FCF + (Channel - 1) x Grid; this driver sets FCF and uses Channel 1. While it emits, a module refuses a
+change of FCF.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.codecs.itla import (
     ItlaRegister,
     dbm_times_100,
-    joined_mhz,
+    decode_text,
+    join_mhz,
     signed,
     split_mhz,
-    text_of,
     unsigned,
 )
 from lumion_hw.sessions.itla import ItlaSession
 
-PENDING_PATIENCE_S = 30.0
-"""Longest time for an operation that is pending before the next setting (tuning, starting; the MSA's longest class)."""
+PENDING_TIMEOUT_S = 30.0
+"""Longest time for a pending operation before the next setting (tuning, start-up; longest class of the MSA)."""
 _POLL_S = 0.05
 _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
-# Modules report what their detector shows in the dark; no ITLA emits as little.
+# Modules report the dark reading of their detector; no ITLA emits such a low power.
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
 _LATCHED = 0x00FF
-"""Written to StatusF, clears what it remembers."""
+"""Value for StatusF that clears its latched bits."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
 _NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
-"""Until a module was asked."""
+"""Placeholder until the module has been read."""
 
 
 @dataclass(frozen=True)
 class ItlaIdentity:
-    """What a module says of itself, in its own words."""
+    """Identity strings that a module reports."""
 
     device_type: str
     manufacturer: str
@@ -65,13 +65,13 @@ class ItlaIdentity:
 
 
 class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
-    """Driver of one module; implements ``TunableLaser``. Thread-safe; every set is read back.
+    """Driver of one module; implements ``TunableLaser``. Thread-safe; every setting is read back.
 
     Args:
-        link: The serial link, 9600 baud unless the module was told otherwise.
-        clock: The link's clock.
+        link: Serial link with 9600 baud, unless the module is set otherwise.
+        clock: Clock of the link.
         device: Device name, for messages.
-        expected_serial: Serial number that must be found; any if omitted.
+        expected_serial: Required serial number; any if omitted.
     """
 
     kind = "laser"
@@ -87,53 +87,53 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         self._setting = fork_safe(threading.RLock())
 
     def open(self) -> None:
-        """Open the link, check that an ITLA answers, and read its limits. The output stays as it is.
+        """Open the link, check that an ITLA replies, and read its limits. The output stays as it is.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Something else answers, or another module.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different device or module replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._session.open_link(timeout_s=5.0)
             self._identity = self._checked_identity()
-            # FCF3 came with MSA 01.3; older modules answer that they do not have the register (RNI).
+            # FCF3 was added by MSA 01.3; older modules reply that the register does not exist (RNI).
             self._has_mhz = self._has(ItlaRegister.FCF3)
             self._has_channel_h = self._has(ItlaRegister.CHANNEL_H)
             self._ranges = self._read_ranges()
 
     def close(self) -> None:
-        """Release the link; idempotent, never raises. The output is left as it is."""
+        """Release the link; idempotent, never raises. The output stays as it is."""
         self._identity = None
         self._session.close()
 
     @property
     def capabilities(self) -> LaserCapabilities:
-        """It measures its power; it neither tunes while it emits nor sweeps."""
+        """Capabilities: measures its power; cannot tune while it emits, and cannot sweep."""
         return _CAPABILITIES
 
     @property
     def ranges(self) -> LaserRanges:
-        """Limits of the module. Modules built to MSA 01.2 have steps of 100 MHz, to 01.3 of 1 MHz."""
+        """Limits of the module. Frequency steps are 100 MHz in MSA 01.2 and 1 MHz in MSA 01.3."""
         self._check_open()
         return self._ranges
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
-        """Set the frequency to the nearest MHz, with the output off.
+        """Set the frequency to the nearest MHz. The output must be off.
 
         Raises:
             LimitError: Outside LFL to LFH of the module; nothing was changed.
-            ConfigError: The module has steps of 100 MHz and this is none of them; nothing was changed.
+            ConfigError: The module has steps of 100 MHz and the frequency lies in between; nothing was changed.
             DeviceError: The output is on, or the module refuses.
-            VerifyError: The module keeps another frequency.
+            VerifyError: The frequency read back differs.
         """
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
-        wanted_mhz = round(1e6 * frequency_thz)
-        if not self._has_mhz and wanted_mhz % 100:
+        requested_mhz = round(1e6 * frequency_thz)
+        if not self._has_mhz and requested_mhz % 100:
             raise self._session.error(
                 ConfigError,
                 f"{frequency_thz:.6f} THz is between the module's steps of 100 MHz",
-                hint="This module keeps frequencies as MSA 01.2 does. Nothing was changed.",
+                hint="This module follows MSA 01.2. Nothing was changed.",
             )
         with self._setting:
             self._wait_idle("set_frequency_thz")
@@ -141,14 +141,14 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
                 self._check_dark()
                 before_mhz = self._fcf_mhz()
                 try:
-                    self._write_frequency(before_mhz, wanted_mhz)
+                    self._write_frequency(before_mhz, requested_mhz)
                 except DeviceError:
-                    # Half written, the three words may name a frequency that nobody asked for.
+                    # Written in part, the three words may give a frequency that was never requested.
                     with contextlib.suppress(LumionError):
                         self._write_frequency(self._fcf_mhz(), before_mhz)
                     raise
             self._wait_idle("set_frequency_thz")
-            self._verify("frequency in MHz", wanted_mhz, self._frequency_mhz())
+            self._verify("frequency in MHz", requested_mhz, self._frequency_mhz())
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the output power to the nearest 0.01 dBm.
@@ -156,60 +156,61 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         Raises:
             LimitError: Outside OPSL to OPSH of the module; nothing was changed.
             DeviceError: The module refuses.
-            VerifyError: The module keeps another power.
+            VerifyError: The power read back differs.
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
-        wanted = dbm_times_100(power_dbm)
+        requested = dbm_times_100(power_dbm)
         with self._setting:
             self._wait_idle("set_power_dbm")
-            self._session.write(ItlaRegister.PWR, unsigned(wanted))
-            self._verify("output power in 0.01 dBm", wanted, signed(self._session.read(ItlaRegister.PWR)))
+            self._session.write(ItlaRegister.PWR, unsigned(requested))
+            self._verify("output power in 0.01 dBm", requested, signed(self._session.read(ItlaRegister.PWR)))
 
     def enable(self) -> None:
-        """Switch the output on. Tuning may go on for seconds: see :meth:`wait_ready`."""
+        """Switch the output on. Tuning may take seconds longer: see :meth:`wait_ready`."""
         self._switch("enable", _ENABLED)
 
     def disable(self) -> None:
-        """Switch the output off, wait until that is done, and verify it."""
+        """Switch the output off, wait until it is off, and verify it."""
         self._switch("disable", 0)
         self._wait_idle("disable")
 
     def wait_ready(self, timeout_s: float) -> LaserState:
-        """Wait until the module emits, nothing is pending and its fatal status is clear.
+        """Wait until the module emits, no operation is pending and its fatal status is clear.
 
         Raises:
-            DeviceError: The output is off, or the module reports a fatal fault with nothing pending. One that is only
-                remembered from tuning is cleared.
+            DeviceError: The output is off, or the module reports a fatal fault while nothing is pending. A fault that
+                is only
+                latched from tuning is cleared instead.
             DeviceTimeoutError: The module was not ready in time.
-            LimitError: The time is negative or no number.
+            LimitError: ``timeout_s`` is negative or not a number.
         """
         deadline = deadline_after(self._clock, timeout_s)
         cleared = False
         while True:
-            # While it tunes a module may well report that its frequency is wrong (MCB, alarm during tuning).
+            # A module may report a wrong frequency while it tunes (MCB, alarm during tuning).
             tuning = self._session.read(ItlaRegister.NOP) >> 8 != 0
             state = self.state()
             if state.ready:
                 return state
             failed = _FATAL in state.flags and not tuning
-            if failed and not cleared and state.flags == (_FATAL,):  # nothing is wrong any more: it is remembered
+            if failed and not cleared and state.flags == (_FATAL,):  # only the latched bit remains
                 self._session.write(ItlaRegister.STATUS_F, _LATCHED)
                 cleared = True
                 continue
             if not state.emitting or failed:
-                why = f"reports {', '.join(state.flags)}" if state.emitting else "has its output off"
+                reason = f"reports {', '.join(state.flags)}" if state.emitting else "has its output off"
                 raise self._session.error(
                     DeviceError,
-                    f"wait_ready: the module {why}",
+                    f"wait_ready: the module {reason}",
                     command="wait_ready",
-                    hint="Call enable() first." if not state.emitting else "Read its status registers.",
+                    hint="Call enable() first." if not state.emitting else "Read the status registers of the module.",
                 )
             if self._clock.now() >= deadline:
-                raise self._too_slow("wait_ready", f"flags: {', '.join(state.flags) or 'none'}")
+                raise self._timeout_error("wait_ready", f"flags: {', '.join(state.flags) or 'none'}")
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
 
     def state(self) -> LaserState:
-        """Ask the module what it does: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
+        """Read the present state: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
         read = self._session.read
         with self._session.transaction():
             nop = read(ItlaRegister.NOP)
@@ -233,11 +234,14 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             )
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Refuse: the MSA knows no sweeps. Raises ``NotSupportedError``."""
+        """Raise ``NotSupportedError``: the MSA has no sweeps."""
         del plan
         self._check_open()
         raise self._session.error(
-            NotSupportedError, "an ITLA does not sweep", command="sweep", hint="Step it with set_frequency_thz()."
+            NotSupportedError,
+            "an ITLA cannot sweep",
+            command="sweep",
+            hint="Step the frequency with set_frequency_thz().",
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
@@ -259,20 +263,20 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
         try:
             self._session.read(ItlaRegister.NOP)
-            found = ItlaIdentity(*(text_of(self._session.read_string(register)) for register in strings))
+            actual = ItlaIdentity(*(decode_text(self._session.read_string(register)) for register in strings))
         except (FrameError, NotSupportedError) as error:
-            raise self._wrong(f"something that is none: {error.message}") from error
-        if "ITLA" not in found.device_type.upper():
-            raise self._wrong(f"the device type {found.device_type!r}")
-        if self._expected_serial not in (None, found.serial):
-            raise self._wrong(f"{found.manufacturer} {found.model}, serial {found.serial}")
-        return found
+            raise self._identity_error(f"a different device: {error.message}") from error
+        if "ITLA" not in actual.device_type.upper():
+            raise self._identity_error(f"the device type {actual.device_type!r}")
+        if self._expected_serial not in (None, actual.serial):
+            raise self._identity_error(f"{actual.manufacturer} {actual.model}, serial {actual.serial}")
+        return actual
 
-    def _wrong(self, found: str) -> IdentityError:
+    def _identity_error(self, actual: str) -> IdentityError:
         return self._session.error(
             IdentityError,
-            f"expected an ITLA, serial {self._expected_serial or 'any'}; found {found}",
-            hint="Check the address and its baud (9600 by default), or what is plugged in there.",
+            f"expected an ITLA, serial {self._expected_serial or 'any'}; found {actual}",
+            hint="Check the address, its baud rate (9600 by default) and what is connected there.",
         )
 
     def _has(self, register: ItlaRegister) -> bool:
@@ -284,25 +288,25 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     def _read_ranges(self) -> LaserRanges:
         read = self._session.read
-        lowest = joined_mhz(read(ItlaRegister.LFL1), read(ItlaRegister.LFL2), self._mhz(ItlaRegister.LFL3))
-        highest = joined_mhz(read(ItlaRegister.LFH1), read(ItlaRegister.LFH2), self._mhz(ItlaRegister.LFH3))
+        lowest = join_mhz(read(ItlaRegister.LFL1), read(ItlaRegister.LFL2), self._mhz(ItlaRegister.LFL3))
+        highest = join_mhz(read(ItlaRegister.LFH1), read(ItlaRegister.LFH2), self._mhz(ItlaRegister.LFH3))
         powers_dbm = signed(read(ItlaRegister.OPSL)) / 100.0, signed(read(ItlaRegister.OPSH)) / 100.0
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
     def _mhz(self, register: ItlaRegister) -> int:
-        """Return a third word of a frequency, which modules built to MSA 01.2 lack."""
+        """Return the third word of a frequency, or 0 for MSA 01.2 modules, which do not have it."""
         return self._session.read(register) if self._has_mhz else 0
 
     def _fcf_mhz(self) -> int:
         read = self._session.read
-        return joined_mhz(read(ItlaRegister.FCF1), read(ItlaRegister.FCF2), self._mhz(ItlaRegister.FCF3))
+        return join_mhz(read(ItlaRegister.FCF1), read(ItlaRegister.FCF2), self._mhz(ItlaRegister.FCF3))
 
     def _frequency_mhz(self) -> int:
         read = self._session.read
         with self._session.transaction():
             channel = read(ItlaRegister.CHANNEL) + (read(ItlaRegister.CHANNEL_H) << 16 if self._has_channel_h else 0)
             fcf_mhz = self._fcf_mhz()
-            # On channel 1 the grid does not enter, so it is not asked for.
+            # On channel 1 the grid has no effect, so it is not read.
             if channel == 1:
                 return fcf_mhz
             grid_mhz = 100 * signed(read(ItlaRegister.GRID)) + (
@@ -310,13 +314,13 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             )
             return fcf_mhz + (channel - 1) * grid_mhz
 
-    def _write_frequency(self, before_mhz: int, wanted_mhz: int) -> None:
-        """Write the words of FCF so that what they say in between stays within the module's range, and Channel 1."""
+    def _write_frequency(self, before_mhz: int, requested_mhz: int) -> None:
+        """Write FCF and Channel 1, in an order that keeps intermediate frequencies within the module's range."""
         low_mhz, high_mhz = (round(1e6 * limit) for limit in self.ranges.frequency_thz)
-        # The module checks its range at each word: THz first may lead outside
-        # with the old GHz, for which a THz in the middle of the range stands in.
-        thz, ghz_times_10, mhz = split_mhz(wanted_mhz)
-        between_mhz = wanted_mhz - wanted_mhz % 1_000_000 + before_mhz % 1_000_000
+        # The module checks its range after each word. With the old GHz, the new THz may be out of
+        # range; then a THz value in the middle of the range is written first.
+        thz, ghz_times_10, mhz = split_mhz(requested_mhz)
+        between_mhz = requested_mhz - requested_mhz % 1_000_000 + before_mhz % 1_000_000
         first_thz = thz if low_mhz <= between_mhz <= high_mhz else round(5e-7 * (low_mhz + high_mhz) - 0.5)
         self._session.write(ItlaRegister.FCF1, first_thz)
         self._session.write(ItlaRegister.FCF2, ghz_times_10)
@@ -332,34 +336,34 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         if self._session.read(ItlaRegister.RES_ENA) & _ENABLED:
             raise self._session.error(
                 DeviceError,
-                "an ITLA does not take another frequency while its output is on",
+                "an ITLA cannot change its frequency while its output is on",
                 command="set_frequency_thz",
                 hint="Call disable() first. Nothing was changed.",
             )
 
-    def _switch(self, what: str, wanted: int) -> None:
+    def _switch(self, label: str, requested: int) -> None:
         with self._setting:
-            self._wait_idle(what)
-            self._session.write(ItlaRegister.RES_ENA, wanted)
-            self._verify("ResEna, bit 3", wanted, self._session.read(ItlaRegister.RES_ENA) & _ENABLED)
+            self._wait_idle(label)
+            self._session.write(ItlaRegister.RES_ENA, requested)
+            self._verify("ResEna, bit 3", requested, self._session.read(ItlaRegister.RES_ENA) & _ENABLED)
 
-    def _wait_idle(self, what: str) -> None:
-        """Wait until no operation is pending: a module that is busy ignores settings."""
-        deadline = self._clock.now() + PENDING_PATIENCE_S
+    def _wait_idle(self, label: str) -> None:
+        """Wait until no operation is pending: a busy module ignores settings."""
+        deadline = self._clock.now() + PENDING_TIMEOUT_S
         while pending := self._session.read(ItlaRegister.NOP) >> 8:
             if self._clock.now() >= deadline:
-                raise self._too_slow(what, f"operations pending: 0x{pending:02X}")
+                raise self._timeout_error(label, f"operations pending: 0x{pending:02X}")
             self._clock.sleep(_POLL_S)
 
-    def _verify(self, what: str, wrote: int, found: int) -> None:
-        if found != wrote:
+    def _verify(self, label: str, wrote: int, actual: int) -> None:
+        if actual != wrote:
             where = {"device": self._device, "address": self._session.address}
-            raise VerifyError(what, wrote=wrote, read=found, **where, hint="The module keeps another value.")
+            raise VerifyError(label, wrote=wrote, read=actual, **where, hint="The module holds a different value.")
 
-    def _too_slow(self, what: str, seen: str) -> DeviceTimeoutError:
+    def _timeout_error(self, label: str, details: str) -> DeviceTimeoutError:
         return self._session.error(
             DeviceTimeoutError,
-            f"{what}: the module answers, but is not ready in time; {seen}",
-            command=what,
-            hint="Lasers tune for seconds, some for 30 s and more after power-on.",
+            f"{label}: the module responds, but was not ready in time; {details}",
+            command=label,
+            hint="Lasers tune for seconds, some for more than 30 s after power-on.",
         )

@@ -1,7 +1,7 @@
-"""Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0.
+"""Driver for Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0.
 
-Wavelengths go out with the suffix NM and come back in metres, speeds likewise; a log is a block of little-endian
-float64 in metres.
+Wavelengths and speeds are sent with the suffix NM and returned in metres. A log is a block of little-endian float64 in
+metres.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_patience_s
+from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_timeout_s
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, DeviceNames
 from lumion_hw.errors import DeviceError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
@@ -22,9 +22,9 @@ from lumion_hw.links.base import Link
 MODELS = ("8164A", "8164B", "N7776C")
 SWEEP_PROBLEMS = {
     368: "the end is not above the start",
-    369: "the sweep is too short in time",
-    370: "the sweep is too long in time",
-    371: "the triggers come too fast",
+    369: "the duration of the sweep is too short",
+    370: "the duration of the sweep is too long",
+    371: "the trigger rate is too high",
     372: "the step is too small",
     373: "too many triggers",
     374: "modulation and logging exclude each other",
@@ -40,26 +40,26 @@ SWEEP_PROBLEMS = {
 _WAVELENGTH_TOLERANCE_NM = 1.1e-4  # 0.1 pm
 _POWER_TOLERANCE_DB = 0.006
 _SPEED_TOLERANCE = 1e-3
-_LARGEST_LOG = 1_000_000
+_MAX_LOG_POINTS = 1_000_000
 _STOPPED = 0
 
 
 class KeysightLaser(ScpiLaser):
-    """Driver of one laser; implements ``TunableLaser``. Thread-safe; every set is read back.
+    """Driver of one laser; implements ``TunableLaser``. Thread-safe; every setting is read back.
 
     Args:
-        link: The link to the instrument (raw socket, port 5025, or VISA).
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        pin: The number that unlocks the laser; without one a locked laser is refused.
-        settle_s: Time until the power follows after the output was switched on or another power was set.
+        link: Link to the instrument (raw socket, port 5025, or VISA).
+        clock: Clock of the link.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        pin: PIN that unlocks the laser; without it, a locked laser is refused.
+        settle_s: Settling time of the power after the output is switched on or the power is changed.
     """
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=False, sweep=True, wavelength_log=True)
 
     makers = ("KEYSIGHT", "AGILENT")
     models = MODELS
-    # N7776C as public drivers list them; 81600B family: user's guide, table of the wavelength test.
+    # N7776C: as listed by public drivers. 81600B family: user's guide, table of the wavelength test.
     speeds_nm_per_s: ClassVar = {
         "N7776C": (0.5, 1.0, 50.0, 80.0, 200.0),
         "8164A": (0.5, 5.0, 10.0, 20.0, 40.0, 80.0),
@@ -81,12 +81,12 @@ class KeysightLaser(ScpiLaser):
         self._power = HeldSetup(self._session)
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Set the unit of powers to dBm, hold it, and read the limits."""
-        self._scpi.errors()  # what was left by others is not ours
-        what = "unit of the power (0 is dBm)"
-        restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, what)
+        """Select dBm as power unit, hold this setting, and read the limits."""
+        self._scpi.errors()  # discard errors of earlier users
+        label = "unit of the power (0 is dBm)"
+        restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, label)
         restore()
-        self._power.hold(HeldSetting("SOUR0:POW:UNIT?", 0, what, restore))
+        self._power.hold(HeldSetting("SOUR0:POW:UNIT?", 0, label, restore))
         setting = self._scpi.setting
         return (
             (1e9 * setting("SOUR0:WAV? MIN"), 1e9 * setting("SOUR0:WAV? MAX")),
@@ -94,37 +94,37 @@ class KeysightLaser(ScpiLaser):
         )
 
     def read_wavelength_nm(self) -> float:
-        """Return the wavelength set."""
+        """Return the set wavelength."""
         return 1e9 * self._scpi.setting("SOUR0:WAV?")
 
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and read it back."""
+        """Set the wavelength and verify it."""
         self._set_nm("SOUR0:WAV", wavelength_nm, "wavelength in nm")
 
     def read_power_dbm(self) -> float:
-        """Return the power set."""
+        """Return the set power."""
         return self._scpi.setting("SOUR0:POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and read it back."""
-        text, what = f"{power_dbm:.2f}DBM", "output power in dBm"
-        self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, what, self._power)
+        """Set the power and verify it."""
+        text, label = f"{power_dbm:.2f}DBM", "output power in dBm"
+        self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
     def is_emitting(self) -> bool:
-        """Tell whether the output is on."""
+        """Return whether the output is on."""
         return bool(self._scpi.setting("SOUR0:POW:STAT?"))
 
     def switch(self, on: bool) -> None:
-        """Unlock the laser if that is needed, switch the output and read it back."""
+        """Switch the output and verify it; unlock the laser first if necessary."""
         with self._session.transaction():
             if on and self._scpi.setting("LOCK?"):
                 if self._pin is None:
-                    raise self._refused("enable", "the laser is locked", "Give the driver the pin that unlocks it.")
+                    raise self._refused("enable", "the laser is locked", "Set the PIN that unlocks it.")
                 self._scpi.set(f"LOCK 0,{self._pin}")
             self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set a continuous sweep up, with a trigger at every step, and let the instrument check it."""
+        """Set up a continuous sweep with a trigger at every step, and let the instrument check it."""
         sweep = "SOUR0:WAV:SWE"
         self._scpi.set_keyword(f"{sweep}:MODE", "CONTinuous")
         self._scpi.set_keyword(f"{sweep}:REP", "ONEWay")
@@ -134,32 +134,32 @@ class KeysightLaser(ScpiLaser):
         self._scpi.set_number(
             f"{sweep}:SPE", f"{speed:.9g}NM/S", speed, 1e9, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
         )
-        # Logging wants a trigger at every step: with another output the check refuses it (375).
+        # Logging needs a trigger at every step; the check refuses other trigger outputs (375).
         self._scpi.set_keyword("TRIG0:OUTP", "STFinished")
         self._scpi.set_number(f"{sweep}:LLOG", str(int(plan.log)), int(plan.log), 1.0, 0.0, "wavelength log (1 is on)")
         self._check_sweep()
-        # The instrument counts its triggers itself: with the rounding of its steps nobody else can.
+        # The instrument reports its number of triggers, which depends on its rounding of steps.
         return round(self._scpi.setting(f"{sweep}:EXP?")) if plan.log else 0
 
     def start_sweep(self) -> None:
-        """Start the sweep that was set up."""
+        """Start the prepared sweep."""
         self._scpi.set("SOUR0:WAV:SWE 1")
 
     def is_sweeping(self) -> bool:
-        """Tell whether a sweep is under way."""
+        """Return whether a sweep is in progress."""
         return round(self._scpi.setting("SOUR0:WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Fetch the logged wavelengths, as many as triggers were expected, within the sweep and in order."""
+        """Read the logged wavelengths; check their number and that they belong to the sweep."""
         if not plan.log:
             return SweepLog(None, 0.0, 0.0)
         n_points = round(self._scpi.setting("SOUR0:READ:POIN? LLOG"))
-        if n_points != n_logged or not 0 < n_points <= _LARGEST_LOG:
-            raise self.not_its_log(f"{n_points} points for {n_logged} triggers")
-        payload = self._session.query_block("SOUR0:READ:DATA? LLOG", log_patience_s(8 * n_points))
+        if n_points != n_logged or not 0 < n_points <= _MAX_LOG_POINTS:
+            raise self.foreign_log_error(f"{n_points} points for {n_logged} triggers")
+        payload = self._session.query_block("SOUR0:READ:DATA? LLOG", log_timeout_s(8 * n_points))
         if len(payload) != 8 * n_points:
-            raise self.not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
-        return self.log_of(plan, 1e9 * np.frombuffer(payload, "<f8"))
+            raise self.foreign_log_error(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
+        return self.checked_log(plan, 1e9 * np.frombuffer(payload, "<f8"))
 
     def end_sweep(self) -> None:
         """Stop the sweep; switch log and triggers off."""
@@ -168,9 +168,9 @@ class KeysightLaser(ScpiLaser):
             self._scpi.set("SOUR0:WAV:SWE:LLOG 0")
             self._scpi.set_keyword("TRIG0:OUTP", "DISabled")
 
-    def _set_nm(self, header: str, wavelength_nm: float, what: str) -> None:
+    def _set_nm(self, header: str, wavelength_nm: float, label: str) -> None:
         text = f"{wavelength_nm:.5f}NM"
-        self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, what)
+        self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, label)
 
     def _check_sweep(self) -> None:
         reply = self._session.query("SOUR0:WAV:SWE:CHEC?")
@@ -181,8 +181,8 @@ class KeysightLaser(ScpiLaser):
         if code:
             raise self._session.error(
                 DeviceError,
-                f"the sweep is refused: {code} {SWEEP_PROBLEMS.get(code, text.strip())}",
+                f"the laser refused the sweep: {code} {SWEEP_PROBLEMS.get(code, text.strip())}",
                 code=code,
                 command="SOUR0:WAV:SWE:CHEC?",
-                hint="Change range, step or speed.",
+                hint="Change range, step or speed of the sweep.",
             )

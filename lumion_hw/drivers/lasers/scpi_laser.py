@@ -1,4 +1,4 @@
-"""What lasers that are set in wavelengths over SCPI have in common."""
+"""Base of drivers for lasers that are set by wavelength over SCPI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lumion_hw.sessions.conversation import Conversation
 
 
 def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Conversation) -> None:
-    """Compare a sweep with the range of the laser. Raises ``LimitError``; nothing was changed."""
+    """Check that a sweep is within the range of the laser. Raises ``LimitError``; nothing was changed."""
     check_range("start of the sweep", plan.start_nm, low_high_nm, "nm", session)
     check_range("end of the sweep", plan.stop_nm, (plan.start_nm, low_high_nm[1]), "nm", session)
     span_nm = plan.stop_nm - plan.start_nm
@@ -43,17 +43,17 @@ def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Con
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-# Lasers need time before and behind the span to reach their speed and to stop.
+# Lasers need additional time to reach their speed and to stop.
 _SWEEP_FACTOR = 1.2
-_SWEEP_PATIENCE_S = 20.0
+_SWEEP_MARGIN_S = 20.0
 _LOG_TOLERANCE_NM = 2.0
 _SLOWEST_BYTES_PER_S = 50e3
 SETTLE_S = 2.0
-"""Time given to the power to follow a switch or a setting."""
+"""Default settling time of the power after a change."""
 
 
-def log_patience_s(n_bytes: int) -> float:
-    """Return how long to wait for a logged block of so many bytes."""
+def log_timeout_s(n_bytes: int) -> float:
+    """Return the time limit for reading a log of ``n_bytes``."""
     return 2.0 + n_bytes / _SLOWEST_BYTES_PER_S
 
 
@@ -68,21 +68,21 @@ def nm_from_thz(frequency_thz: float) -> float:
 
 
 class ScpiLaser(ScpiDriver):
-    """Base of the drivers; implements ``TunableLaser`` but for the instrument's own commands. Thread-safe.
+    """Base of the drivers; implements ``TunableLaser`` except for the commands of each instrument. Thread-safe.
 
-    A setting holds the session until it is read back; waiting does not.
+    Changing a setting locks the session until the setting is verified; waiting does not.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        settle_s: Time until the power follows after the output was switched on or another power was set.
+        link: Link to the instrument.
+        clock: Clock of the link.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        settle_s: Settling time of the power after the output is switched on or the power is changed.
 
     Attributes:
-        step_nm: Settings are rounded to multiples of this.
-        power_step_db: So are powers.
-        speeds_nm_per_s: Speeds of sweeps by model.
-        pulses_per_s: Most pulses that a sweep gives in a second.
+        step_nm: Wavelength settings are rounded to multiples of this step.
+        power_step_db: Power settings are rounded to multiples of this step.
+        speeds_nm_per_s: Sweep speeds by model.
+        pulses_per_s: Highest pulse rate of a sweep.
     """
 
     kind = "laser"
@@ -95,64 +95,64 @@ class ScpiLaser(ScpiDriver):
     def __init__(self, link: Link, clock: Clock, *, settle_s: float = SETTLE_S, **names: Unpack[DeviceNames]) -> None:
         super().__init__(link, clock, **names)
         self._settle_s = settle_s
-        self._settled_s = clock.now()
+        self._settles_at_s = clock.now()
         self._limits_nm = (0.0, 0.0)
         self._limits_dbm: tuple[float, float] | None = None
         self._sweeping = fork_safe(threading.Lock())
 
-    # -- what an instrument has of its own
+    # -- implemented for each instrument
 
     @abc.abstractmethod
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Bring the instrument into a known state; return its limits of wavelength in nm and of power in dBm."""
+        """Bring the instrument into a known state; return its wavelength limits in nm and power limits in dBm."""
 
     @abc.abstractmethod
     def read_wavelength_nm(self) -> float:
-        """Return the wavelength set."""
+        """Return the set wavelength."""
 
     @abc.abstractmethod
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and read it back."""
+        """Set the wavelength and verify it."""
 
     @abc.abstractmethod
     def read_power_dbm(self) -> float:
-        """Return the power set."""
+        """Return the set power."""
 
     @abc.abstractmethod
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and read it back."""
+        """Set the power and verify it."""
 
     def measure_power_dbm(self) -> float | None:
-        """Return the power measured, ``None`` if there is none. Called while the output is on and ready."""
+        """Return the measured power, or ``None`` without a measurement. Called while the output is on and ready."""
         return None
 
     @abc.abstractmethod
     def is_emitting(self) -> bool:
-        """Tell whether the output is on."""
+        """Return whether the output is on."""
 
     @abc.abstractmethod
     def switch(self, on: bool) -> None:
-        """Switch the output and read it back."""
+        """Switch the output and verify it."""
 
     @abc.abstractmethod
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set a sweep up; return the number of wavelengths that will be logged, 0 without a log."""
+        """Set up a sweep; return the number of wavelengths that will be logged, 0 without a log."""
 
     @abc.abstractmethod
     def start_sweep(self) -> None:
-        """Start the sweep that was set up."""
+        """Start the prepared sweep."""
 
     @abc.abstractmethod
     def is_sweeping(self) -> bool:
-        """Tell whether a sweep is under way."""
+        """Return whether a sweep is in progress."""
 
     @abc.abstractmethod
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Return the log of the sweep that ended; its times are put in afterwards."""
+        """Return the log of the finished sweep; the caller fills in its times."""
 
     @abc.abstractmethod
     def end_sweep(self) -> None:
-        """Stop a sweep, or what is left of one."""
+        """Stop a sweep and restore the trigger settings."""
 
     # -- the interface
 
@@ -161,8 +161,8 @@ class ScpiLaser(ScpiDriver):
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -170,7 +170,7 @@ class ScpiLaser(ScpiDriver):
 
     @property
     def ranges(self) -> LaserRanges:
-        """Limits of the instrument; the step of frequencies is that of wavelengths at the short end."""
+        """Limits of the instrument; the frequency step corresponds to the wavelength step at the short end."""
         self._check_open()
         shortest_nm, longest_nm = self._limits_nm
         highest_thz = thz_from_nm(shortest_nm)
@@ -185,49 +185,50 @@ class ScpiLaser(ScpiDriver):
         )
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
-        """Set the frequency, to the nearest step of the wavelength.
+        """Set the frequency, rounded to the nearest wavelength step.
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
             DeviceError: The laser refuses.
-            VerifyError: The laser keeps another one.
+            VerifyError: The frequency read back differs.
         """
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
-        # To the instrument's own step first, or its rounding would show up as a refusal at reading back.
+        # Rounded to the instrument's step; otherwise its own rounding would look like a refused setting.
         wavelength_nm = round(nm_from_thz(frequency_thz) / self.step_nm) * self.step_nm
         shortest_nm, longest_nm = self._limits_nm
         self.write_wavelength_nm(min(max(wavelength_nm, shortest_nm), longest_nm))  # rounding only
 
     def set_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power, to the nearest step.
+        """Set the output power, rounded to the nearest step.
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
             DeviceError: The laser refuses.
-            VerifyError: The laser keeps another power.
+            VerifyError: The power read back differs.
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
         self.write_power_dbm(power_dbm)
-        self._settled_s = self._clock.now() + self._settle_s
+        self._settles_at_s = self._clock.now() + self._settle_s
 
     def enable(self) -> None:
-        """Switch the output on; read back."""
+        """Switch the output on and verify it."""
         self._check_open()
         self.switch(True)
-        self._settled_s = self._clock.now() + self._settle_s
+        self._settles_at_s = self._clock.now() + self._settle_s
 
     def disable(self) -> None:
-        """Switch the output off; read back."""
+        """Switch the output off and verify it."""
         self._check_open()
         self.switch(False)
 
     def state(self) -> LaserState:
-        """Ask the laser what it does."""
+        """Read the present state."""
         self._check_open()
         with self._session.transaction():
             emitting = self.is_emitting()
-            # In this order: asking a dark laser for pending operations would clear its status register for nothing.
-            ready = emitting and self._clock.now() >= self._settled_s and self._scpi.operations_done()
+            # In this order, so that the query for pending operations does not clear the status register of a dark
+            # laser.
+            ready = emitting and self._clock.now() >= self._settles_at_s and self._scpi.operations_done()
             measured_dbm = self.measure_power_dbm() if ready else None
             if self.capabilities.measures_power:
                 ready = measured_dbm is not None
@@ -248,19 +249,19 @@ class ScpiLaser(ScpiDriver):
             if not state.emitting:
                 raise self._refused("wait_ready", "the output is off", "Call enable() first.")
             if self._clock.now() >= deadline:
-                raise self._too_slow("wait_ready", "an operation is pending")
+                raise self._timeout_error("wait_ready", "an operation is pending")
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
         return state
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Sweep once and wait for the end. Raises as :meth:`TunableLaser.sweep`."""
+        """Make one sweep and wait for its end. Raises as :meth:`TunableLaser.sweep`."""
         self._check_open()
         if plan.log and not self.capabilities.wavelength_log:
             raise self._session.error(
                 NotSupportedError,
-                "this laser does not log wavelengths",
+                "this laser cannot log wavelengths",
                 command="sweep",
-                hint="Sweep without log, and take the wavelengths from speed and time.",
+                hint="Sweep without log, and calculate the wavelengths from speed and time.",
             )
         check_sweep(plan, self._limits_nm, self._session)
         with self._sweeping:
@@ -277,47 +278,49 @@ class ScpiLaser(ScpiDriver):
             n_logged = self.prepare_sweep(plan)
             started_s = self._clock.now()
             self.start_sweep()
-        deadline = started_s + _SWEEP_FACTOR * plan.duration_s + _SWEEP_PATIENCE_S
+        deadline = started_s + _SWEEP_FACTOR * plan.duration_s + _SWEEP_MARGIN_S
         while self.is_sweeping():
             if self._clock.now() >= deadline:
-                raise self._too_slow("sweep", f"the sweep of {plan.duration_s:.3g} s does not end; it was stopped")
+                raise self._timeout_error("sweep", f"the sweep of {plan.duration_s:.3g} s did not end and was stopped")
             self._clock.sleep(_POLL_S)
-        # Taken before the log is fetched, which may take longer than the sweep.
+        # Before reading the log, which may take longer than the sweep.
         ended_s = self._clock.now()
         log = self.fetch_log(plan, n_logged)
         self.end_sweep()
         return SweepLog(log.wavelength_nm, started_s, ended_s)
 
-    def log_of(self, plan: LaserSweep, found_nm: NDArray[np.float64]) -> SweepLog:
-        """Return logged wavelengths in nm as a log. Raises ``FrameError`` if they are not those of the sweep."""
-        # A log left over from another sweep may have the right length by chance; its wavelengths tell.
+    def checked_log(self, plan: LaserSweep, wavelengths_nm: NDArray[np.float64]) -> SweepLog:
+        """Return wavelengths in nm as a log. Raises ``FrameError`` if they do not belong to the sweep."""
+        # A log of an earlier sweep may have the right length by chance, so the wavelengths are checked.
         low_nm, high_nm = plan.start_nm - _LOG_TOLERANCE_NM, plan.stop_nm + _LOG_TOLERANCE_NM
-        if not np.all((found_nm > low_nm) & (found_nm < high_nm)) or not np.all(np.diff(found_nm) > 0.0):
-            raise self.not_its_log(f"wavelengths from {found_nm[0]:.6g} to {found_nm[-1]:.6g} nm, not rising with it")
-        return SweepLog(found_nm, 0.0, 0.0)
+        if not np.all((wavelengths_nm > low_nm) & (wavelengths_nm < high_nm)) or not np.all(
+            np.diff(wavelengths_nm) > 0.0
+        ):
+            raise self.foreign_log_error(f"wavelengths from {wavelengths_nm[0]:.6g} to {wavelengths_nm[-1]:.6g} nm")
+        return SweepLog(wavelengths_nm, 0.0, 0.0)
 
-    def not_its_log(self, seen: str) -> FrameError:
-        """Return the error of a log that is another one's."""
+    def foreign_log_error(self, content: str) -> FrameError:
+        """Return the error for a log that does not belong to the sweep."""
         return self._session.error(
             FrameError,
-            f"the log is not that of the sweep: {seen}",
-            hint="Sweep again; check that nobody else uses the laser.",
+            f"the log does not belong to the sweep: it has {content}",
+            hint="Sweep again. Check that no other program uses the laser.",
         )
 
     def _stop_quietly(self) -> None:
-        """Stop a sweep that failed, if the instrument still listens; what failed first is what is reported."""
+        """Stop a failed sweep if the instrument still responds; errors here are only logged."""
         try:
             self.end_sweep()
         except LumionError as error:
-            _log.warning("%s: the sweep that failed was not stopped: %s", self._session.device, error)
+            _log.warning("%s: the failed sweep could not be stopped: %s", self._session.device, error)
 
-    def _refused(self, command: str, why: str, hint: str) -> DeviceError:
-        return self._session.error(DeviceError, f"{command}: {why}", command=command, hint=hint)
+    def _refused(self, command: str, reason: str, hint: str) -> DeviceError:
+        return self._session.error(DeviceError, f"{command}: {reason}", command=command, hint=hint)
 
-    def _too_slow(self, command: str, seen: str) -> DeviceTimeoutError:
+    def _timeout_error(self, command: str, details: str) -> DeviceTimeoutError:
         return self._session.error(
             DeviceTimeoutError,
-            f"{command}: the laser answers, but is not done in time; {seen}",
+            f"{command}: the laser responds, but was not ready in time; {details}",
             command=command,
-            hint="Lasers tune and settle for seconds; look at the panel for a lock or an alarm.",
+            hint="Lasers tune and settle for seconds. Check the panel for a lock or an alarm.",
         )

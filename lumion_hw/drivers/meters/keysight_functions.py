@@ -1,7 +1,7 @@
-"""Logs of Keysight power meters, and what triggers them.
+"""Logs of Keysight power meters, and their triggers.
 
-``FUNC:RES?`` is in watts: 816x mainframes always send watts, N77xx the unit that the driver has set, which is watt.
-Nothing may be set while a run is under way, which would end it, so the driver refuses it (``BusyError``).
+``FUNC:RES?`` returns watts: 816x mainframes always send watts, N77xx meters the unit set by the driver, which is watt.
+A setting during a run would end the run, so the driver refuses it (``BusyError``).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Deadline, deadline_after
 from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
-from lumion_hw.drivers.meters.wire_powers import states_of
+from lumion_hw.drivers.meters.wire_powers import range_states
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, LimitError
 from lumion_hw.interfaces import PowerLog, RangeState
 
 LARGEST_LOG = 1_000_000
-"""Samples per channel that the largest of these meters hold; smaller ones refuse by themselves."""
+"""Samples per channel in the largest of these meters; smaller meters refuse longer logs themselves."""
 _POLL_S = 0.05
-_PATIENCE_FACTOR = 1.2
-_PATIENCE_S = 2.0
+_TIMEOUT_MARGIN = 1.2
+_BASE_TIMEOUT_S = 2.0
 _SLOWEST_BYTES_PER_S = 50e3  # a GPIB adapter
-# Times come back as float32, rounded to the instrument's own steps.
+# Times are returned as float32, rounded to the instrument's steps.
 _TIME_TOLERANCE = 1e-3
 
 
 class TriggerInput(enum.Enum):
-    """What an electrical trigger starts."""
+    """What an electrical trigger at the input starts."""
 
     IGNORE = "IGNore"
     ONE_SAMPLE = "SMEasure"
@@ -40,7 +40,7 @@ class TriggerInput(enum.Enum):
 
 
 class TriggerOutput(enum.Enum):
-    """When a trigger is put out."""
+    """When the instrument sends a trigger."""
 
     DISABLED = "DISabled"
     AFTER_AVERAGING = "AVGover"
@@ -48,7 +48,7 @@ class TriggerOutput(enum.Enum):
 
 
 class TriggerWiring(enum.Enum):
-    """How the trigger connectors of an instrument are joined."""
+    """Internal connection of the trigger connectors."""
 
     DISABLED = "DISabled"
     DEFAULT = "DEFault"
@@ -57,28 +57,28 @@ class TriggerWiring(enum.Enum):
 
 
 class LoggingKeysightMeter(KeysightMeter, abc.ABC):
-    """Base of the drivers; implements ``LoggingMeter``. Args and readings as of ``KeysightMeter``."""
+    """Base of the drivers; implements ``LoggingMeter``. Arguments and readings as for ``KeysightMeter``."""
 
     max_samples: ClassVar[int]
 
     @property
     def functions(self) -> KeysightFunctions:
-        """Logging, stability, minimum and maximum, and triggers."""
+        """Logging and trigger functions of this meter."""
         return KeysightFunctions(self)
 
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> PowerRun:
-        """Begin to wait for pulses, and average at each. Raises as :meth:`KeysightFunctions.start_log`."""
+        """Start a log that waits for pulses and averages at each. Raises as :meth:`KeysightFunctions.start_log`."""
         functions = self.functions
-        # Pulses of the instrument's own output reach its input only where they are looped back.
+        # Pulses of the instrument's output reach its input only if the connectors are looped back.
         functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if internal_trigger else TriggerWiring.DEFAULT)
         return functions.start_log(channels, n_samples, averaging_s, TriggerInput.ONE_SAMPLE)
 
 
 @dataclass(frozen=True)
 class _LogPlan:
-    """What a log is set to: its parameters as text and as numbers."""
+    """Settings of a log, as text and as numbers."""
 
     text: str
     values: tuple[float, ...]
@@ -88,7 +88,7 @@ class _LogPlan:
 
 
 class KeysightFunctions:
-    """Runs of one meter.
+    """Logging and trigger functions of one meter.
 
     Args:
         meter: The open meter.
@@ -105,7 +105,7 @@ class KeysightFunctions:
         averaging_s: float,
         trigger: TriggerInput = TriggerInput.IGNORE,
     ) -> PowerRun:
-        """Start a log without dead time between samples; free-running, or at triggers.
+        """Start a log without dead time between samples, either free-running or triggered.
 
         Args:
             channels: Channels to log.
@@ -114,12 +114,12 @@ class KeysightFunctions:
             trigger: What a trigger at the instrument's input starts.
 
         Raises:
-            LimitError: The number of samples is none. Nothing was changed.
+            LimitError: The number of samples is out of range. Nothing was changed.
             DeviceError: The instrument refuses these values.
-            VerifyError: The instrument keeps other values.
+            VerifyError: The values read back differ.
         """
         self._check_samples(n_samples)
-        # Samples of single triggers come when the triggers do.
+        # With one trigger per sample, the period is that of the triggers.
         period_s = averaging_s if trigger is not TriggerInput.ONE_SAMPLE else None
         plan = _LogPlan(
             text=f"{n_samples},{averaging_s:.9g}S",
@@ -136,18 +136,18 @@ class KeysightFunctions:
         return run.wait()
 
     def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
-        """Choose when a trigger is put out; read back."""
+        """Select when the instrument sends a trigger; verify it."""
         self._scpi.set_keyword(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
 
     def set_trigger_wiring(self, wiring: TriggerWiring) -> None:
-        """Choose how the trigger connectors are joined; read back."""
+        """Select the internal connection of the trigger connectors; verify it."""
         self._meter.check_idle("trigger wiring")
         self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
     def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
-        """Return the result of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` for another length."""
+        """Return the samples of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` if the number differs."""
         command = f"{head.sense}:FUNC:RES?"
-        payload = self._meter.session.query_block(command, _PATIENCE_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
+        payload = self._meter.session.query_block(command, _BASE_TIMEOUT_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
         if len(payload) != 4 * n_samples:
             raise self._meter.wrong_block(command, payload, f"{n_samples} samples of 4 bytes")
         return np.frombuffer(payload, "<f4").astype(np.float64)
@@ -167,14 +167,15 @@ class KeysightFunctions:
         heads = tuple(self._meter.idle_head(channel) for channel in channels)
         if not heads or len(set(channels)) != len(channels):
             raise ConfigError(
-                f"a run needs channels, each once, not {tuple(channels)}", device=self._meter.session.device
+                f"a log needs at least one channel and each channel once, not {tuple(channels)}",
+                device=self._meter.session.device,
             )
-        self._meter.setup_of(channels).keep()
-        self._meter.begin_run("a log")
+        self._meter.merged_setup(channels).restore_changed()
+        self._meter.mark_run_started("a log")
         run = PowerRun(self._meter, self, tuple(channels), heads, plan)
         try:
             with self._meter.session.transaction():
-                # Heads of one module share a log: it is set and started once.
+                # The heads of one module share a log, which is set and started once.
                 masters = dict.fromkeys(head.master for head in heads)
                 for module in dict.fromkeys(head.module for head in heads):
                     self._scpi.set_keyword(f"TRIG{module}:INP", trigger.value)
@@ -191,18 +192,18 @@ class KeysightFunctions:
     def _set_parameters(self, master: str, plan: _LogPlan) -> None:
         header = f"{master}:FUNC:PAR:LOGG"
         self._scpi.set(f"{header} {plan.text}")
-        found = self._scpi.numbers(f"{header}?")
-        if len(found) != len(plan.values):
-            raise self._scpi.wrong_shape(f"{header}?", str(found), f"{len(plan.values)} numbers")
-        for wrote, read in zip(plan.values, found, strict=True):
+        actual = self._scpi.numbers(f"{header}?")
+        if len(actual) != len(plan.values):
+            raise self._scpi.wrong_shape(f"{header}?", str(actual), f"{len(plan.values)} numbers")
+        for wrote, read in zip(plan.values, actual, strict=True):
             self._scpi.verify(f"{header} {plan.text}", wrote, read, _TIME_TOLERANCE * abs(wrote))
 
 
 class PowerRun:
-    """A run under way, as :meth:`KeysightFunctions.start_log` returns it. End it with :meth:`wait` or :meth:`stop`.
+    """A log in progress, returned by :meth:`KeysightFunctions.start_log`. End it with :meth:`wait` or :meth:`stop`.
 
     Attributes:
-        started_s: Host clock when the run was started.
+        started_s: Host clock at the start of the run.
     """
 
     def __init__(
@@ -222,35 +223,38 @@ class PowerRun:
         self.started_s = meter.clock.now()
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the end, fetch the samples and stop the run, however it ends.
+        """Wait for the end, read the samples and stop the run in any case.
 
         Args:
-            timeout_s: Time from now; by default 2 s and 1.2 times the length of the run. Give one for triggered runs:
-                with too few triggers a run never ends by itself.
+            timeout_s: Longest wait, from now; by default 2 s and 1.2 times the length of the run. Required for
+                triggered runs,
+                which do not end if there are too few triggers.
 
         Raises:
             DeviceTimeoutError: The run did not complete in time.
-            LimitError: The time is negative or no number; the run was stopped.
-            FrameError: A channel gave another number of samples.
-            VerifyError: Somebody else changed the unit or the wavelength during the run.
+            LimitError: ``timeout_s`` is negative or not a number; the run was stopped.
+            FrameError: A channel returned a different number of samples.
+            VerifyError: Another program changed the unit or the wavelength during the run.
         """
-        # Too few triggers leave a run in progress for ever, so even a log without end in sight has a deadline.
-        patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._plan.duration_s if timeout_s is None else timeout_s
+        # With too few triggers a run never ends, so every wait has a deadline.
+        wait_s = _BASE_TIMEOUT_S + _TIMEOUT_MARGIN * self._plan.duration_s if timeout_s is None else timeout_s
         try:
-            self._wait(deadline_after(self._meter.clock, patience_s))
+            self._wait(deadline_after(self._meter.clock, wait_s))
             values_w = np.stack([self._functions.result(head, self._plan.n_samples) for head in self._heads])
-            self._meter.setup_of(self._channels).check()  # the samples of a run cannot be taken again
+            self._meter.merged_setup(
+                self._channels
+            ).check_unchanged()  # a changed setting is an error, because a run cannot be repeated
         finally:
             self.stop()
-        states = states_of(values_w, self._meter.largest_w)
+        states = range_states(values_w, self._meter.largest_w)
         values_w[states != RangeState.OK] = np.nan
         return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 
     def stop(self) -> None:
-        """End the run and let the channels be triggered by readings again; idempotent.
+        """End the run, so that readings trigger the channels again; idempotent.
 
         Raises:
-            LinkError: The instrument cannot be told, so it may still be running.
+            LinkError: The command did not reach the instrument; the run may continue.
         """
         if self._ended:
             return
@@ -264,10 +268,10 @@ class PowerRun:
                     scpi.set_keyword(f"TRIG{module}:INP", TriggerInput.IGNORE.value)
                     scpi.set(f"INIT{module}:CONT 0")
         finally:
-            self._meter.end_run()
+            self._meter.mark_run_ended()
 
     def is_complete(self) -> bool:
-        """Tell whether every channel has all its samples."""
+        """Return whether every channel has all its samples."""
         return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
 
     def _wait(self, deadline: Deadline) -> None:
@@ -276,8 +280,8 @@ class PowerRun:
             if clock.now() >= deadline:
                 raise self._meter.session.error(
                     DeviceTimeoutError,
-                    f"the run of {self._plan.n_samples} samples is not complete after "
-                    f"{clock.now() - self.started_s:.3g} s; it was stopped",
+                    f"the run of {self._plan.n_samples} samples was not complete after "
+                    f"{clock.now() - self.started_s:.3g} s and was stopped",
                     command="FUNC:STAT?",
                     hint="There were too few triggers, or the time was too short.",
                 )
@@ -286,18 +290,18 @@ class PowerRun:
     def _progress(self, master: str) -> str:
         command = f"{master}:FUNC:STAT?"
         reply = self._meter.session.query(command).upper()
-        # Substrings, as public drivers test them: the function's own word in front differs by model and firmware.
-        for word in ("COMPLETE", "PROGRESS"):
-            if word in reply:
-                return word
+        # Searched as substrings, like in public drivers: the text before them differs by model and firmware.
+        for keyword in ("COMPLETE", "PROGRESS"):
+            if keyword in reply:
+                return keyword
         if "NONE" in reply:
-            raise self._ended_early(reply)
+            raise self._ended_by_other_error(reply)
         raise self._meter.scpi.wrong_shape(command, reply, "a function and its state")
 
-    def _ended_early(self, reply: str) -> DeviceError:
+    def _ended_by_other_error(self, reply: str) -> DeviceError:
         return self._meter.session.error(
             DeviceError,
-            f"the run was ended by somebody else: {reply}",
+            f"the run was ended by another program: {reply}",
             command="FUNC:STAT?",
-            hint="A setting made at the panel or by another program ends a run.",
+            hint="Settings at the panel or by another program end a run.",
         )

@@ -1,6 +1,6 @@
-"""Keysight (Agilent) N7744A, N7745A, N7744C and N7745C multiport optical power meters.
+"""Driver for Keysight (Agilent) N7744A, N7745A, N7744C and N7745C multiport optical power meters.
 
-Commands after the N774xC Programming Guide; most of them are those of :mod:`lumion_hw.drivers.meters.keysight_meter`.
+Commands as in the N774xC Programming Guide; most are in :mod:`lumion_hw.drivers.meters.keysight_meter`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ PORTS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 
 
 class KeysightN77xx(LoggingKeysightMeter):
-    """Driver of one meter; implements ``LoggingMeter``. Thread-safe; every set is read back.
+    """Driver of one meter; implements ``LoggingMeter``. Thread-safe; every setting is read back.
 
-    Args and readings as in :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`; a channel is a port.
+    Arguments and readings as for :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`; a channel is a port.
     """
 
     models = tuple(PORTS)
     highest_range_dbm = 10.0
     max_samples = LARGEST_LOG
 
-    def find_heads(self) -> tuple[Head, ...]:
-        """Check that the instrument has the ports its model has: pairs of uint16, slot and channel."""
+    def read_heads(self) -> tuple[Head, ...]:
+        """Check that the instrument has the ports of its model: pairs of uint16, slot and channel."""
         n_ports = PORTS[self.model.upper()]
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         if payload != b"".join(struct.pack("<HH", port, 1) for port in range(1, n_ports + 1)):

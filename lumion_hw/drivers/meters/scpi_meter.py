@@ -1,4 +1,4 @@
-"""What power meters over SCPI have in common: what zeroing needs, and how they say that it failed."""
+"""Base of the drivers for power meters over SCPI: error queue, and errors of zeroing."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from lumion_hw.errors import DeviceError
 
 
 class ScpiMeter(ScpiDriver):
-    """Base of the drivers; implements ``PowerMeter`` but for the instrument's own commands. Thread-safe.
+    """Base of the drivers; implements ``PowerMeter`` except for the commands of each instrument. Thread-safe.
 
-    Args as of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
-        dark: What has to be dark for zeroing, and how to make it so, for messages.
+        dark: What must be dark for zeroing, and how to make it dark, for messages.
     """
 
     kind = "meter"
     dark: ClassVar[str] = "every channel dark: cap the inputs"
 
     def errors(self) -> tuple[tuple[int, str], ...]:
-        """Drain the instrument's error queue, oldest first."""
+        """Read and empty the instrument's error queue, oldest error first."""
         return self._scpi.errors()
 
-    def _zeroing_failed(self, why: Sequence[str], command: str, code: int | None = None) -> DeviceError:
-        """Return the error of a zeroing that the instrument says went wrong."""
+    def _zeroing_failed(self, reasons: Sequence[str], command: str, code: int | None = None) -> DeviceError:
+        """Return the error for a failed zeroing."""
         return self._session.error(
             DeviceError,
-            f"zeroing failed: {'; '.join(why)}",
+            f"zeroing failed: {'; '.join(reasons)}",
             code=code,
             command=command,
             hint=f"Zeroing needs {self.dark} or switch the light off, then zero again.",

@@ -1,7 +1,7 @@
-"""Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters: one SCPI family, one channel.
+"""Driver for Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters, which share one command set.
 
-Bare wavelengths are nanometres, ranges are upper limits in watts, averaging is a count of samples. The legacy PM100
-speaks another dialect (metres) and is refused by its identity.
+They have one channel. Wavelengths without a unit are nanometres, ranges are upper limits in watts, averaging is a
+number of samples. The legacy PM100 has a different command set (metres) and is refused by its identity.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ CHANNEL = 1
 DEFAULT_SAMPLE_S = 3e-3
 """Time of one sample on a PM100D (about 3 ms); other models may differ."""
 WAVELENGTH_TOLERANCE_NM = 0.51
-"""Largest accepted difference: some sensors keep whole nanometres."""
+"""Largest accepted difference: some sensors round to whole nanometres."""
 _CORRECTION_TOLERANCE_DB = 1e-3
 _FLAG_POWER = 1
-# The meter rounds its ranges: without slack one would not hold its own limit.
+# The meter rounds its ranges: without slack, a range would not contain its own limit.
 _RANGE_SLACK = 1e-3
 _ROUNDED = 1e-6
-# Ranges are a decade apart, with limits that are not round: a factor of ten and 5 %.
+# Ranges are a decade apart, with uneven limits: a factor of ten and 5 %.
 _LARGEST_RANGE_STEP = 10.5
 _SHORTEST_TIMEOUT_S = 2.0
 _TIMEOUT_FACTOR = 1.2
-_ZERO_PATIENCE_S = 60.0
+_ZERO_TIMEOUT_S = 60.0
 _ZERO_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Sensor:
-    """The sensor head, as ``SYST:SENS:IDN?`` tells it.
+    """Sensor head, as reported by ``SYST:SENS:IDN?``.
 
     Attributes:
         name: Model of the head, such as ``S154C``.
-        serial: Its serial number.
-        calibration: Its calibration message.
+        serial: Serial number of the head.
+        calibration: Calibration message of the head.
         flags: 1 power, 2 energy, 16 responsivity settable, 32 wavelength settable, 64 time constant settable,
             256 has a temperature sensor.
     """
@@ -60,17 +60,17 @@ class Sensor:
 
 
 class ThorlabsPm(ScpiMeter):
-    """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
+    """Driver of one meter; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
-    Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens. Both,
-    the wavelength that was set and the attenuation correction found at opening are held: each reading is read together
-    with them (:mod:`lumion_hw.drivers.held_setup`).
+    Readings are absolute powers in watts: opening selects this unit and switches the reference off. Both settings, the
+    wavelength and the attenuation correction found at opening are held: each reading is read together with them
+    (:mod:`lumion_hw.drivers.held_setup`).
 
     Args:
-        link: The link to the instrument (VISA for USB, serial, or a socket).
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``PM100D``.
-        sample_s: Time of one sample, from which averaging times become counts.
+        link: Link to the instrument (VISA for USB, serial, or a socket).
+        clock: Clock of the link.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``PM100D``.
+        sample_s: Time of one sample, by which averaging times are divided.
     """
 
     makers = ("THORLABS",)
@@ -93,65 +93,65 @@ class ThorlabsPm(ScpiMeter):
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
-            DeviceError: No sensor is plugged in, or one that does not measure power.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            DeviceError: No sensor is connected, or the sensor does not measure power.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
-            self.errors()  # what was left by others is not ours
+            self.errors()  # discard errors of earlier users
             self._sensor = self._checked_sensor()
             _, self._largest_w = self._range_limits_w()
             self._setup = HeldSetup(self._session)
-            for query, wanted, command, what in (
-                # READ? measures what is configured, which may be the photodiode's current.
+            for query, requested, command, label in (
+                # READ? measures the configured quantity, which may be the photocurrent.
                 ("CONF?", "POW", "CONF:POW", "measured quantity"),
-                # Left over from the front panel, a reference would make every reading relative to it.
+                # A reference set at the front panel would make every reading relative to it.
                 ("SENS:POW:REF:STAT?", 0, "SENS:POW:REF:STAT 0", "relative readings (0 is off)"),
                 ("SENS:POW:UNIT?", "W", "SENS:POW:UNIT W", "unit"),
             ):
                 restore = partial(self._scpi.set, command)
                 restore()
-                self._setup.hold(HeldSetting(query, wanted, what, restore))
+                self._setup.hold(HeldSetting(query, requested, label, restore))
             self._hold("SENS:CORR", self._scpi.setting("SENS:CORR?"), _CORRECTION_TOLERANCE_DB, "correction in dB")
-            self._setup.keep()
+            self._setup.restore_changed()
             self.averaging_count()
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """The one channel."""
+        """The single channel."""
         self._check_open()
         return (CHANNEL,)
 
     @property
     def sensor(self) -> Sensor:
-        """The sensor that was plugged in when the meter was opened."""
+        """Sensor that was connected when the meter was opened."""
         self._check_open()
         if self._sensor is None:
-            raise self._session.error(DeviceError, "no sensor is known")
+            raise self._session.error(DeviceError, "the sensor is not known")
         return self._sensor
 
     def wavelength_nm(self, channel: int = CHANNEL) -> float:
-        """Return the wavelength used for the responsivity, in nm."""
+        """Return the wavelength for the responsivity, in nm."""
         self._check_channel(channel)
         return self._scpi.setting("SENS:CORR:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength used for the responsivity.
+        """Set the wavelength for the responsivity.
 
         Raises:
             LimitError: Outside the sensor's limits; nothing was sent.
-            VerifyError: The meter keeps another one; it ignores what it does not like without an error.
+            VerifyError: The wavelength read back differs; the meter ignores unsuitable values without an error.
         """
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:CORR:WAV", "wavelength", wavelength_nm, 1.0, "nm")
-            found_nm = self._set("SENS:CORR:WAV", wavelength_nm, WAVELENGTH_TOLERANCE_NM, "wavelength in nm")
-            # As the meter keeps it: some sensors keep whole nanometres.
-            self._hold("SENS:CORR:WAV", found_nm, 1e-3, "wavelength in nm")
+            actual_nm = self._set("SENS:CORR:WAV", wavelength_nm, WAVELENGTH_TOLERANCE_NM, "wavelength in nm")
+            # Held as the meter rounds it: some sensors use whole nanometres.
+            self._hold("SENS:CORR:WAV", actual_nm, 1e-3, "wavelength in nm")
 
     def averaging_count(self) -> int:
-        """Return the number of samples that a reading is averaged over."""
+        """Return the number of samples per reading."""
         self._averages = round(self._scpi.setting("SENS:AVER?"))
         return self._averages
 
@@ -160,17 +160,17 @@ class ThorlabsPm(ScpiMeter):
 
         Raises:
             LimitError: Outside the meter's limits; nothing was sent.
-            VerifyError: The meter keeps another number of samples.
+            VerifyError: The number of samples read back differs.
         """
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:AVER", "averaging time", averaging_s, self._sample_s, "s")
-            # Rounded up, so that no reading is averaged over less than
-            # was asked for; 1e-9 for quotients such as 0.3 / 0.003.
-            wanted = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
-            found = self._scpi.set_number("SENS:AVER", str(wanted), wanted, 1.0, 0.0, "averaged samples")
-            self._averages = round(found)
-            self._setup.set_along("averaging", partial(self.set_averaging_s, channel, averaging_s))
+            # Rounded up, so that no reading is averaged over less than the
+            # requested time; 1e-9 for quotients such as 0.3 / 0.003.
+            requested = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
+            actual = self._scpi.set_number("SENS:AVER", str(requested), requested, 1.0, 0.0, "averaged samples")
+            self._averages = round(actual)
+            self._setup.also_restore("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int = CHANNEL) -> float | None:
         """Return the upper limit of the range in dBm, or ``None`` while ranging is automatic."""
@@ -181,13 +181,13 @@ class ThorlabsPm(ScpiMeter):
             return dbm_from_w(self._scpi.setting("SENS:POW:RANG?"))
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the smallest range that holds a power, or automatic ranging with ``None``.
+        """Set the smallest range that includes a power, or with ``None`` automatic ranging.
 
-        The meter has ranges of its own, a decade apart at most; :meth:`range_dbm` tells which one is in force.
+        The meter has fixed ranges, at most a decade apart; :meth:`range_dbm` returns the present one.
 
         Raises:
             LimitError: Outside the meter's limits; nothing was sent.
-            VerifyError: The range in force does not hold this power, or is more than a decade above it.
+            VerifyError: The range read back does not include this power, or is more than a decade above it.
         """
         self._check_channel(channel)
         with self._session.transaction():
@@ -196,27 +196,29 @@ class ThorlabsPm(ScpiMeter):
                 self._scpi.check_within("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
             automatic = int(range_dbm is None)
             self._scpi.set_number("SENS:POW:RANG:AUTO", str(automatic), automatic, 1.0, 0.0, "automatic ranging")
-            self._setup.set_along("range", partial(self.set_range_dbm, channel, range_dbm))
+            self._setup.also_restore("range", partial(self.set_range_dbm, channel, range_dbm))
             if range_dbm is None:
                 return
-            wanted_w = w_from_dbm(range_dbm)
-            # The limits are told in rounded figures: sent back, such a one may lie beyond the limit it stands for.
-            ends = ("MIN", lowest_w), ("MAX", highest_w)
-            named = [word for word, end_w in ends if math.isclose(wanted_w, end_w, rel_tol=_ROUNDED)]
-            self._scpi.set(f"SENS:POW:RANG {named[0] if named else f'{wanted_w:.6E}'}")
-            found_w = self._scpi.setting("SENS:POW:RANG?")
-            fits = wanted_w * (1.0 - _RANGE_SLACK) <= found_w <= max(wanted_w * _LARGEST_RANGE_STEP, lowest_w)
+            requested_w = w_from_dbm(range_dbm)
+            # The meter reports rounded limits, which may be out of range if sent back; so their names are sent.
+            limits_w = ("MIN", lowest_w), ("MAX", highest_w)
+            limit_names = [
+                keyword for keyword, limit_w in limits_w if math.isclose(requested_w, limit_w, rel_tol=_ROUNDED)
+            ]
+            self._scpi.set(f"SENS:POW:RANG {limit_names[0] if limit_names else f'{requested_w:.6E}'}")
+            actual_w = self._scpi.setting("SENS:POW:RANG?")
+            fits = requested_w * (1.0 - _RANGE_SLACK) <= actual_w <= max(requested_w * _LARGEST_RANGE_STEP, lowest_w)
             if not fits:
-                raise self._session.error(VerifyError, "range in W", wrote=wanted_w, read=found_w)
+                raise self._session.error(VerifyError, "range in W", wrote=requested_w, read=actual_w)
 
     def settings(self, channel: int) -> MeterSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         with self._session.transaction():
             averaging_s = self._sample_s * self.averaging_count()
             return MeterSettings(self.wavelength_nm(channel), averaging_s, self.range_dbm(channel))
 
     def limits(self, channel: int) -> MeterLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
         self._check_channel(channel)
         with self._session.transaction():
             lowest_w, highest_w = self._range_limits_w()
@@ -227,49 +229,49 @@ class ThorlabsPm(ScpiMeter):
             )
 
     def zero(self) -> None:
-        """Take the dark as zero.
+        """Zero the meter; the sensor must be dark.
 
         Raises:
-            DeviceError: The meter says that it failed, such as with light on the sensor.
-            DeviceTimeoutError: It does not end.
+            DeviceError: The meter reports a failure, for example because of light on the sensor.
+            DeviceTimeoutError: Zeroing did not end in time.
         """
         self._check_channel(CHANNEL)
         self.errors()
         self._session.write("SENS:CORR:COLL:ZERO")
-        deadline = self._clock.now() + _ZERO_PATIENCE_S
+        deadline = self._clock.now() + _ZERO_TIMEOUT_S
         while self._scpi.setting("SENS:CORR:COLL:ZERO:STAT?"):
             if self._clock.now() >= deadline:
                 self._scpi.set("SENS:CORR:COLL:ZERO:ABOR")
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"zeroing does not end within {_ZERO_PATIENCE_S:g} s; it was stopped",
+                    f"zeroing did not end within {_ZERO_TIMEOUT_S:g} s and was stopped",
                     command="SENS:CORR:COLL:ZERO",
                     hint="Cap the sensor and try again.",
                 )
             self._clock.sleep(_ZERO_POLL_S)
         failures = self.errors()
         if failures:
-            why = [f"{code} {text}" for code, text in failures]
-            raise self._zeroing_failed(why, "SENS:CORR:COLL:ZERO", failures[0][0])
+            reasons = [f"{code} {text}" for code, text in failures]
+            raise self._zeroing_failed(reasons, "SENS:CORR:COLL:ZERO", failures[0][0])
 
     def read(self, channel: int) -> PowerReading:
-        """Take a new sample, averaged, and return it."""
+        """Measure and return one averaged reading."""
         self._check_channel(channel)
-        patience_s = max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * self._averages * self._sample_s)
+        wait_s = max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * self._averages * self._sample_s)
         with self._session.transaction():
-            value_w = self._scpi.number("READ?", patience_s, self._setup)
+            value_w = self._scpi.number("READ?", wait_s, self._setup)
             return reading(channel, value_w, self._clock.now(), self._largest_w)
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading of the one channel."""
+        """Return one reading of the single channel."""
         return (self.read(CHANNEL),)
 
-    def _set(self, header: str, value: float, tolerance: float, what: str) -> float:
-        return self._scpi.set_number(header, f"{value:.9g}", value, 1.0, tolerance, what)
+    def _set(self, header: str, value: float, tolerance: float, label: str) -> float:
+        return self._scpi.set_number(header, f"{value:.9g}", value, 1.0, tolerance, label)
 
-    def _hold(self, header: str, value: float, tolerance: float, what: str) -> None:
-        restore = partial(self._set, header, value, tolerance, what)
-        self._setup.hold(HeldSetting(f"{header}?", value, what, restore, tolerance))
+    def _hold(self, header: str, value: float, tolerance: float, label: str) -> None:
+        restore = partial(self._set, header, value, tolerance, label)
+        self._setup.hold(HeldSetting(f"{header}?", value, label, restore, tolerance))
 
     def _checked_sensor(self) -> Sensor:
         reply = self._session.query("SYST:SENS:IDN?")
@@ -278,9 +280,9 @@ class ThorlabsPm(ScpiMeter):
         if fields[0].lower() == "no sensor":
             raise self._session.error(
                 DeviceError,
-                "no sensor is plugged in",
+                "no sensor is connected",
                 command="SYST:SENS:IDN?",
-                hint="Plug the sensor in, then open the meter again.",
+                hint="Connect the sensor, then open the meter again.",
             )
         if len(fields) != 6 or not fields[5].isdigit():
             raise self._scpi.wrong_shape("SYST:SENS:IDN?", reply, "six fields, the last of them flags")
@@ -290,12 +292,12 @@ class ThorlabsPm(ScpiMeter):
                 DeviceError,
                 f"the sensor {sensor.name} does not measure power",
                 command="SYST:SENS:IDN?",
-                hint="Plug a power sensor in, then open the meter again.",
+                hint="Connect a power sensor, then open the meter again.",
             )
         return sensor
 
     def _range_limits_w(self) -> tuple[float, float]:
-        """Return the smallest and the largest range; both have to be positive, or they are none."""
+        """Return the limits of the smallest and the largest range, which must be positive."""
         lowest_w, highest_w = (self._scpi.setting(f"SENS:POW:RANG? {end}") for end in ("MIN", "MAX"))
         if not 0.0 < lowest_w <= highest_w:
             raise self._scpi.wrong_shape("SENS:POW:RANG? MIN", f"{lowest_w:g}, {highest_w:g}", "ranges in watts")
@@ -304,5 +306,5 @@ class ThorlabsPm(ScpiMeter):
     def _check_channel(self, channel: int) -> None:
         if channel not in self.channels:
             raise self._session.error(
-                ConfigError, f"there is no channel {channel}", hint=f"A {self.model} has the one channel {CHANNEL}."
+                ConfigError, f"there is no channel {channel}", hint=f"The only channel of a {self.model} is {CHANNEL}."
             )

@@ -1,7 +1,7 @@
-"""Keysight N7785C polarization stabilizer with feedback from outside: it is told a factor and makes it smaller.
+"""Driver for the Keysight N7785C polarization stabilizer with external feedback.
 
-The instrument has six plates of its own and a search of its own, which its maker does not publish. The host measures,
-tells what the present polarization is worth, and lets it take a step (docs/polarization.md).
+The instrument has six wave plates and an unpublished search algorithm. The host measures, reports a figure of merit of
+the present polarization, and lets the instrument make the next step, which reduces it (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 
 MODELS = ("N7785C",)
-"""The N7786C and N7788C stabilize a state that they measure themselves: their ``STAB:SOP`` means something else."""
+"""Not the N7786C and N7788C: they stabilize a state that they measure, so their ``STAB:SOP`` has another meaning."""
 LARGEST_FACTOR = 100.0
 DEFAULT_SETTLE_S = 0.05
 """The maker's loop runs at 10 to 20 Hz."""
@@ -26,13 +26,13 @@ _HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
 class KeysightN7785C(ScpiDriver):
     """Driver of one instrument; implements ``PolarizationOptimizer``. Thread-safe.
 
-    No command has a documented query form, so what tells that one was taken is the empty error queue behind it.
+    No command has a documented query form, so a command counts as executed if the error queue stays empty.
 
     Args:
-        link: The link to the instrument (raw socket, port 5025, or VISA).
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        settle_s: Time after a step until the light follows.
+        link: Link to the instrument (raw socket, port 5025, or VISA).
+        clock: Clock of the link.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        settle_s: Settling time of the light after a step.
     """
 
     makers = ("KEYSIGHT", "AGILENT")
@@ -50,13 +50,13 @@ class KeysightN7785C(ScpiDriver):
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._started = False
             self._identify()
-            self._scpi.errors()  # what was left by others is not ours
+            self._scpi.errors()  # discard errors of earlier users
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The polarization stays."""
@@ -65,28 +65,28 @@ class KeysightN7785C(ScpiDriver):
 
     @property
     def settle_s(self) -> float:
-        """Time after a step until the light follows."""
+        """Settling time of the light after a step."""
         return self._settle_s
 
     def start(self) -> None:
-        """Begin a search anew from the present polarization. Raises ``DeviceError`` if the instrument refuses."""
+        """Start a new search from the present polarization. Raises ``DeviceError`` if the instrument refuses."""
         with self._session.transaction():
             self._check_open()
             self._started = False
-            # Switched off first: stabilizing that runs already would go on with the search it has.
+            # Switched off first; otherwise a running stabilizer would continue its present search.
             self._scpi.set(_HOLD)
             self._scpi.set(_STABILIZE)
             self._started = True
 
     def improve(self, factor: float) -> None:
-        """Tell what the present polarization is worth, and let the instrument take one step towards a smaller factor.
+        """Report the figure of merit of the present polarization and let the instrument make one step to a smaller one.
 
         Args:
-            factor: Above 0 and at most 100; the larger its scale, the faster the steps lead there.
+            factor: Figure of merit, above 0 and at most 100; with a larger scale the steps converge faster.
 
         Raises:
-            LimitError: The factor is outside; nothing was sent.
-            DeviceError: The search was not started, or the instrument refuses.
+            LimitError: The factor is out of range; nothing was sent.
+            DeviceError: No search was started, or the instrument refuses.
         """
         if not 0.0 < factor <= LARGEST_FACTOR:
             raise self._session.error(
@@ -102,17 +102,17 @@ class KeysightN7785C(ScpiDriver):
             if not self._started:
                 raise self._session.error(
                     DeviceError,
-                    "no search was started, so no step can be taken",
+                    "no search was started",
                     command="improve",
                     hint="Call start() first.",
                 )
-            # In this mode the last number is the factor to be made small;
-            # the three before it are a target state, which it does not use.
+            # In this mode the last number is the factor to be minimized;
+            # the three numbers before it are an unused target state.
             self._scpi.set(f"STAB:SOP 0,0,0,{factor:.7g}")
             self._scpi.set("TRIG 1")
 
     def stop(self) -> None:
-        """Hold the polarization as it is. Idempotent."""
+        """Stop the search and hold the present polarization; idempotent."""
         with self._session.transaction():
             self._check_open()
             self._started = False

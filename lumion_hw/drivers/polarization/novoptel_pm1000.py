@@ -1,7 +1,7 @@
-"""Novoptel PM1000 polarimeter, over LAN (port 5025) or its USB 2 port (230 400 baud).
+"""Driver for the Novoptel PM1000 polarimeter over LAN (port 5025) or its USB 2 port (230 400 baud).
 
-A state is read from copies that the instrument takes all at once when S0 is read (registers 512 + 18 to 23): the live
-registers beside them belong to different instants.
+A state is read from registers 512 + 18 to 23, which the instrument latches together when S0 is read. The live registers
+belong to different instants.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ LONGEST_AVERAGING_S = _SAMPLE_S * 2**LARGEST_EXPONENT
 _THZ_PER_STEP = 0.01
 _OFFSET = 1 << 15
 _FRACTION = 65536.0
-_LEAST_WAIT_S = 1e-3
+_MIN_WAIT_S = 1e-3
 
 
 class NovoptelPm1000(Driver):
-    """Driver of one polarimeter; implements ``Polarimeter``. Thread-safe; every set is read back.
+    """Driver of one polarimeter; implements ``Polarimeter``. Thread-safe; every setting is read back.
 
-    The sign of S3 is that of the instrument, whose register 45 can turn it; the driver leaves it alone.
+    The sign of S3 is that of the instrument, which register 45 can invert; the driver does not change this register.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
+        link: Link to the instrument.
+        clock: Clock of the link.
         device: Device name, for messages.
-        serial_line: The link is the USB 2 port, which speaks in lines, and not LAN.
-        expected_serial: Serial number that must be found; any if omitted.
+        serial_line: The link is the USB 2 port, with lines of text, and not LAN.
+        expected_serial: Required serial number; any if omitted.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class NovoptelPm1000(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link and check who answers. Settings stay.
+        """Open the link and check the identity. Settings do not change.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -115,22 +115,22 @@ class NovoptelPm1000(Driver):
         return self._firmware
 
     def read(self) -> PolarizationReading:
-        """Return the present state: all of its numbers are of one instant, averaged after the call.
+        """Return the present state, averaged after the call; all its components belong to one instant.
 
         Raises:
-            OutOfRangeError: There is too much light, or too little.
-            DeviceError: The instrument is too hot or cold, or the light has no polarization.
-            LinkError: The reading did not come through.
+            OutOfRangeError: There is too much or too little light.
+            DeviceError: The instrument is too hot or too cold, or the light is not polarized.
+            LinkError: The reading could not be transferred.
         """
         with self._session.transaction():
             self._check_open()
-            words, at_s = self._latched()
-            if words[-1] & _ANY_ALARM:  # perhaps one of before
+            words, time_s = self._latched()
+            if words[-1] & _ANY_ALARM:  # possibly an old alarm
                 self._session.write(ALARMS, 0)
-                words, at_s = self._latched()
+                words, time_s = self._latched()
             self._check_alarms(words[-1])
         power_uw = words[0] + words[1] / _FRACTION
-        # Each in two words, integer and fraction; those of S1 to S3 are offset by 2^15.
+        # Two words each, integer and fraction; S1 to S3 have an offset of 2^15.
         stokes_uw = np.array(
             [high - _OFFSET + low / _FRACTION for high, low in zip(words[2:8:2], words[3:8:2], strict=True)]
         )
@@ -138,15 +138,15 @@ class NovoptelPm1000(Driver):
         if not power_uw > 0.0:
             raise self._out_of_range("too little light", ALARMS)
         if not polarized_uw > 0.0:
-            raise self._refusal("the light is not polarized: it has no state")
-        return PolarizationReading(1e-6 * power_uw, stokes_uw / polarized_uw, polarized_uw / power_uw, at_s)
+            raise self._refusal("the light is not polarized")
+        return PolarizationReading(1e-6 * power_uw, stokes_uw / polarized_uw, polarized_uw / power_uw, time_s)
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
         """Set the optical frequency to the nearest 10 GHz, and return it.
 
         Raises:
             LimitError: Outside the instrument's range; nothing was changed.
-            VerifyError: The instrument keeps another one.
+            VerifyError: The frequency read back differs.
         """
         with self._session.transaction():
             self._check_open()
@@ -158,7 +158,7 @@ class NovoptelPm1000(Driver):
 
         Raises:
             LimitError: Outside 10 ns to 10.49 ms; nothing was changed.
-            VerifyError: The instrument keeps another one.
+            VerifyError: The averaging time read back differs.
         """
         with self._session.transaction():
             self._check_open()
@@ -167,14 +167,14 @@ class NovoptelPm1000(Driver):
             return _averaging_s(self._set(AVERAGING, exponent, "exponent of the averaging time"))
 
     def settings(self) -> PolarimeterSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         with self._session.transaction():
             self._check_open()
             word, exponent = self._session.read(FREQUENCY, AVERAGING)
             return PolarimeterSettings(_THZ_PER_STEP * word, _averaging_s(exponent))
 
     def limits(self) -> PolarimeterLimits:
-        """Ask for the limits of the settings."""
+        """Return the limits of the settings."""
         with self._session.transaction():
             self._check_open()
             lowest_thz, highest_thz = (
@@ -185,55 +185,54 @@ class NovoptelPm1000(Driver):
     # -- the registers
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
-        """Wait for an average that began after now; return S0, S1, S2, S3, each in two words, the alarms, the time.
+        """Wait for an average begun after the call; return the words of S0 to S3 (two each) and alarms, and the time.
 
-        The settings that they depend on are read along with them. Where somebody else changed one, it is set again and
-        the state is read anew.
+        The held settings are read together with them. If one has changed, it is restored and the state is read again.
         """
         for _ in range(2):
-            # An average that began just before the call ends after one time, the next one after two.
-            self._clock.sleep(max(2.0 * _averaging_s(self._held[AVERAGING]), _LEAST_WAIT_S))
-            at_s = self._clock.now()
+            # An average that began just before the call ends after one averaging time, the next one after two.
+            self._clock.sleep(max(2.0 * _averaging_s(self._held[AVERAGING]), _MIN_WAIT_S))
+            time_s = self._clock.now()
             words = self._session.read(*POWER, *LATCHED_STOKES, ALARMS, *self._held)
-            found = words[-len(self._held) :]
-            changed = [each for each, word in zip(self._held, found, strict=True) if word != self._held[each]]
+            actual = words[-len(self._held) :]
+            changed = [each for each, word in zip(self._held, actual, strict=True) if word != self._held[each]]
             if not changed:
-                return words[: -len(self._held)], at_s
-            _log.warning("%s: somebody else changed the registers %s; set again", self._device, changed)
+                return words[: -len(self._held)], time_s
+            _log.warning("%s: another program changed registers %s; restored", self._device, changed)
             for register in changed:
                 self._set(register, self._held[register], f"register {register}")
         raise self._session.error(
             VerifyError,
             f"registers {', '.join(map(str, changed))}",
             wrote=[self._held[register] for register in changed],
-            read=[dict(zip(self._held, found, strict=True))[register] for register in changed],
-            hint="Another program changes them. The reading was discarded.",
+            read=[dict(zip(self._held, actual, strict=True))[register] for register in changed],
+            hint="Another program changes these registers. The reading was discarded.",
         )
 
-    def _set(self, register: int, word: int, what: str) -> int:
-        """Write a register, read it back and hold it."""
+    def _set(self, register: int, word: int, label: str) -> int:
+        """Write a register, verify it and hold its value."""
         self._session.write(register, word)
-        (found,) = self._session.read(register)
-        if found != word:
+        (actual,) = self._session.read(register)
+        if actual != word:
             raise self._session.error(
-                VerifyError, what, wrote=word, read=found, hint="Look whether somebody else uses this polarimeter."
+                VerifyError, label, wrote=word, read=actual, hint="Check whether another program uses this polarimeter."
             )
         self._held[register] = word
-        return found
+        return actual
 
     def _identify(self) -> None:
         try:
             words = self._session.open()
         except FrameError as error:
-            raise self._stranger(error.message) from error
+            raise self._identity_error(error.message) from error
         name = b"".join(word.to_bytes(2, "big") for word in words).rstrip(b"\0 ")
         self._model = name.decode("ascii", "replace")
         if not self._model.startswith("PM1000"):
-            raise self._stranger(repr(self._model))
+            raise self._identity_error(repr(self._model))
         firmware, serial = self._session.read(FIRMWARE, SERIAL)
         self._firmware, self._serial = ".".join(f"{firmware:04X}"), str(serial)
         if self._expected_serial not in (None, self._serial):
-            raise self._stranger(f"{self._model}, serial {self._serial}")
+            raise self._identity_error(f"{self._model}, serial {self._serial}")
 
     # -- checks
 
@@ -243,27 +242,27 @@ class NovoptelPm1000(Driver):
         if alarms & _UNDER_RANGE:
             raise self._out_of_range("too little light", alarms)
         if alarms & _TEMPERATURE:
-            raise self._refusal("the instrument is outside its temperatures")
+            raise self._refusal("the temperature of the instrument is out of range")
         if alarms & _ANY_ALARM:
-            raise self._refusal("the instrument reports an alarm that it does not name")
+            raise self._refusal("the instrument reports an unnamed alarm")
 
-    def _out_of_range(self, what: str, alarms: int) -> OutOfRangeError:
+    def _out_of_range(self, label: str, alarms: int) -> OutOfRangeError:
         return self._session.error(
             OutOfRangeError,
-            f"{what} for a state of polarization",
+            f"{label} to measure a state of polarization",
             code=alarms,
             command="read",
-            hint="It measures from about -18 to 4 dBm, with the sensitive option from -36 to -14 dBm.",
+            hint="The range is about -18 to 4 dBm, or -36 to -14 dBm with the sensitive option.",
         )
 
-    def _refusal(self, what: str) -> DeviceError:
-        return self._session.error(DeviceError, what, command="read", hint="Look at its display.")
+    def _refusal(self, label: str) -> DeviceError:
+        return self._session.error(DeviceError, label, command="read", hint="Check the display of the instrument.")
 
-    def _stranger(self, found: str) -> IdentityError:
+    def _identity_error(self, actual: str) -> IdentityError:
         return self._session.error(
             IdentityError,
-            f"expected a PM1000, serial {self._expected_serial or 'any'}; found {found}",
-            hint="Check the address in the bench file, or which instrument is plugged in there.",
+            f"expected a PM1000, serial {self._expected_serial or 'any'}; found {actual}",
+            hint="Check the address in the bench file and which instrument is connected there.",
         )
 
     def _check_open(self) -> None:
@@ -272,5 +271,5 @@ class NovoptelPm1000(Driver):
 
 
 def _averaging_s(exponent: int) -> float:
-    """Return the averaging time that an exponent in its register stands for."""
+    """Return the averaging time for the exponent in its register."""
     return float(_SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))

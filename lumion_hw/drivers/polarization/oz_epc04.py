@@ -1,8 +1,8 @@
-"""OZ Optics EPC-400 / EPC04: four fibre squeezers driven by voltages, over a serial line at 9600 baud.
+"""Driver for OZ Optics EPC-400 / EPC04: four fibre squeezers driven by voltages, over a serial line at 9600 baud.
 
-Every reply is zero or more lines and then ``Done`` or ``Error!``; commands may be echoed. The maker publishes no
-manual; the replies are those that other people's clients quote or rely on: the tests of QMI quote each,
-pyLabLib accepts an echo and words before ``Error!``, and two authors find voltages up to 40 mV from what was set.
+Every reply is zero or more lines followed by ``Done`` or ``Error!``; commands may be echoed. The maker publishes no
+manual. The replies are those in public clients: the tests of QMI quote each, pyLabLib accepts an echo and text before
+``Error!``, and two authors report voltages up to 40 mV from the set value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lumion_hw.sessions.lines import LineSession
 N_CHANNELS = 4
 LARGEST_MV = 5000
 READBACK_MV = 40
-"""Largest difference between a voltage set and read back that is taken for the accuracy of the reading."""
+"""Largest difference between a voltage set and read back that counts as inaccuracy of the reading."""
 DEFAULT_SETTLE_S = 0.01
-"""Time until the light follows; a project default, the maker states none."""
+"""Default settling time of the light; the maker states none, so this is a guess."""
 _CONSTANT = re.compile(r"\bM?DC\b")
 _CHANNEL = re.compile(r"CH\s*(\d+)\s*[:=]?\s*([+-]?\d+)")
 _ACTUATOR = ActuatorInfo(
@@ -34,13 +34,13 @@ _ACTUATOR = ActuatorInfo(
 
 
 class OzEpc04(Driver):
-    """Driver of one controller; implements ``PolarizationController``. Thread-safe; every set is read back.
+    """Driver of one controller; implements ``PolarizationController``. Thread-safe; every setting is read back.
 
     Args:
-        link: The serial link, 9600 baud.
-        clock: The link's clock.
+        link: Serial link, 9600 baud.
+        clock: Clock of the link.
         device: Device name, for messages.
-        settle_s: Time after a set until the light follows.
+        settle_s: Settling time of the light after a change.
     """
 
     def __init__(self, link: Link, clock: Clock, *, device: str, settle_s: float = DEFAULT_SETTLE_S) -> None:
@@ -59,12 +59,12 @@ class OzEpc04(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link, check that a four-channel controller answers, and switch to constant voltages.
+        """Open the link, check that a four-channel controller replies, and switch to constant voltages.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Something else answers.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different device replies.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
@@ -72,8 +72,8 @@ class OzEpc04(Driver):
             if self._known_mv is None:
                 raise self._session.error(
                     IdentityError,
-                    f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
-                    hint="Check the address in the bench file, or what is plugged in there.",
+                    f"expected an EPC04 with {N_CHANNELS} channels; the reply to V? is {' / '.join(lines)!r}",
+                    hint="Check the address in the bench file and what is connected there.",
                 )
             self._hold_voltages()
             self._is_open = True
@@ -85,46 +85,46 @@ class OzEpc04(Driver):
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """Four drive voltages in mV. Their period depends on the fibre and is not known."""
+        """Four drive voltages in mV. Their period depends on the fibre and is unknown."""
         return (_ACTUATOR,) * N_CHANNELS
 
     @property
     def settle_s(self) -> float:
-        """Time after a set until the light follows."""
+        """Settling time of the light after a change."""
         return self._settle_s
 
     @property
     def session(self) -> LineSession:
-        """The session, for its counters and for commands this driver does not have."""
+        """The session, for its counters and for commands that this driver does not cover."""
         return self._session
 
     def set(self, settings: NDArray[np.float64]) -> None:
-        """Set the four voltages and read them back; only those that change are sent.
+        """Set the four voltages and verify them; only changed voltages are sent.
 
         Args:
             settings: Voltages in mV, shape ``(4,)``; set to the nearest mV.
 
         Raises:
             LimitError: A voltage is outside -5000 to 5000 mV; nothing was sent.
-            VerifyError: The controller keeps other voltages, by more than its reading is good for (40 mV).
+            VerifyError: A voltage read back differs by more than the accuracy of the reading (40 mV).
             DeviceError: The controller refuses.
         """
-        wanted_mv = self._checked(settings)
+        requested_mv = self._checked_settings(settings)
         with self._session.transaction():
             self._check_open()
-            self._send(wanted_mv, self._known_mv)
-            if not _agree(self._read_mv(), wanted_mv):
-                self._send(wanted_mv, None)  # somebody else changed a voltage that was not sent
-                found_mv = self._read_mv()
-                if not _agree(found_mv, wanted_mv):
+            self._send(requested_mv, self._known_mv)
+            if not _agree(self._read_mv(), requested_mv):
+                self._send(requested_mv, None)  # a voltage that was not sent may have changed
+                actual_mv = self._read_mv()
+                if not _agree(actual_mv, requested_mv):
                     raise self._session.error(
                         VerifyError,
                         "drive voltages in mV",
-                        wrote=list(wanted_mv),
-                        read=list(found_mv),
-                        hint="Somebody else may drive this controller, or it is scrambling.",
+                        wrote=list(requested_mv),
+                        read=list(actual_mv),
+                        hint="Another program may use this controller, or it is scrambling.",
                     )
-            self._known_mv = wanted_mv
+            self._known_mv = requested_mv
 
     def read(self) -> NDArray[np.float64]:
         """Return the four voltages in mV, shape ``(4,)``."""
@@ -133,7 +133,7 @@ class OzEpc04(Driver):
             return np.array(self._read_mv(), dtype=np.float64)
 
     def _hold_voltages(self) -> None:
-        """Leave the scrambling mode, and check it: ``M?`` says ``Work Mode: DC``, ``AC`` or ``AC(Sine)``."""
+        """Leave the scrambling mode and verify it: ``M?`` returns ``Work Mode: DC``, ``AC`` or ``AC(Sine)``."""
         self._session.command("MDC")
         lines = self._session.command("M?")
         if not any(_CONSTANT.search(line) for line in lines):
@@ -142,10 +142,10 @@ class OzEpc04(Driver):
                 "mode",
                 wrote="MDC",
                 read=" / ".join(lines),
-                hint="The controller keeps scrambling; switch it to DC at its panel.",
+                hint="The controller is still scrambling. Switch it to DC at its panel.",
             )
 
-    def _checked(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
+    def _checked_settings(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (N_CHANNELS,):
             raise self._session.error(ConfigError, f"settings have the shape {values.shape}, not ({N_CHANNELS},)")
@@ -161,42 +161,44 @@ class OzEpc04(Driver):
                 )
         return tuple(round(value) for value in values.tolist())
 
-    def _send(self, wanted_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
-        """Send the voltages that differ from the known ones, or all."""
-        self._known_mv = None  # until they have been read back
-        for index, value in enumerate(wanted_mv):
-            # Every command costs a line and its reply at 9600 baud, and a
+    def _send(self, requested_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
+        """Send the voltages that differ from the known ones; all if none are known."""
+        self._known_mv = None  # unknown until they have been read back
+        for index, value in enumerate(requested_mv):
+            # Every command takes a line and a reply at 9600 baud, and a
             # squeezer that does not change does not move the light.
             if known_mv is None or known_mv[index] != value:
                 self._session.command(f"V{index + 1},{value}")
 
     def _read_mv(self) -> tuple[int, ...]:
         lines = self._session.command("V?")
-        found = _voltages(lines)
-        if found is None:
+        actual = _voltages(lines)
+        if actual is None:
             self._session.mark_out_of_sync(f"V? answered with {lines!r}")
             raise self._session.error(
                 FrameError,
                 f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
-                hint="Check that nobody else uses this serial line.",
+                hint="Check that no other program uses this serial line.",
             )
-        if self._known_mv is None or not _agree(found, self._known_mv):
-            self._known_mv = found
-        return found
+        if self._known_mv is None or not _agree(actual, self._known_mv):
+            self._known_mv = actual
+        return actual
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise not_open("the controller", self._device, self._session.address)
 
 
-def _agree(found_mv: Sequence[int], wanted_mv: Sequence[int]) -> bool:
-    return all(abs(found - wanted) <= READBACK_MV for found, wanted in zip(found_mv, wanted_mv, strict=True))
+def _agree(actual_mv: Sequence[int], requested_mv: Sequence[int]) -> bool:
+    return all(
+        abs(actual - requested) <= READBACK_MV for actual, requested in zip(actual_mv, requested_mv, strict=True)
+    )
 
 
 def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the voltages in a reply to ``V?``, or ``None`` if it does not name each channel once and in order."""
-    found = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
-    # Each channel once and in order: a lost line would shift every voltage behind it.
-    if [channel for channel, _ in found] != list(range(1, N_CHANNELS + 1)):
+    """Return the voltages in a reply to ``V?``, or ``None`` if it does not list each channel once and in order."""
+    actual = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
+    # Each channel once and in order: a lost line would shift all later voltages.
+    if [channel for channel, _ in actual] != list(range(1, N_CHANNELS + 1)):
         return None
-    return tuple(value for _, value in found)
+    return tuple(value for _, value in actual)

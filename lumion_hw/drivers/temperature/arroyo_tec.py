@@ -1,10 +1,10 @@
-"""Arroyo TECSource temperature controllers: one channel, SCPI-like text over USB, serial (38400 baud) or TCP.
+"""Driver for Arroyo TECSource temperature controllers: one channel, SCPI-like text over USB, serial line or TCP.
 
-From Arroyo's Computer Interfacing Manual as public clients quote it: bits of ``TEC:COND?`` as in MSL-Equipment's
-``ComboSource`` and in a client "verified against Rev 2021-01, p. 12" (bit 9 is *out* of tolerance; controllers of other
-makers with the same words have it the other way round), tolerances of 0.01 to 10 K within 0.1 to 50 s, errors by
-``ERRSTR?``, which answers ``0`` or ``201,"Out of range"``. How ``*IDN?`` separates its fields is told differently, so
-commas and spaces are taken (check).
+From Arroyo's Computer Interfacing Manual as quoted by public clients: bits of ``TEC:COND?`` as in MSL-Equipment's
+``ComboSource`` and in a client "verified against Rev 2021-01, p. 12" (bit 9 means *out* of tolerance; controllers of
+other makers with the same commands define it inversely), tolerances of 0.01 to 10 K within 0.1 to 50 s, errors by
+``ERRSTR?``, which returns ``0`` or ``201,"Out of range"``. Serial lines have 38400 baud. Sources disagree on the
+separator of the ``*IDN?`` fields, so commas and spaces are accepted (unverified).
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ FAULTS = {
     7: "cooler open, or its interlock",
     12: "thermal run-away",
 }
-"""Bits of the condition and event registers that say what is wrong. At its current limit a cooler still works."""
+"""Bits of the condition and event registers that report faults. At its current limit a cooler still works."""
 _OUT_OF_TOLERANCE = 1 << 9
 _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6
 _ONLY_SLOW = 1 << 0 | 1 << 1
-"""Limits of current and voltage: the controller goes on, as long as they let it."""
-_MEANING = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
-"""What the meaning of a temperature depends on; the answers to one line are joined by commas."""
+"""Current and voltage limit: the controller continues to work within them."""
+_MODE_AND_SENSOR = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
+"""Query for the settings on which temperatures depend; the replies in one line are separated by commas."""
 _SETPOINT_TOLERANCE_C = 0.0051
 _POLL_S = 0.2
 
 
 class ArroyoTec(ScpiDriver):
-    """Driver of one controller; implements ``TemperatureController``. Thread-safe; every set is read back.
+    """Driver of one controller; implements ``TemperatureController``. Thread-safe; every setting is read back.
 
     Args:
-        link: The link to the controller.
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``5305``.
+        link: Link to the controller.
+        clock: Clock of the link.
+        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``5305``.
     """
 
     kind = "temperature controller"
@@ -65,15 +65,15 @@ class ArroyoTec(ScpiDriver):
         self._sensor = ""
 
     def open(self) -> None:
-        """Open the link, check the identity and that a temperature is held. Output and set point stay as they are.
+        """Open the link, check identity and temperature mode. Output and setpoint do not change.
 
-        The sensor that is set up is that of all readings: a change of it by somebody else is an error later on.
+        All later readings assume the present sensor settings; if something changes them, readings raise an error.
 
         Raises:
             ConnectError: The link cannot be opened.
-            IdentityError: Another instrument answers.
-            DeviceError: The controller holds something other than a temperature in degrees Celsius.
-            LinkTimeout: Nothing answers.
+            IdentityError: A different instrument replies.
+            DeviceError: The controller does not control a temperature in degrees Celsius.
+            LinkTimeout: There is no reply.
         """
         with self._session.transaction(), close_on_error(self.close):
             reply = self._session.open()
@@ -81,30 +81,30 @@ class ArroyoTec(ScpiDriver):
             self._identity = checked_identity(
                 self._session, ",".join(field.strip() for field in fields), self._expected
             )
-            self._scpi.errors()  # what was left by others is not ours
+            self._scpi.errors()  # discard errors of earlier users
             self._sensor = self._read_sensor()
-            self._scpi.number("TEC:EVENT?")  # what happened before this is nobody's loss
+            self._scpi.number("TEC:EVENT?")  # clears events from before opening
             self._was_locked = _is_locked(self._condition())
 
     def set_temperature_c(self, temperature_c: float) -> None:
-        """Set the temperature to hold. Raises as :meth:`TemperatureController.set_temperature_c`."""
+        """Set the target temperature. Raises as :meth:`TemperatureController.set_temperature_c`."""
         with self._session.transaction():
             check_range("temperature", temperature_c, self.limits().setpoint_c, "°C", self._session)
             self._scpi.set(f"TEC:T {temperature_c:.3f}")
-            found_c = self._scpi.setting("TEC:SET:T?")
-            self._scpi.verify("temperature in °C", temperature_c, found_c, _SETPOINT_TOLERANCE_C)
+            actual_c = self._scpi.setting("TEC:SET:T?")
+            self._scpi.verify("temperature in °C", temperature_c, actual_c, _SETPOINT_TOLERANCE_C)
 
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
-        """Set what counts as held. Raises as :meth:`TemperatureController.set_tolerance`."""
+        """Set tolerance and window of the lock. Raises as :meth:`TemperatureController.set_tolerance`."""
         self._check_open()
         check_range("tolerance", tolerance_c, TOLERANCES_C, "K", self._session)
         check_range("time within the tolerance", window_s, WINDOWS_S, "s", self._session)
         with self._session.transaction():
             self._scpi.set(f"TEC:TOL {tolerance_c:.3f},{window_s:.1f}")
-            found_c, found_s = self._tolerance()
-            self._scpi.verify("tolerance in K", tolerance_c, found_c, 0.0051)
-            self._scpi.verify("time within the tolerance in s", window_s, found_s, 0.051)
-            self._was_locked = False  # the controller counts the window anew; the temperature has not moved
+            actual_c, actual_s = self._tolerance()
+            self._scpi.verify("tolerance in K", tolerance_c, actual_c, 0.0051)
+            self._scpi.verify("time within the tolerance in s", window_s, actual_s, 0.051)
+            self._was_locked = False  # the controller restarts the window, which is not a loss of lock
 
     def enable(self) -> None:
         """Switch the output on. Raises ``DeviceError`` if it does not stay on."""
@@ -116,48 +116,52 @@ class ArroyoTec(ScpiDriver):
             condition = self._condition()
         raise self._session.error(
             DeviceError,
-            f"the output does not stay on: {', '.join(_faults(condition)) or 'no fault is reported'}",
+            f"the output did not stay on: {', '.join(_faults(condition)) or 'no fault is reported'}",
             code=condition,
             command="TEC:OUT 1",
-            hint="Check sensor, cooler and interlock, and that the temperature is within the controller's limits.",
+            hint="Check sensor, cooler, interlock, and that the temperature is within the controller's limits.",
         )
 
     def disable(self) -> None:
-        """Switch the output off, and verify it."""
+        """Switch the output off and verify it."""
         self._check_open()
         self._scpi.set_number("TEC:OUT", "0", 0.0, 1.0, 0.0, "output")
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is held. Raises as :meth:`TemperatureController.wait_locked`."""
+        """Wait until the temperature is locked. Raises as :meth:`TemperatureController.wait_locked`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).locked:
-            stops = [fault for fault in state.faults if fault not in _faults(_ONLY_SLOW)]
-            if stops or not state.enabled:
+            blocking_faults = [fault for fault in state.faults if fault not in _faults(_ONLY_SLOW)]
+            if blocking_faults or not state.enabled:
                 raise self._session.error(
                     DeviceError,
-                    f"wait_locked: {', '.join(stops) or 'the output is off'}",
+                    f"wait_locked: {', '.join(blocking_faults) or 'the output is off'}",
                     command="wait_locked",
-                    hint="Check sensor, cooler and interlock, then call enable()." if stops else "Call enable() first.",
+                    hint="Check sensor, cooler and interlock, then call enable()."
+                    if blocking_faults
+                    else "Call enable() first.",
                 )
             if self._clock.now() >= deadline:
                 now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_locked: {state.setpoint_c:g} °C are not held after {timeout_s:g} s; it is {now}",
+                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s; it is {now}",
                     command="wait_locked",
-                    hint=f"At its limit: {', '.join(state.faults)}." if state.faults else "Look at its gain or PID.",
+                    hint=f"Limit reached: {', '.join(state.faults)}."
+                    if state.faults
+                    else "Check the gain or PID settings.",
                 )
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
         return state
 
     def state(self) -> TemperatureState:
-        """Ask the controller what it does; asking takes note of a loss of the lock."""
+        """Read the present state, and count a loss of the lock."""
         self._check_open()
         with self._session.transaction():
             self._check_sensor()
             events, condition = round(self._scpi.setting("TEC:EVENT?")), self._condition()
             enabled, locked = bool(condition & _OUTPUT_ON), _is_locked(condition)
-            # An event register keeps what was set if only for a moment, and is cleared by reading.
+            # The event register also keeps short events, and is cleared by reading.
             if self._was_locked and (not locked or events & _OUT_OF_TOLERANCE):
                 self._losses += 1
             self._was_locked = locked
@@ -173,7 +177,7 @@ class ArroyoTec(ScpiDriver):
             )
 
     def settings(self) -> TemperatureSettings:
-        """Ask for the settings in force."""
+        """Return the present settings."""
         self._check_open()
         with self._session.transaction():
             tolerance_c, window_s = self._tolerance()
@@ -181,38 +185,37 @@ class ArroyoTec(ScpiDriver):
             return TemperatureSettings(self._scpi.setting("TEC:SET:T?"), tolerance_c, window_s, enabled)
 
     def limits(self) -> TemperatureLimits:
-        """Ask for the temperatures at which the controller does not switch itself off."""
+        """Return the limits, including the temperatures at which the controller switches itself off."""
         self._check_open()
         with self._session.transaction():
             low_high_c = self._scpi.setting("TEC:LIM:TLO?"), self._scpi.setting("TEC:LIM:THI?")
         return TemperatureLimits(low_high_c, TOLERANCES_C, WINDOWS_S)
 
     def _read_sensor(self) -> str:
-        """Return what temperatures are computed with: type and constants of the sensor, in the controller's words.
+        """Return type and constants of the sensor, as the controller reports them.
 
         Raises:
-            DeviceError: No temperature is held: in other modes the same bits speak of another quantity.
+            DeviceError: The controller is not in temperature mode; in other modes its bits refer to another quantity.
         """
-        mode, _, sensor = self._session.query(_MEANING).upper().partition(",")
+        mode, _, sensor = self._session.query(_MODE_AND_SENSOR).upper().partition(",")
         if mode.strip() != "T":
             raise self._session.error(
                 DeviceError,
-                f"the controller holds {mode!r} and not a temperature",
+                f"the controller is in mode {mode!r}, not in temperature mode",
                 command="TEC:MODE?",
-                hint="Set its mode to temperature at the panel, with the output off.",
+                hint="Select temperature mode at the panel while the output is off.",
             )
         return sensor
 
     def _check_sensor(self) -> None:
-        """Raise ``DeviceError`` if temperatures are computed in another way than when the controller was opened."""
-        found = self._read_sensor()
-        if found != self._sensor:
+        """Raise ``DeviceError`` if the sensor settings have changed since opening."""
+        sensor = self._read_sensor()
+        if sensor != self._sensor:
             raise self._session.error(
                 DeviceError,
-                f"somebody else changed type or constants of the sensor from {self._sensor} to {found}; "
-                "temperatures are other ones now",
-                command=_MEANING,
-                hint="Set them back at the panel. If the new ones are right, close the controller and open it again.",
+                f"the sensor settings changed from {self._sensor} to {sensor}, so temperatures are not comparable",
+                command=_MODE_AND_SENSOR,
+                hint="Restore them at the panel. If the new settings are right, close and reopen the controller.",
             )
 
     def _tolerance(self) -> tuple[float, float]:
@@ -226,9 +229,9 @@ class ArroyoTec(ScpiDriver):
 
 
 def _is_locked(condition: int) -> bool:
-    """Tell whether a controller in this condition is on and within its tolerance."""
+    """Return whether a controller in this condition is on and within its tolerance."""
     return bool(condition & _OUTPUT_ON) and not condition & _OUT_OF_TOLERANCE
 
 
 def _faults(condition: int) -> tuple[str, ...]:
-    return tuple(words for bit, words in FAULTS.items() if condition & 1 << bit)
+    return tuple(name for bit, name in FAULTS.items() if condition & 1 << bit)

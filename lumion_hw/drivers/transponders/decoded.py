@@ -1,4 +1,4 @@
-"""A decoded dump of a module of any standard: fields with their worth, and what the module or the file got wrong."""
+"""Decoded dump of a module of any standard: fields with their quality, and findings about errors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from lumion_hw.interfaces import Application, Quality, TransponderIdentity
 
 FieldKey = tuple[str, int | None]
-"""A field, or one element of an array."""
-SANE = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
-"""What a working module can show, lowest and highest: degrees Celsius around those of any grade, V around 3.3 V."""
+"""Name of a field, and the index for an element of an array."""
+PLAUSIBLE_RANGES = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
+"""Plausible ranges of a working module: temperature in °C, supply in V (nominally 3.3 V)."""
 _DAMAGE = frozenset({"checksum", "truncated", "unreadable"})
 _DATE = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}")
 
 
 class Severity(enum.Enum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -27,16 +27,16 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in a dump that is not as it should be.
+    """Error or peculiarity in a dump.
 
     Attributes:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
-            worth knowing.
-        address: Where, such as ``00h:222``.
-        kind: What sort of thing: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
+            information.
+        address: Address, such as ``00h:222``.
+        kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
             ``unreadable`` ...
-        message: What was found and what was expected.
-        fields: Fields whose value cannot be believed.
+        message: Value found and value expected.
+        fields: Fields with unreliable values.
     """
 
     severity: Severity
@@ -52,15 +52,15 @@ class DecodedField:
 
     Attributes:
         name: Name in the register map.
-        index: Element, or ``None``.
-        address: Its first byte.
-        bank: Its bank.
-        raw: Its bytes in hexadecimal.
-        value: The value in ``unit``, multiplied where the unit needs it; ``None`` if it is not supported, or cannot be
-            believed. Only ``ok`` is a number to work with: with ``checksum_wrong`` it is what the damaged bytes mean.
-        unit: Unit; empty for codes and counts, such as the base of a length, whose multiplier is another field.
-        words: The value for a reader, lengths multiplied.
-        quality: What the value is worth.
+        index: Index of the element; ``None`` if the field is not an array.
+        address: First byte.
+        bank: Bank.
+        raw: Bytes in hexadecimal.
+        value: Value in ``unit``; ``None`` if it is not supported or unreliable. Use it only if ``quality`` is ``ok``:
+            with ``checksum_wrong`` it comes from damaged bytes.
+        unit: Unit; empty for codes and counts, and for base values with a multiplier in a different field.
+        words: Value as text, with lengths multiplied.
+        quality: Quality of the value.
     """
 
     name: str
@@ -76,7 +76,7 @@ class DecodedField:
 
 @dataclass(frozen=True)
 class DecodedSample:
-    """One diagnostic observable: its name (``type N`` if unknown), lane (16: module), source, value and unit."""
+    """Diagnostic observable: name (``type N`` if unknown), lane (16: module), source, value and unit."""
 
     name: str
     lane: int
@@ -87,21 +87,21 @@ class DecodedSample:
 
 @dataclass(frozen=True)
 class DecodedModule:
-    """Everything in a dump.
+    """Complete content of a dump.
 
     Attributes:
-        source: Where the dump comes from.
-        form_factor: Form factor in words.
-        standard: What the memory follows: ``CMIS`` or ``SFF-8472``.
+        source: Origin of the dump.
+        form_factor: Name of the form factor.
+        standard: Standard of the memory: ``CMIS`` or ``SFF-8472``.
         revision: Revision of the standard, such as ``5.2``.
-        identity: Who the module says it is.
-        flat: It has only the lower memory and page 00h.
-        applications: Ways to run it.
-        thresholds: For each monitor its limits in words: high alarm, low alarm, high warning, low warning.
-        checksums: For each check sum whether it fits.
+        identity: Identity of the module.
+        flat: Whether the module has only the lower memory and page 00h.
+        applications: Applications the module offers.
+        thresholds: Limits of each monitor as text: high alarm, low alarm, high warning, low warning.
+        checksums: Whether each checksum is right.
         fields: All fields in the order of the map.
         samples: Diagnostic observables.
-        findings: What is wrong, worst first.
+        findings: Findings, most severe first.
     """
 
     source: str
@@ -126,31 +126,31 @@ class DecodedModule:
 
     @property
     def damage(self) -> tuple[Finding, ...]:
-        """Findings after which the memory cannot be taken as a whole: wrong check sums, missing bytes, errors."""
+        """Findings that make the memory as a whole unreliable: wrong checksums, missing bytes, errors."""
         return tuple(item for item in self.findings if item.severity is Severity.ERROR or item.kind in _DAMAGE)
 
 
-def worst_first(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Return findings sorted by severity; those of one severity stay in order."""
+def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+    """Return findings sorted by severity; equal severities keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:
-    """Yield what is wrong with a text of an identity, and with a date.
+    """Yield findings about a text or date of an identity.
 
     Args:
-        name: Field, named the same in all standards.
-        address: Where it stands.
-        raw: Its bytes.
-        value: What they are decoded to.
+        name: Name of the field, equal in all standards.
+        address: Address of the field.
+        raw: Bytes of the field.
+        value: Decoded text.
     """
     affected = ((name, None),)
     if any(not 0x20 <= byte < 0x7F for byte in raw.rstrip(b"\x00 ")):
-        message = f"{name} has bytes that cannot be printed: {raw.hex()}"
+        message = f"{name} contains unprintable bytes: {raw.hex()}"
         yield Finding(Severity.WARNING, address, "text", message, affected)
     elif raw != raw.rstrip(b"\x00") and raw.strip(b"\x00 "):
         yield Finding(Severity.NOTE, address, "text", f"{name} is padded with NUL instead of spaces")
     if name in ("vendor_name", "part_number", "serial_number") and not value.strip():
         yield Finding(Severity.WARNING, address, "text", f"{name} is empty")
     if name == "date_code" and value and not _DATE.fullmatch(value):
-        yield Finding(Severity.WARNING, address, "impossible", f"{value!r} is no date of the form YYMMDD", affected)
+        yield Finding(Severity.WARNING, address, "impossible", f"{value!r} is not a date of the form YYMMDD", affected)

@@ -1,4 +1,4 @@
-"""Decodes a file that holds the memory of a module, whichever standard it follows."""
+"""Decodes files that contain the memory of a module of any standard."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lumion_hw.standards.sff8472.image import sfp_image_from_document, sfp_image
 
 
 def decode_file(data: bytes, source: str = "") -> DecodedModule:
-    """Decode the bytes of a file; byte 0 of the memory says what the rest means.
+    """Decode the bytes of a file; byte 0 of the memory gives the standard.
 
-    CMIS memories come as JSON (``lower`` and ``pages``), as a linear image, or as 128 bytes of lower memory; those of
-    SFP modules as JSON (``a0`` and ``a2``), or as the 256 bytes of A0h, with those of A2h behind them.
+    CMIS memories can be JSON (``lower`` and ``pages``), a linear image, or 128 bytes of lower memory. SFP memories can
+    be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the bytes of A2h.
 
     Raises:
-        ConfigError: It is no dump, or of a module that is managed neither by CMIS nor by SFF-8472.
+        ConfigError: The file is not a dump, or the module follows neither CMIS nor SFF-8472.
     """
     document = document_of(data, source)
     if document is None:
@@ -28,10 +28,10 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
         return decode_sfp(sfp_image_from_document(document, source))
     image = image_from_document(document, source)
     if image.has(None, [0]) and image.halves[LOWER][0] in SFF8472_IDENTIFIERS:
-        return decode_sfp(sfp_image_from_linear(_known(image), image.source))
+        return decode_sfp(sfp_image_from_linear(_a0_memory(image), image.source))
     return decode_image(image)
 
 
-def _known(image: MemoryImage) -> bytes:
-    """Return A0h from a document that calls its halves ``lower`` and page 00."""
+def _a0_memory(image: MemoryImage) -> bytes:
+    """Return A0h from a document with the halves ``lower`` and page 00."""
     return image.halves[LOWER] + (image.half(0x00) or b"")

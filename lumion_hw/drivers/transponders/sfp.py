@@ -1,4 +1,4 @@
-"""SFP and SFP+ modules over SFF-8472, with the user flow of SFF-8431: identify, enable, monitor, disable."""
+"""Driver of SFP and SFP+ modules with SFF-8472 memory (SFF-8431: identify, enable, monitor, disable)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DiagnosticCalibration,
     OpticalPower,
     Thresholds,
-    implausible_words,
+    implausibility_text,
     raw_count,
 )
 from lumion_hw.drivers.transponders.sfp_identity import (
     IDENTITY_BYTES,
     SFP_IDENTIFIER,
-    Abilities,
-    abilities_of,
+    Capabilities,
+    capabilities_of,
     identity_of,
 )
 from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, TOLERATED, SfpMemory
@@ -44,32 +44,32 @@ from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
 
 BUS_READY_S = 2.0
-"""Time given to a module just plugged in until its identity can be read; SFF-8431 asks for 0.3 s."""
+"""Time for a newly inserted module until its identity can be read; SFF-8431 specifies 0.3 s."""
 DATA_READY_S = 1.0
 """Time until the first monitor values are valid."""
 START_UP_S = 2.0
-"""Time until an uncooled transmitter reports its power: 0.3 s of initialisation and the first valid values."""
+"""Time until an uncooled transmitter reports its power: 0.3 s of initialisation plus the first valid values."""
 COOLED_START_UP_S = 90.0
-"""The same for a module with a cooled laser (SFF-8431)."""
+"""Time until a cooled transmitter reports its power (SFF-8431)."""
 SWITCH_OFF_S = 0.5
-"""Time until the monitors show that the transmitter is dark: soft control, then one refresh of the monitors."""
+"""Time until the monitors show that the transmitter is off: soft control plus one refresh of the monitors."""
 DARK_DBM = -30.0
 """A transmitter below this power is off (IEEE 802.3 Table 52-16)."""
-_POLL_S = 0.1  # modules refresh their monitors at about 10 Hz
-_RE_INITIALISE_S = 0.3  # after a latched fault was cleared (SFF-8431)
+_POLL_S = 0.1  # modules refresh monitors at about 10 Hz
+_RE_INITIALISE_S = 0.3  # after clearing a latched fault (SFF-8431)
 _FLAG_CONFIRM_S = 0.1
-_DUMP_BYTES = 128  # the lower and the upper half of a device are units of their own (SFF-8472 clause 4)
+_DUMP_BYTES = 128  # the lower and upper halves are separate units (SFF-8472 clause 4)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One alarm or warning flag that has been seen.
+    """Alarm or warning flag that was raised.
 
     Attributes:
         name: Quantity and side, such as ``rx_power_low``.
-        is_alarm: Alarm, not just warning.
-        first_seen_s: Host clock when it was first seen.
-        last_seen_s: Host clock when it was last seen.
+        is_alarm: Whether it is an alarm rather than a warning.
+        first_seen_s: Host time of the first reading with this flag.
+        last_seen_s: Host time of the last reading with this flag.
     """
 
     name: str
@@ -79,17 +79,17 @@ class Flag:
 
 
 class SfpTransponder(Driver):
-    """Driver of one module; implements ``Transponder``. Thread-safe.
+    """Driver of one SFP module; implements ``Transponder``. Thread-safe.
 
-    State is read from the module, never remembered; only the identity and the constants are kept.
+    State is always read from the module; only the identity and the constants are stored.
 
     Args:
-        registers: The way to the module's registers.
-        clock: Measures start-up times.
+        registers: Access to the module's registers.
+        clock: Clock for waiting times.
         device: Device name, for messages.
-        expected_serial: Serial number that must be found; any if omitted.
-        assume_diagnostics: Believe in the diagnostic memory of a module that does not announce it.
-        accept_wrong_checksums: Warn of wrong CC_EXT and CC_DMI as of CC_BASE, instead of refusing the module.
+        expected_serial: Required serial number; any if omitted.
+        assume_diagnostics: Use the diagnostic memory even if the module does not announce it.
+        accept_wrong_checksums: Treat wrong CC_EXT and CC_DMI as warnings, as CC_BASE, instead of errors.
     """
 
     def __init__(
@@ -111,130 +111,130 @@ class SfpTransponder(Driver):
         self._expected_serial = expected_serial
         self._assume_diagnostics = assume_diagnostics
         self._identity: TransponderIdentity | None = None
-        self._abilities: Abilities | None = None
+        self._capabilities: Capabilities | None = None
         self._calibration: DiagnosticCalibration | None = None
         self._thresholds: dict[str, Thresholds] = {}
         self._seen: dict[tuple[str, bool], Flag] = {}
 
     def open(self) -> None:
-        """Open the way to the module, wait for its bus, and read identity, thresholds and calibration constants.
+        """Open the registers, wait for the module, and read identity, thresholds and calibration constants.
 
         Raises:
-            ConnectError: The way cannot be opened.
-            ModuleAbsentError: No module within its start-up time.
-            IdentityError: Another module than expected, or not an SFP.
-            DeviceError: CC_EXT or CC_DMI is wrong, and not accepted; a wrong CC_BASE is one of the :attr:`warnings`.
-            NotSupportedError: The diagnostic memory needs an address change.
+            ConnectError: The registers cannot be opened.
+            ModuleAbsentError: No module responds within its start-up time.
+            IdentityError: A different module is inserted, or it is not an SFP.
+            DeviceError: CC_EXT or CC_DMI is wrong and not accepted; a wrong CC_BASE adds to :attr:`warnings`.
+            NotSupportedError: The diagnostic memory requires an address change.
         """
         with self._registers.transaction(), close_on_error(self.close):
             self._registers.open()
             self._memory.await_bus(BUS_READY_S)
             self.identify()
             self._check_address_mode()
-            if self.abilities.diagnostics or self._assume_diagnostics:
+            if self.capabilities.diagnostics or self._assume_diagnostics:
                 self._diagnostics()
 
     def close(self) -> None:
-        """Release the registers; idempotent, never raises. The transmitter is left as it is."""
+        """Release the registers; idempotent, never raises. The transmitter does not change."""
         self._identity = None
-        self._abilities = None
+        self._capabilities = None
         self._calibration = None
         self._registers.close()
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity, check its check sums and compare the serial number with the expected one."""
-        memory = self._memory.checked(A0H, IDENTITY_BYTES, ("CC_BASE", "CC_EXT"))
-        found = identity_of(memory)
-        # Before the serial number means anything: a CMIS module has other fields there.
+        """Read the identity, check its checksums and compare the serial number."""
+        memory = self._memory.read_with_checksums(A0H, IDENTITY_BYTES, ("CC_BASE", "CC_EXT"))
+        identity = identity_of(memory)
+        # Checked together with the serial number: CMIS modules have different fields at its place.
         kind = raw_count("identifier", memory)
-        if kind != SFP_IDENTIFIER or self._expected_serial not in (None, found.serial):
+        if kind != SFP_IDENTIFIER or self._expected_serial not in (None, identity.serial):
             raise self._target.error(
                 IdentityError,
                 f"expected an SFP with serial {self._expected_serial or 'any'}; found identifier 0x{kind:02X}, "
-                f"{found.vendor} {found.part_number} with serial {found.serial}",
-                hint="Check the bench file, or which module is plugged in there.",
+                f"{identity.vendor} {identity.part_number} with serial {identity.serial}",
+                hint="Check the bench file and which module is inserted.",
             )
-        if found != self._identity:  # plugged in since: what was read from the last module is void
+        if identity != self._identity:  # a new module was inserted
             self._calibration = None
             self._seen.clear()
-        self._identity = found
-        self._abilities = abilities_of(memory)
-        return found
+        self._identity = identity
+        self._capabilities = capabilities_of(memory)
+        return identity
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong without stopping anything, since the module was opened."""
+        """Problems since opening that did not cause an error."""
         return tuple(self._memory.warnings.values())
 
     @property
-    def abilities(self) -> Abilities:
-        """What the module announces of itself. Raises ``ConnectError`` before :meth:`open`."""
-        if self._abilities is None:
+    def capabilities(self) -> Capabilities:
+        """Capabilities that the module announces. Raises ``ConnectError`` before :meth:`open`."""
+        if self._capabilities is None:
             raise not_open("the module", self._device, self._registers.name)
-        return self._abilities
+        return self._capabilities
 
     @property
     def calibration_kind(self) -> CalibrationKind:
-        """How the monitors are calibrated."""
-        return self.abilities.calibration
+        """Kind of calibration of the monitors."""
+        return self.capabilities.calibration
 
     def thresholds(self) -> dict[str, Thresholds]:
-        """Return the thresholds of the five monitors, by monitor; powers in dBm."""
+        """Return the thresholds by monitor; powers are in dBm."""
         self._diagnostics()
         return dict(self._thresholds)
 
     def can_switch(self) -> bool:
-        """Tell whether the transmitter can be switched by software, and whether it is on can be read."""
-        return self.abilities.soft_tx_disable and self.abilities.soft_tx_fault and self.abilities.soft_rx_los
+        """Return whether software can switch the transmitter and read its state."""
+        return self.capabilities.soft_tx_disable and self.capabilities.soft_tx_fault and self.capabilities.soft_rx_los
 
     def enable(self) -> None:
-        """Switch the transmitter on and wait until the module reports power in its window.
+        """Switch the transmitter on and wait until its power is within the module's alarm thresholds.
 
-        A latched fault is cleared by switching off first. The window is that of the module's own alarm thresholds.
+        Switching off first clears a latched fault.
 
         Raises:
-            NotSupportedError: The transmitter cannot be switched by software.
-            DeviceError: The module reports a fault, or no power within its start-up time.
+            NotSupportedError: Software cannot switch the transmitter.
+            DeviceError: The module reports a fault, or no valid power within its start-up time.
         """
-        self._needs("soft_tx_disable", "switching the transmitter")
+        self._require("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
         with self._registers.transaction():
-            # A latched fault is cleared by TX_DISABLE alone (SFF-8431).
-            if self.abilities.soft_tx_fault and self._memory.status_bit("tx_fault"):
+            # Only TX_DISABLE clears a latched fault (SFF-8431).
+            if self.capabilities.soft_tx_fault and self._memory.status_bit("tx_fault"):
                 self._memory.select_tx_disable(True)
                 self._clock.sleep(SOFT_CONTROL_S)
             self._memory.select_tx_disable(False)
         self._await_power()
 
     def disable(self) -> None:
-        """Switch the transmitter off and verify that it is dark.
+        """Switch the transmitter off and check that it emits no light.
 
         Raises:
-            NotSupportedError: The transmitter cannot be switched by software.
+            NotSupportedError: Software cannot switch the transmitter.
             VerifyError: The module still reports power.
         """
-        self._needs("soft_tx_disable", "switching the transmitter")
+        self._require("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
         self._memory.select_tx_disable(True)
         deadline = self._clock.now() + SWITCH_OFF_S
-        # Not the bit: 110.7 shows the pin on many modules, and what matters is that no light comes out.
+        # The power is checked rather than bit 110.7, which shows only the pin on many modules.
         while not _is_dark(power := self._power("tx_power", self._memory.monitors())):
             if self._clock.now() >= deadline:
                 raise self._target.error(
                     VerifyError,
-                    f"the transmitter is not dark {SWITCH_OFF_S:g} s after it was switched off",
+                    f"the transmitter still emits light {SWITCH_OFF_S:g} s after it was switched off",
                     wrote="TX_DISABLE",
-                    read=_words(power),
-                    hint="Treat the fibre as lit; unplug the module if it has to be dark.",
+                    read=_power_text(power),
+                    hint="Treat the fibre as lit. Remove the module if it must be dark.",
                 )
             self._clock.sleep(_POLL_S)
 
     def monitors(self) -> Monitors:
-        """Read the module's monitors, in one coherent transfer.
+        """Read the monitors in one coherent transfer.
 
         Raises:
-            DeviceError: The values did not become valid in time, or the module's calibration constants are damaged.
-            OutOfRangeError: A power is above the module's measurable range.
+            DeviceError: The values are not valid in time, or the calibration constants are damaged.
+            OutOfRangeError: A power is above the measurable range of the module.
         """
         calibration = self._diagnostics()
         memory = self._valid_monitors()
@@ -244,7 +244,7 @@ class SfpTransponder(Driver):
                 raise self._target.error(
                     OutOfRangeError,
                     f"{name} is above the module's range of +8.16 dBm",
-                    hint="Put an attenuator in; receivers are damaged above +4 dBm.",
+                    hint="Insert an attenuator. More than +4 dBm damages receivers.",
                 )
         counts = {monitor: raw_count(monitor, memory, MONITOR_START) for monitor in MONITORS}
         values = {monitor: calibration.value(monitor, count) for monitor, count in counts.items()}
@@ -252,8 +252,8 @@ class SfpTransponder(Driver):
             if not calibration.is_plausible(monitor, count):
                 raise self._target.error(
                     DeviceError,
-                    f"{monitor} is {implausible_words(monitor, values[monitor])}",
-                    hint="The module's memory is damaged; use another module.",
+                    f"{monitor} is {implausibility_text(monitor, values[monitor])}",
+                    hint="The module's memory is damaged. Use a different module.",
                 )
         return Monitors(
             temperature_c=values["temperature"],
@@ -266,13 +266,13 @@ class SfpTransponder(Driver):
 
     def status(self) -> SignalStatus:
         """Read the live status bits. Raises ``NotSupportedError`` if the module does not have them."""
-        self._needs("soft_rx_los", "reading loss of signal")
-        self._needs("soft_tx_fault", "reading the transmitter fault")
+        self._require("soft_rx_los", "reading loss of signal")
+        self._require("soft_tx_fault", "reading the transmitter fault")
         memory = self._memory.monitors()
         bit = self._memory.status_bit
         return SignalStatus(
-            # A0h:65.2 without 65.1 means that the module signals detection instead of loss.
-            rx_los=bit("rx_los", memory) is not self.abilities.los_inverted,
+            # With A0h:65.2 but not 65.1, the module signals detection instead of loss.
+            rx_los=bit("rx_los", memory) is not self.capabilities.los_inverted,
             tx_fault=bit("tx_fault", memory),
             tx_disabled=bit("tx_disable_state", memory) or bit("soft_tx_disable", memory),
             data_ready=not bit("data_not_ready", memory),
@@ -280,38 +280,37 @@ class SfpTransponder(Driver):
         )
 
     def dump(self) -> SfpImage:
-        """Read the whole memory: A0h, and A2h where the module has it. What cannot be read stands in the image."""
+        """Read the complete memory: A0h, and A2h if the module has it. The image lists what cannot be read."""
         unreadable: dict[str, str] = {}
         with self._registers.transaction():
-            has_diagnostics = self.abilities.diagnostics or self._assume_diagnostics
+            has_diagnostics = self.capabilities.diagnostics or self._assume_diagnostics
             memories = {"a0": self._dumped(A0H, "a0", unreadable)}
             memories["a2"] = self._dumped(A2H, "a2", unreadable) if has_diagnostics else b""
-        found = identity_of(memories["a0"])
-        source = f"{found.vendor} {found.part_number} {found.serial}"
+        identity = identity_of(memories["a0"])
+        source = f"{identity.vendor} {identity.part_number} {identity.serial}"
         return SfpImage(memories["a0"], memories["a2"], source, unreadable=unreadable)
 
     def _dumped(self, device: int, key: str, unreadable: dict[str, str]) -> bytes:
-        """Return a device's memory as far as it can be read, and note why it ends. The identity has to be readable."""
+        """Return the readable memory of a device and note why it ends early. The identity must be readable."""
         memory = b""
         for start in range(0, MEMORY_SIZE, _DUMP_BYTES):
             try:
                 memory += self._registers.read(device, start, _DUMP_BYTES)
             except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
-                self._registers.read(A0H, 0, IDENTITY_BYTES)  # raises if the module is gone
-                unreadable[key] = f"from byte {start} on: {error.message}"
+                self._registers.read(A0H, 0, IDENTITY_BYTES)  # raises if the module was removed
+                unreadable[key] = f"from byte {start}: {error.message}"
                 break
         return memory
 
     def flags(self) -> tuple[Flag, ...]:
         """Read the alarm and warning flags, and return all seen since the last :meth:`clear_flags`.
 
-        Whether a module latches its flags is its vendor's choice, so the driver does; a flag counts once a second
-        read confirms it.
+        Not all modules latch their flags, so the driver latches them. A flag counts if a second reading confirms it.
         """
-        self._needs("flags", "reading alarm and warning flags")
+        self._require("flags", "reading alarm and warning flags")
         with self._registers.transaction():
             asserted = self._memory.asserted_flags()
-            # A latched flag may be of the past; the confirming read costs its pause only for new ones.
+            # The confirming reading with its pause is needed only for new flags.
             if asserted - self._seen.keys():
                 self._clock.sleep(_FLAG_CONFIRM_S)
                 asserted &= self._memory.asserted_flags() | self._seen.keys()
@@ -322,7 +321,7 @@ class SfpTransponder(Driver):
             return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.is_alarm)))
 
     def clear_flags(self) -> None:
-        """Forget the flags seen so far; one that is still asserted comes back at the next read."""
+        """Clear the flags; those that are still asserted return with the next reading."""
         with self._registers.transaction():
             self._seen.clear()
 
@@ -335,30 +334,30 @@ class SfpTransponder(Driver):
         )
 
     def _check_address_mode(self) -> None:
-        if self.abilities.address_change:
+        if self.capabilities.address_change:
             raise self._target.error(
                 NotSupportedError,
-                "the diagnostic memory needs an address change (A0h:92.2)",
-                hint="Use another module; this mode is obsolete.",
+                "the diagnostic memory requires an address change (A0h:92.2)",
+                hint="This mode is obsolete. Use a different module.",
             )
 
     def _diagnostics(self) -> DiagnosticCalibration:
-        """Return the calibration; reads it, and the thresholds, from a module that was not read yet."""
+        """Return the calibration; read it and the thresholds if needed."""
         if self._calibration is None:
             if not self._assume_diagnostics:
-                self._needs("diagnostics", "reading monitors")
-            kind = self.abilities.calibration
-            memory = self._memory.checked(A2H, DIAGNOSTIC_BYTES, ("CC_DMI",))
+                self._require("diagnostics", "reading monitors")
+            kind = self.capabilities.calibration
+            memory = self._memory.read_with_checksums(A2H, DIAGNOSTIC_BYTES, ("CC_DMI",))
             calibration = DiagnosticCalibration.from_memory(kind, memory)
             self._thresholds = {monitor: calibration.thresholds(monitor, memory) for monitor in MONITORS}
             self._calibration = calibration
         return self._calibration
 
-    def _needs(self, ability: str, what: str) -> None:
-        if not getattr(self.abilities, ability):
+    def _require(self, capability: str, label: str) -> None:
+        if not getattr(self.capabilities, capability):
             raise self._target.error(
                 NotSupportedError,
-                f"{what} is not supported: the module does not announce {ability.replace('_', ' ')}",
+                f"{label} is not supported: the module does not announce {capability.replace('_', ' ')}",
                 hint="See A0h:92 and A0h:93 of this module.",
             )
 
@@ -366,42 +365,44 @@ class SfpTransponder(Driver):
         return self._diagnostics().power(monitor, raw_count(monitor, memory, MONITOR_START))
 
     def _valid_monitors(self) -> bytes:
-        """Return the monitor bytes once the module says that they are valid."""
+        """Wait until the monitor bytes are valid and return them."""
         deadline = self._clock.now() + DATA_READY_S
         while self._memory.status_bit("data_not_ready", memory := self._memory.monitors()):
             if self._clock.now() >= deadline:
                 raise self._target.error(
                     DeviceError,
                     f"the monitor values are not valid after {DATA_READY_S:g} s",
-                    hint="Data_Ready_Bar (A2h:110.0) stays set; wait for the module to start, or replace it.",
+                    hint="Data_Ready_Bar (A2h:110.0) is still set. Wait for the module to start, or replace it.",
                 )
             self._clock.sleep(_POLL_S)
         return memory
 
     def _await_power(self) -> None:
-        """Wait until the transmitter reports power in its window."""
+        """Wait until the transmitter power is within the alarm thresholds."""
         started = self._clock.now()
-        patience_s = COOLED_START_UP_S if self.abilities.cooled else START_UP_S
+        timeout_s = COOLED_START_UP_S if self.capabilities.cooled else START_UP_S
         while True:
             memory = self._memory.monitors()
             elapsed_s = self._clock.now() - started
             power = self._power("tx_power", memory)
-            faulty = self.abilities.soft_tx_fault and self._memory.status_bit("tx_fault", memory)
+            faulty = self.capabilities.soft_tx_fault and self._memory.status_bit("tx_fault", memory)
             ready = not self._memory.status_bit("data_not_ready", memory)
             if ready and not faulty and self._in_window(power):
                 return
-            if elapsed_s >= patience_s or (faulty and elapsed_s > SOFT_CONTROL_S + _RE_INITIALISE_S):
+            if elapsed_s >= timeout_s or (faulty and elapsed_s > SOFT_CONTROL_S + _RE_INITIALISE_S):
                 pin = self._memory.status_bit("tx_disable_state", memory)
                 raise self._target.error(
                     DeviceError,
                     f"the transmitter did not start within {elapsed_s:.3g} s: "
-                    f"{'TX_FAULT, ' if faulty else ''}{'' if ready else 'data not ready, '}power {_words(power)}",
-                    hint="Its TX_DISABLE pin is high: release it." if pin else "Read its flags; replace the module.",
+                    f"{'TX_FAULT, ' if faulty else ''}{'' if ready else 'data not ready, '}power {_power_text(power)}",
+                    hint="Release the TX_DISABLE pin, which is high."
+                    if pin
+                    else "Read the flags, or replace the module.",
                 )
             self._clock.sleep(_POLL_S)
 
     def _in_window(self, power: OpticalPower) -> bool:
-        """Tell whether a transmitter power lies between the module's own alarm thresholds."""
+        """Return whether a transmitter power is within the alarm thresholds of the module."""
         if power.power_dbm is None:
             return False
         window = self._thresholds["tx_power"]
@@ -413,5 +414,5 @@ def _is_dark(power: OpticalPower) -> bool:
     return power.state is RangeState.UNDER or (power.power_dbm is not None and power.power_dbm < DARK_DBM)
 
 
-def _words(power: OpticalPower) -> str:
+def _power_text(power: OpticalPower) -> str:
     return power.state.value if power.power_dbm is None else f"{power.power_dbm:.1f} dBm"

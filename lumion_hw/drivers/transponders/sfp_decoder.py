@@ -1,4 +1,4 @@
-"""A dump of an SFP module in words: every field of SFF-8472 with its value, and what the module got wrong."""
+"""Decodes dumps of SFP modules: all fields of SFF-8472 as text, and findings about errors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from lumion_hw.drivers.transponders.decoded import (
-    SANE,
+    PLAUSIBLE_RANGES,
     DecodedField,
     DecodedModule,
     Finding,
     Severity,
+    sorted_by_severity,
     text_findings,
-    worst_first,
 )
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
     LARGEST_RAW,
@@ -21,9 +21,9 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     CalibrationKind,
     DiagnosticCalibration,
     OpticalPower,
-    implausible_words,
+    implausibility_text,
 )
-from lumion_hw.drivers.transponders.sfp_identity import abilities_of, identity_of, is_set
+from lumion_hw.drivers.transponders.sfp_identity import capabilities_of, identity_of, is_set
 from lumion_hw.interfaces import Quality, RangeState
 from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.registers import Checksum, NumberFormat, checksum, checksum_matches, unscaled
@@ -35,7 +35,7 @@ LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 _POWERS = ("tx_power", "rx_power")
 _TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
 _ADDRESSES = {A0H: "A0h", A2H: "A2h"}
-_SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one kind, to mean something
+_SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one kind, to be valid
     "soft_tx_disable": "soft_tx_disable_implemented",
     "tx_fault": "soft_tx_fault_implemented",
     "rx_los": "soft_rx_los_implemented",
@@ -69,76 +69,76 @@ _CODES: Mapping[str, Words] = {
 
 
 class _SfpDump:
-    """An image as the decoder sees it."""
+    """Image with derived properties for the decoder."""
 
     def __init__(self, image: SfpImage) -> None:
         self.image = image
         self.memories = {A0H: image.a0, A2H: image.a2}
-        self.abilities = abilities_of(image.a0)
+        self.capabilities = capabilities_of(image.a0)
         self.copper = is_copper(image.a0)
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Check sums that are known, and whether they fit."""
+        """Checksums in the dump, and whether they are right."""
         known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
         return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
-        """From counts to quantities; ``None`` without the constants."""
+        """Calibration of the monitors; ``None`` without the constants."""
         known = len(self.image.a2) >= FIELDS["cc_dmi"].end
-        return DiagnosticCalibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
+        return DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if known else None
 
-    def knows(self, field: SfpField) -> bool:
-        """Tell whether all bytes of a field are known."""
+    def has_field(self, field: SfpField) -> bool:
+        """Return whether the dump contains all bytes of a field."""
         return len(self.memories[field.space]) >= field.end
 
     def raw(self, field: SfpField) -> bytes:
-        """Return the bytes of a known field."""
+        """Return the bytes of a field in the dump."""
         return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:
         """Return the calibrated value of a monitor or threshold; ``None`` if it is not known."""
         field = FIELDS[name]
-        count = unscaled(field, self.raw(field)) if self.knows(field) else None
+        count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
             return None
         return self.calibration.value(_monitor_of(name), count)
 
     def is_plausible(self, name: str) -> bool:
-        """Tell whether a monitor or threshold can be what its count and the constants make of it."""
+        """Return whether the calibrated value of a monitor or threshold is plausible."""
         field, monitor = FIELDS[name], _monitor_of(name)
-        count = unscaled(field, self.raw(field)) if self.knows(field) else None
+        count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
             return True
         if monitor in _POWERS and count == LARGEST_RAW:
-            return True  # a saturated converter, whatever the constants
+            return True  # a saturated converter is always plausible
         return self.calibration.is_plausible(monitor, count)
 
     def supported(self, name: str, device: int) -> bool:
-        """Tell whether a field or bit means something in this module."""
-        # Without the bit nothing says that A2h is diagnostics at all.
-        if device == A2H and not self.abilities.diagnostics:
+        """Return whether the module supports a field or bit."""
+        # Without this bit, A2h need not contain diagnostics.
+        if device == A2H and not self.capabilities.diagnostics:
             return False
         if name == "wavelength" and self.copper:
-            return False  # there is none, or it says how a cable complies
+            return False  # copper cables have no wavelength; the bytes may describe the cable
         kind = name if name in _SUPPORTED_BY else name.partition("_")[0]
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Tell whether a wrong check sum makes a byte unreliable: its own, or one over what it is read with."""
+        """Return whether a wrong checksum makes a byte unreliable: its own, or that of bytes needed to interpret it."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
-            return True  # A0h:92-93 say how A2h is to be read
-        if device == A2H and "CC_DMI" in wrong and self.abilities.calibration is CalibrationKind.EXTERNAL:
+            return True  # A0h:92-93 define how to interpret A2h
+        if device == A2H and "CC_DMI" in wrong and self.capabilities.calibration is CalibrationKind.EXTERNAL:
             return True
-        # The check sum's own byte counts as well: which of the two is damaged nobody knows.
+        # The byte of the checksum is included, because either may be damaged.
         own = (item for item in self.checksums if item.space == device and item.first <= offset <= item.byte)
         return any(item.name in wrong for item in own)
 
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
-    """Decode an image. What is missing or wrong in it becomes a finding."""
+    """Decode an image. Missing or wrong content becomes a finding."""
     dump = _SfpDump(image)
     fields = (*_fields(dump), *_bits(dump), *_flags(dump))
     return DecodedModule(
@@ -147,13 +147,13 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
         standard="SFF-8472",
         revision=_CODES["compliance"](image.a0[FIELDS["compliance"].byte]),
         identity=identity_of(image.a0),
-        flat=not dump.abilities.diagnostics,
+        flat=not dump.capabilities.diagnostics,
         applications=(),
         thresholds=_thresholds(fields),
         checksums={item.name: fits for item, fits in dump.checksums.items()},
         fields=fields,
         samples=(),
-        findings=worst_first(finding for check in _CHECKS for finding in check(dump)),
+        findings=sorted_by_severity(finding for check in _CHECKS for finding in check(dump)),
     )
 
 
@@ -161,14 +161,14 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
 
 
 def _monitor_of(name: str) -> str:
-    """Return the monitor to which a field belongs: itself, or that of a threshold; empty for others."""
+    """Return the monitor of a field: the field itself, or the monitor of a threshold; empty for other fields."""
     stem = next((name.removesuffix(f"_{limit}") for limit in LIMITS if name.endswith(f"_{limit}")), name)
     return stem if stem in MONITORS else ""
 
 
 def _fields(dump: _SfpDump) -> Iterator[DecodedField]:
     for field in FIELDS.values():
-        if dump.knows(field):
+        if dump.has_field(field):
             yield _field(dump, field)
 
 
@@ -181,7 +181,7 @@ def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
 def _meaning(
     dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return value, unit, words and quality of a field by itself."""
+    """Return value, unit, text and quality of a field, without checksums and support bits."""
     if isinstance(value, str):
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
@@ -191,15 +191,15 @@ def _meaning(
         return _monitor(dump, field, value)
     if field.name in _CODES:
         return value, "", _CODES[field.name](int(value)), Quality.OK
-    # FFh means that the byte is too small for the value (SFF-8472, bytes 12, 14 and 15).
+    # FFh means that the value exceeds the byte (SFF-8472, bytes 12, 14 and 15).
     if field.kind is NumberFormat.UINT and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
         words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
         return None, field.unit, words, Quality.ABOVE_RANGE
     scale, unit = float(field.scale), field.unit
-    # Byte 18 counts tens of metres of OM4, or metres of copper.
+    # Byte 18 is in units of 10 m for OM4, and in metres for copper.
     if field.name == "length_om4" and dump.copper:
-        scale = 1.0  # metres of copper
-    # With FFh in byte 12 bytes 66 and 67 hold the rate in 250 MBd and its margin.
+        scale = 1.0
+    # With FFh in byte 12, bytes 66 and 67 contain the rate in units of 250 MBd and its margin.
     if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].byte] == 0xFF:
         scale, unit = 250.0, "MBd"
     number = value if scale == 1.0 else value * scale
@@ -211,14 +211,14 @@ def _meaning(
 def _monitor(
     dump: _SfpDump, field: SfpField, count: int | float
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return the meaning of a monitor or of one of its thresholds; powers are dark, not 0 mW."""
+    """Return value, unit, text and quality of a monitor or threshold; zero power is "dark"."""
     monitor = _monitor_of(field.name)
     if dump.calibration is None:
         return None, field.unit, "", Quality.STALE
     number = dump.calibration.value(monitor, count)
     if not dump.is_plausible(field.name):
         unit = "dBm" if monitor in _POWERS else field.unit
-        return None, unit, implausible_words(monitor, number), Quality.INCONSISTENT
+        return None, unit, implausibility_text(monitor, number), Quality.INCONSISTENT
     if monitor not in _POWERS:
         return number, field.unit, f"{number:.5g} {field.unit}", Quality.OK
     power: OpticalPower = dump.calibration.power(monitor, int(count))
@@ -241,7 +241,7 @@ def _bits(dump: _SfpDump) -> Iterator[DecodedField]:
 def _flags(dump: _SfpDump) -> Iterator[DecodedField]:
     for kind in ("alarm", "warning"):
         field = FIELDS[f"{kind}_flags"]
-        if dump.knows(field):
+        if dump.has_field(field):
             raw = dump.raw(field)
             for name, bit in FLAG_BITS.items():
                 value = bool(int.from_bytes(raw, "big") >> bit & 1)
@@ -260,7 +260,7 @@ def _decoded(
     words: str,
     quality: Quality,
 ) -> DecodedField:
-    """Return a field with what its support bits and check sums make of its quality."""
+    """Return a field, with its quality from support bits and checksums."""
     if not dump.supported(name, device):
         value, words, quality = None, "", Quality.NOT_SUPPORTED
     if dump.damaged(device, offset) and quality is not Quality.STALE:
@@ -282,7 +282,7 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
 
 def _truncated(dump: _SfpDump) -> Iterator[Finding]:
     for remark in dump.image.remarks:
-        yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
+        yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is incomplete: {remark}")
 
 
 def _unreadable(dump: _SfpDump) -> Iterator[Finding]:
@@ -294,66 +294,68 @@ def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
             memory = dump.memories[item.space]
-            wanted, found = checksum(memory[item.first : item.last + 1]), memory[item.byte]
-            message = f"{item.name} over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
+            expected, found = checksum(memory[item.first : item.last + 1]), memory[item.byte]
+            message = (
+                f"{item.name} over {item.first}-{item.last} is {expected:02X}h, but the module contains {found:02X}h"
+            )
             yield Finding(Severity.WARNING, f"{_ADDRESSES[item.space]}:{item.byte}", "checksum", message)
 
 
 def _texts(dump: _SfpDump) -> Iterator[Finding]:
     for name in _TEXTS:
         field = FIELDS[name]
-        if dump.knows(field):
+        if dump.has_field(field):
             yield from text_findings(name, f"A0h:{field.byte}", dump.raw(field), str(unscaled(field, dump.raw(field))))
 
 
 def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield what does not fit together about the diagnostic memory."""
-    abilities, present = dump.abilities, bool(dump.image.a2)
-    if abilities.diagnostics and not present and "a2" not in dump.image.unreadable:
-        yield Finding(Severity.NOTE, "A0h:92", "missing_page", "A2h is not in the dump, though the module has it")
-    if present and not abilities.diagnostics:
-        message = "A2h is in the dump, though the module does not announce it"
+    """Yield contradictions about the diagnostic memory."""
+    capabilities, present = dump.capabilities, bool(dump.image.a2)
+    if capabilities.diagnostics and not present and "a2" not in dump.image.unreadable:
+        yield Finding(Severity.NOTE, "A0h:92", "missing_page", "the module has A2h, but the dump does not contain it")
+    if present and not capabilities.diagnostics:
+        message = "the dump contains A2h, but the module does not announce it"
         yield Finding(Severity.WARNING, "A0h:92", "contradiction", message)
-    if abilities.diagnostics and abilities.calibration is CalibrationKind.INCONSISTENT:
-        message = "calibration is both internal and external, or neither; read as internal"
+    if capabilities.diagnostics and capabilities.calibration is CalibrationKind.INCONSISTENT:
+        message = "calibration is marked as both internal and external, or neither; treated as internal"
         yield Finding(Severity.WARNING, "A0h:92", "contradiction", message)
-    if abilities.address_change:
-        yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h needs an address change, which is not made here")
+    if capabilities.address_change:
+        yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h requires an address change, which is not supported")
 
 
 def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
-    """Yield a monitor and its thresholds where the calibration constants make no value of them."""
+    """Yield a monitor and its thresholds with implausible calibrated values."""
     for name in (monitor, *(f"{monitor}_{limit}" for limit in LIMITS)):
         value = dump.number(name)
         if value is not None and not dump.is_plausible(name):
-            message = f"{name} is {implausible_words(monitor, value)}"
+            message = f"{name} is {implausibility_text(monitor, value)}"
             yield Finding(Severity.ERROR, f"A2h:{FIELDS[name].byte}", "impossible", message)
 
 
 def _constants(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield calibration constants that are no numbers."""
-    if dump.abilities.calibration is not CalibrationKind.EXTERNAL:
+    """Yield calibration constants that are not finite numbers."""
+    if dump.capabilities.calibration is not CalibrationKind.EXTERNAL:
         return
     for name, field in FIELDS.items():
-        if field.kind is NumberFormat.F32 and dump.knows(field):
+        if field.kind is NumberFormat.F32 and dump.has_field(field):
             constant = unscaled(field, dump.raw(field))
             if isinstance(constant, float) and not math.isfinite(constant):
-                message = f"{name} is {constant}: no power can be calibrated with it"
+                message = f"{name} is {constant}, so the power cannot be calibrated"
                 yield Finding(Severity.ERROR, f"A2h:{field.byte}", "impossible", message)
 
 
 def _monitors(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield monitors that cannot be, thresholds out of order, and monitors outside their own alarm limits."""
-    if not dump.abilities.diagnostics:
+    """Yield implausible monitors, thresholds out of order, and monitors outside their alarm limits."""
+    if not dump.capabilities.diagnostics:
         return
     for monitor in MONITORS:
         yield from _implausible(dump, monitor)
         value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
-        low, high = SANE.get(monitor, (float("-inf"), float("inf")))
+        low, high = PLAUSIBLE_RANGES.get(monitor, (float("-inf"), float("inf")))
         if value is not None and not dump.is_plausible(monitor):
             continue
         if value is not None and not low <= value <= high:
-            message = f"{value:g} {FIELDS[monitor].unit} is no {monitor} of a working module"
+            message = f"{value:g} {FIELDS[monitor].unit} is not a plausible {monitor} of a working module"
             yield Finding(Severity.ERROR, place, "impossible", message)
             continue
         limits = [

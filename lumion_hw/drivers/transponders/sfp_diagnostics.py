@@ -1,4 +1,4 @@
-"""From the diagnostic memory of an SFP module to quantities: calibration, monitors, thresholds (SFF-8472 clause 9)."""
+"""Converts the diagnostic memory of SFP modules: calibration, monitors, thresholds (SFF-8472 clause 9)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
 _POWERS = ("tx_power", "rx_power")
 LARGEST_RAW = 0xFFFF
-"""Count of a power that is at or above the end of the range."""
+"""Count of a power at or above the end of the range."""
 
 
 class CalibrationKind(enum.Enum):
-    """How raw counts become quantities (A0h:92, bits 5 and 4)."""
+    """Kind of calibration (A0h:92, bits 5 and 4)."""
 
     INTERNAL = "internal"
     EXTERNAL = "external"
-    INCONSISTENT = "both or neither; taken as internal"
+    INCONSISTENT = "both or neither; treated as internal"
 
 
 @dataclass(frozen=True)
 class OpticalPower:
-    """A power as the module measures it.
+    """Power measured by the module.
 
     Attributes:
-        state: Whether the module has a number.
-        power_dbm: The number; ``None`` unless ``state`` is ``OK``.
+        state: Range state of the reading.
+        power_dbm: Power; ``None`` unless ``state`` is ``OK``.
     """
 
     state: RangeState
@@ -42,7 +42,7 @@ class OpticalPower:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` for zero power and for what cannot be."""
+    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` for zero power and implausible values."""
 
     high_alarm: float | None
     low_alarm: float | None
@@ -60,13 +60,13 @@ def calibration_kind(*, internal: bool, external: bool) -> CalibrationKind:
 
 @dataclass(frozen=True)
 class DiagnosticCalibration:
-    """From raw counts to quantities.
+    """Converts raw counts to quantities.
 
     Attributes:
-        kind: The kind of calibration.
+        kind: Kind of calibration.
         slope: Slope per monitor, except ``rx_power``.
         offset: Offset per monitor in counts, except ``rx_power``.
-        rx_power: Coefficients of the received power, of raw^0 to raw^4.
+        rx_power: Coefficients of the received power for raw^0 to raw^4.
     """
 
     kind: CalibrationKind
@@ -79,8 +79,8 @@ class DiagnosticCalibration:
         """Read the constants of A2h:56 to 91.
 
         Args:
-            kind: The kind of calibration.
-            diagnostics: The memory A2h from offset 0, at least to the constants' end.
+            kind: Kind of calibration.
+            diagnostics: Memory A2h from offset 0, at least to the end of the constants.
         """
         linear = [monitor for monitor in MONITORS if monitor != "rx_power"]
         return cls(
@@ -91,7 +91,7 @@ class DiagnosticCalibration:
         )
 
     def counts(self, monitor: str, raw: float) -> float:
-        """Return calibrated counts: the raw ones, or with external calibration those of SFF-8472 clause 9.5."""
+        """Return calibrated counts; external calibration follows SFF-8472 clause 9.5."""
         if self.kind is not CalibrationKind.EXTERNAL:
             return raw
         if monitor == "rx_power":
@@ -99,12 +99,11 @@ class DiagnosticCalibration:
         return self.slope[monitor] * raw + self.offset[monitor]
 
     def is_plausible(self, monitor: str, raw: float) -> bool:
-        """Tell whether a module can mean the calibrated value of a count.
+        """Return whether the calibrated value of a count is plausible.
 
-        SFF-8472 clauses 9.2 and 9.3 give the calibrated result the format of the internally calibrated monitor, and
-        with it "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA and 0 to 6.5 mW, whichever
-        way it is calibrated. Beyond that range, or where it is no number, the constants or the count are damaged.
-        Somewhat below 0 is none of this: an offset may take the count of a dark laser there.
+        SFF-8472 clauses 9.2 and 9.3 define "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA
+        and 0 to 6.5 mW for both kinds of calibration. Beyond it, or if the value is not a number, the constants or the
+        count are damaged. Values slightly below 0 are plausible: an offset may cause them when a laser is dark.
         """
         low, high = raw_limits(FIELDS[monitor])
         return (low if low < 0 else -high) <= self.counts(monitor, raw) <= high
@@ -116,12 +115,12 @@ class DiagnosticCalibration:
     def power(self, monitor: str, raw: int) -> OpticalPower:
         """Return an optical power; a full-scale count is over-range, a power of zero or less under-range.
 
-        It is invalid where the module's calibration constants make no power of it: see :meth:`is_plausible`.
+        It is invalid if it is not plausible; see :meth:`is_plausible`.
         """
-        # A full count is what a saturated converter shows.
+        # A saturated converter returns the full-scale count.
         if raw >= LARGEST_RAW:
             return OpticalPower(RangeState.OVER)
-        # The coefficients are floating-point numbers in a memory: damaged ones may be infinite, none or absurd.
+        # Damaged floating-point coefficients may be infinite or not a number.
         if not self.is_plausible(monitor, raw):
             return OpticalPower(RangeState.INVALID)
         power_w = self.value(monitor, raw)
@@ -130,7 +129,7 @@ class DiagnosticCalibration:
         return OpticalPower(RangeState.OK, dbm_from_w(power_w))
 
     def thresholds(self, monitor: str, diagnostics: bytes) -> Thresholds:
-        """Return the thresholds of a monitor, calibrated the way the monitor is; ``None`` for one that cannot be."""
+        """Return the thresholds of a monitor, calibrated as the monitor; ``None`` for implausible thresholds."""
         values: list[float | None] = []
         for name in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
             raw = field_number(f"{monitor}_{name}", diagnostics)
@@ -144,22 +143,22 @@ class DiagnosticCalibration:
         return Thresholds(*values)
 
 
-def implausible_words(monitor: str, value: float) -> str:
-    """Return why a calibrated value cannot be, with the range that SFF-8472 gives the monitor."""
+def implausibility_text(monitor: str, value: float) -> str:
+    """Return why a calibrated value is implausible, with the range that SFF-8472 defines for the monitor."""
     if not math.isfinite(value):
-        return "no number by the calibration constants at A2h:56-91"
+        return "not a number with the calibration constants at A2h:56-91"
     field = FIELDS[monitor]
     if monitor in _POWERS:
         dbm = f" ({dbm_from_w(value):.1f} dBm)" if value > 0.0 else ""
-        found, limits = f"{value * 1e3:.4g} mW{dbm}", "0 to 6.5535 mW (8.16 dBm)"
+        actual, limits = f"{value * 1e3:.4g} mW{dbm}", "0 to 6.5535 mW (8.16 dBm)"
     else:
         low, high = (bound * float(field.scale) for bound in raw_limits(field))
-        found, limits = f"{value:.4g} {field.unit}", f"{low:.4g} to {high:.4g} {field.unit}"
-    return f"{found}, and SFF-8472 ends at {limits}: the calibration constants at A2h:56-91 are damaged"
+        actual, limits = f"{value:.4g} {field.unit}", f"{low:.4g} to {high:.4g} {field.unit}"
+    return f"{actual}, outside the SFF-8472 range {limits}: the calibration constants at A2h:56-91 are damaged"
 
 
 def field_number(name: str, memory: bytes, start: int = 0) -> float:
-    """Return the raw number of a field from a piece of its device's memory that begins at ``start``."""
+    """Return the raw number of a field from a part of the memory that begins at ``start``."""
     field = FIELDS[name]
     number = unscaled(field, memory[field.byte - start : field.end - start])
     if not isinstance(number, (int, float)):
@@ -173,4 +172,4 @@ def raw_count(name: str, memory: bytes, start: int = 0) -> int:
 
 
 DIAGNOSTIC_BYTES = FIELDS["cc_dmi"].end
-"""Length of the constant part of A2h: thresholds, calibration constants, check sum."""
+"""Length of the constant part of A2h: thresholds, calibration constants, checksum."""

@@ -1,4 +1,4 @@
-"""From the identity memory of an SFP module to what the driver has to know (SFF-8472 clauses 5 to 8)."""
+"""Reads identity and capabilities from the identity memory of an SFP module (SFF-8472 clauses 5 to 8)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from lumion_hw.standards.sff8472.codes import is_copper, technologies
 from lumion_hw.standards.sff8472.registers import BITS, FIELDS
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
-"""Length of the checked part of A0h."""
+"""Length of the part of A0h that checksums cover."""
 SFP_IDENTIFIER = 0x03
 """Identifier of SFP, SFP+ and SFP28 modules (SFF-8024 Table 4-1)."""
 
 
 @dataclass(frozen=True)
-class Abilities:
-    """What a module can do and how its bits are to be read.
+class Capabilities:
+    """Capabilities of a module, and the meaning of its bits.
 
     Attributes:
         diagnostics: Monitors exist (A0h:92.6).
-        calibration: How raw counts become quantities.
+        calibration: Kind of calibration.
         rx_power_is_average: Received power is the average power, not OMA.
-        address_change: The diagnostic memory needs an address change, which this driver does not make.
-        soft_tx_disable: The transmitter can be switched by software.
+        address_change: The diagnostic memory requires an address change, which is not supported.
+        soft_tx_disable: Software can switch the transmitter.
         soft_tx_fault: The fault bit can be read.
         soft_rx_los: The loss-of-signal bit can be read.
         flags: Alarm and warning flags exist.
         los_inverted: The loss-of-signal bit is a signal-detect bit.
-        cooled: The laser is cooled, and may need 90 s to start.
+        cooled: The laser is cooled and may need 90 s to start.
     """
 
     diagnostics: bool
@@ -46,14 +46,14 @@ class Abilities:
 
 
 def is_set(name: str, memory: bytes, start: int = 0) -> bool:
-    """Tell whether a named bit is set in a piece of its device's memory that begins at ``start``."""
+    """Return whether a named bit is set in a part of the memory that begins at ``start``."""
     bit = BITS[name]
     return bool(memory[bit.byte - start] & bit.mask)
 
 
-def abilities_of(memory: bytes) -> Abilities:
-    """Return the abilities that the memory A0h announces."""
-    return Abilities(
+def capabilities_of(memory: bytes) -> Capabilities:
+    """Return the capabilities announced in the memory A0h."""
+    return Capabilities(
         diagnostics=is_set("ddm_implemented", memory),
         calibration=calibration_kind(
             internal=is_set("internally_calibrated", memory), external=is_set("externally_calibrated", memory)
@@ -70,9 +70,9 @@ def abilities_of(memory: bytes) -> Abilities:
 
 
 def identity_of(memory: bytes) -> TransponderIdentity:
-    """Return the identity in the memory A0h; bytes that are no text are shown as question marks."""
+    """Return the identity in the memory A0h; unprintable bytes become question marks."""
     fraction_nm = 0.0
-    if is_set("tunable", memory):  # otherwise the byte has another meaning
+    if is_set("tunable", memory):  # otherwise the byte has a different meaning
         fraction_nm = raw_count("wavelength_fraction", memory) * float(FIELDS["wavelength_fraction"].scale)
     return TransponderIdentity(
         vendor=_text("vendor_name", memory),

@@ -1,4 +1,4 @@
-"""The memory of an SFP module through its registers: checked reads, coherent reads, and the one control bit."""
+"""Access to the memory of an SFP module: reads with checksums, coherent reads, and the control bit."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIE
 
 MONITOR_START = FIELDS["temperature"].byte
 SOFT_CONTROL_S = 0.1
-"""Time until a soft control bit has taken effect, and status bits follow (SFF-8431 Table 8)."""
+"""Time until a soft control bit takes effect and status bits follow (SFF-8431 Table 8)."""
 _MONITOR_BYTES = 16  # monitors and status in one transfer
 _STATUS = FIELDS["status_control"]
 _SOFT_TX_DISABLE = BITS["soft_tx_disable"]
 _FLAG_FIELDS = (("alarm_flags", True), ("warning_flags", False))
 _POLL_S = 0.02
 _COVERED = {
-    "CC_BASE": "what the module says of its kind, maker and wavelength",
-    "CC_EXT": "its serial number, and what it says of its abilities and calibration",
+    "CC_BASE": "kind, vendor and wavelength",
+    "CC_EXT": "serial number, capabilities and kind of calibration",
     "CC_DMI": "thresholds and calibration constants",
 }
 TOLERATED = ("CC_BASE",)
-"""Check sums that are only warned of: modules have them wrong, and nothing is scaled by what they cover."""
+"""Checksums whose errors are only warnings: some modules have them wrong, and no scaling depends on their bytes."""
 
 
 class SfpMemory:
-    """What the driver reads from and writes to a module.
+    """Memory of one module.
 
     Args:
-        registers: The way to the module's registers.
-        clock: Measures the waits.
+        registers: Access to the module's registers.
+        clock: Clock for waiting times.
         device: Device name, for messages.
-        accepted: Check sums that may be wrong.
+        accepted: Checksums that may be wrong.
 
     Attributes:
-        warnings: What was accepted, in words, by check sum.
+        warnings: Warnings about accepted checksums, by checksum.
     """
 
     def __init__(
@@ -64,24 +64,24 @@ class SfpMemory:
                     raise
             self._clock.sleep(_POLL_S)
 
-    def checked(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
-        """Return the first ``n_bytes`` of a device, whose check sums ``names`` are right or accepted.
+    def read_with_checksums(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
+        """Return the first ``n_bytes`` of a device; its checksums ``names`` are right or accepted.
 
         Raises:
-            DeviceError: A check sum in the module's memory is wrong, and not accepted.
-            FrameError: A check sum is wrong, and reading again gives other bytes: the bus is at fault.
+            DeviceError: A checksum in the memory is wrong and not accepted.
+            FrameError: A checksum is wrong, and a second reading differs: the bus is faulty.
         """
         memory = self.registers.read(i2c_device, 0, n_bytes)
         wrong = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
-        self.warnings = {name: words for name, words in self.warnings.items() if name not in names}
+        self.warnings = {name: text for name, text in self.warnings.items() if name not in names}
         if not wrong:
             return memory
-        # Without a check on the bus a wrong sum may be a wrong read; only the same bytes twice are the module's own.
+        # The bus has no error check, so only two equal readings prove that the memory itself is wrong.
         again = self.registers.read(i2c_device, 0, n_bytes)
         if again != memory:
             raise self._target.error(
                 FrameError,
-                f"{' and '.join(wrong)} wrong, and a second read gives other bytes",
+                f"{' and '.join(wrong)} wrong, and a second reading differs",
                 hint="Check the bus: pull-ups, speed, connectors.",
             )
         refused = [name for name in wrong if name not in self._accepted]
@@ -89,10 +89,10 @@ class SfpMemory:
             raise self._target.error(
                 DeviceError,
                 f"{' and '.join(refused)} wrong in the module's memory",
-                hint="The module is damaged or badly programmed; accept_wrong_checksums reads it all the same.",
+                hint="The module is damaged or wrongly programmed. To use it anyway, set accept_wrong_checksums.",
             )
         for name in wrong:
-            self.warnings[name] = f"{name} does not fit: {_COVERED[name]} may be wrong"
+            self.warnings[name] = f"{name} is wrong: {_COVERED[name]} may be wrong"
         return memory
 
     def monitors(self) -> bytes:
@@ -120,14 +120,14 @@ class SfpMemory:
         """Set or clear the soft TX_DISABLE bit and read it back; the other writable bits stay.
 
         Raises:
-            VerifyError: The module keeps another value.
+            VerifyError: The value read back differs.
         """
         with self.registers.transaction():
             before = self.registers.read(A2H, _STATUS.byte, 1)[0]
-            # On already: a write would only make the module busy, for 50 ms on the emulated one. Off is always written.
+            # If already on, a write would only make the module busy. Off is always written.
             if not off and not before & _SOFT_TX_DISABLE.mask:
                 return
-            # Rate select and power level share the byte; bits that only the module writes are sent as 0.
+            # Rate select and power level share this byte; read-only bits are written as 0.
             kept = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
             self.registers.write(A2H, _STATUS.byte, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
             deadline = self._clock.now() + SOFT_CONTROL_S
@@ -138,6 +138,6 @@ class SfpMemory:
                         "soft TX_DISABLE (A2h:110.6)",
                         wrote=int(off),
                         read=int(not off),
-                        hint="The module ignores the bit; switch its TX_DISABLE pin instead.",
+                        hint="The module ignores this bit. Use its TX_DISABLE pin.",
                     )
                 self._clock.sleep(_POLL_S)

@@ -5,9 +5,8 @@ AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-3
 apply here, and so do the queries that a third one, written from the programming manual (``amonics_edfa``), sends when
 it
 opens: names of modes separated by blanks, the number of monitors of each kind, readings as ``7.180000e+02``.
-Unsupported
-commands get no reply, nor do queries of settings of an inactive mode; a channel state is 0 off, 1 on, 2 busy, 4 locked;
-switching the channel off ends the master activation.
+Unsupported commands get no reply, nor do queries of settings of an inactive mode; a channel state is 0 off, 1 on, 2
+busy, 4 locked; switching the channel off ends the master activation.
 
 Model choices (check): a set point beyond the limits, a change of mode during emission, and an activation of a channel
 that is off are silently ignored; 0.5 s busy after switching on; steps and smallest set points; powers have a resolution

@@ -43,18 +43,18 @@ _ANY_DB: Suffixes = {**RATIO_DB, "DB/KM": 0}
 class CodedWord:
     """A word of a list or its number; the value is the number."""
 
-    words: Mapping[str, int]
+    keywords: Mapping[str, int]
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the number."""
         if token.kind is TokenKind.WORD:
-            for word, number in self.words.items():
+            for word, number in self.keywords.items():
                 if token.text.upper() in forms(word):
                     return number
             raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
         value = Numeric(integer=True).parse(token, call)
-        if value not in self.words.values():
+        if value not in self.keywords.values():
             raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
         return value
 
@@ -106,8 +106,8 @@ def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable
     """
     for header, on in (_FLAGS | (_FLAGS_BEFORE_D if before_d else {})).items():
         yield _flag(stored, header, on)
-    for header, words in _WORDS.items():
-        yield _word(stored, header, words)
+    for header, keywords in _WORDS.items():
+        yield _keyword_setting(stored, header, keywords)
     for header, limits in {**_NUMBERS, **_COUNTS}.items():
         yield _number(stored, header, limits)
     label = f"{_DISPLAY}:TEXT:DATA"
@@ -136,12 +136,12 @@ def _flag(stored: Callable[[], Stored], header: str, on: bool) -> ScpiCommand:
     )
 
 
-def _word(stored: Callable[[], Stored], header: str, words: Mapping[str, int]) -> ScpiCommand:
+def _keyword_setting(stored: Callable[[], Stored], header: str, keywords: Mapping[str, int]) -> ScpiCommand:
     def write(call: Call) -> Reply:
         stored()[header] = call.integer()
         return None
 
-    return ScpiCommand(header, Form(write, (CodedWord(words),)), Form(lambda _: str(stored().get(header, 0))))
+    return ScpiCommand(header, Form(write, (CodedWord(keywords),)), Form(lambda _: str(stored().get(header, 0))))
 
 
 def _number(stored: Callable[[], Stored], header: str, limits: Numeric) -> ScpiCommand:

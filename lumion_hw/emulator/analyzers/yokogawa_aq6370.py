@@ -3,24 +3,19 @@
 Language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
 easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370. ``OPEN "user"`` is answered by
 ``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK`` for a
-challenge
-and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the AQ6370C). Lengths are
-in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of ``STATus:OPERation`` is 1
-when
-no sweep is running after one; no measurable light is -210 dBm. Display and corrections as in the public QCoDeS driver
-of
-AQ637x.
+challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the AQ6370C).
+Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
+``STATus:OPERation`` is 1 when no sweep is running after one; no measurable light is -210 dBm. Display and corrections
+as in the public QCoDeS driver of AQ637x.
 
 Model choices (check): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated; each
 connection has its own login. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of
-the
-AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), proportional to span, points and averages; noise floors of the
+the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), proportional to span, points and averages; noise floors of the
 sensitivities from -60 to -90 dBm, reduced by averaging. The resolution is a Gaussian of that full width, with stray
 light 63 dB below the total. Traces are in the level unit of the display, on a linear scale in W, and their wavelengths
 in metres for any horizontal axis. Every ten minutes a sweep begins with an automatic offset of 30 s
 (``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
-between
-markers, and files; settings of the display are stored without effect.
+between markers, and files; settings of the display are stored without effect.
 """
 
 from __future__ import annotations
@@ -284,7 +279,13 @@ class EmulatedAq6370(ScpiDevice):
         )
 
     def _coded(
-        self, pattern: str, words: CodedWord, name: str, convert: Callable[[int], object] = int, *, invert: bool = False
+        self,
+        pattern: str,
+        keywords: CodedWord,
+        name: str,
+        convert: Callable[[int], object] = int,
+        *,
+        invert: bool = False,
     ) -> ScpiCommand:
         def write(call: Call) -> Reply:
             setattr(self.settings, name, convert(call.integer()))
@@ -294,7 +295,7 @@ class EmulatedAq6370(ScpiDevice):
             value = int(getattr(self.settings, name))
             return str(1 - value if invert else value)
 
-        return ScpiCommand(pattern, Form(write, (words,)), Form(read))
+        return ScpiCommand(pattern, Form(write, (keywords,)), Form(read))
 
     def _sweep_commands(self) -> Iterable[ScpiCommand]:
         def settings() -> _AnalyzerSettings:

@@ -2,19 +2,16 @@
 
 Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
 "The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging as
-in
-the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid for
+in the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid for
 either slot. ``*OPC?`` replies 0 while a filter moves.
 
 Model choices: ``INP:ATT?`` replies the target of the filter, as queries of settings do (check); insertion loss 2.2 dB
 and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter at every
 update; a summary register has the bit of a slot whose enabled events are unread. A note on multimode models in the
-guide
-says that speeds above 80 dB/s are set to full speed; here this applies to all models (check). ``TOREF`` and offsets to
-another power meter are refused, as there is none. The queries of single entries of the offset table, which the guide
-keeps "for compatibility" without a reply, reply as on a mainframe. Not implemented: the two power meters of a N7751A
-and
-N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
+guide says that speeds above 80 dB/s are set to full speed; here this applies to all models (check). ``TOREF`` and
+offsets to another power meter are refused, as there is none. The queries of single entries of the offset table, which
+the guide keeps "for compatibility" without a reply, reply as on a mainframe. Not implemented: the two power meters of a
+N7751A and N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
 from __future__ import annotations

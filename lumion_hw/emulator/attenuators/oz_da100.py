@@ -1,11 +1,10 @@
 """Emulated OZ Optics DA-100 or DD-100 motor-driven attenuator on a serial line.
 
 Commands are ended by CR; a reply is lines ended by CR LF, then ``Done`` and an empty line, or ``Error-2`` (bad
-command),
-``Error-6`` (overflow: beyond its range). Sources, since the maker's manual is not public: the driver OZOptics_DD100MC
-of
-QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``, ``CD``, ``H``) and the list of commands in
-COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done`` comes at the end of the movement.
+command), ``Error-6`` (overflow: beyond its range). Sources, since the maker's manual is not public: the driver
+OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``, ``CD``, ``H``) and the
+list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done`` comes at the end
+of the movement.
 
 Model choices: texts of ``A?`` and ``CD`` (check); 9600 baud, no echo before ``E1``; ``A`` is relative to the smallest
 loss, 1.2 dB; a blade in a beam, so that attenuation is proportional to the square of the steps; 6000 steps at the

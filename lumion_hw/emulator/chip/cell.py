@@ -29,7 +29,7 @@ class ChipCells:
         phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm.
         joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of each joint in rad.
         detuning_hz: Shape ``(1,)`` or ``(n, 1)``; offset from the frequency for which phases and splittings are
-        specified.
+            specified.
         delay_s: Group delay of a PUC.
         differential_slope_per_hz: Change of the phase difference, upper minus lower arm, per Hz.
     """

@@ -7,8 +7,8 @@ marked as assumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 Physics = Literal["ideal", "realistic", "harsh"]
 
@@ -34,176 +34,142 @@ class ChipEffect:
     source: str
 
 
-CHIP_EFFECTS = (
-    ChipEffect(
-        "arm_loss_difference_db",
-        "Loss of the upper arm minus the lower, rms over the PUCs.",
-        0.01,
-        0.05,
-        6.0,
-        "assumed: 0.81 mm of waveguide at 1.5 to 2.5 dB/cm loses 0.16 dB; arms differ by a few per cent of it",
-    ),
-    ChipEffect(
-        "crosstalk_scatter",
-        "Lognormal spread of the crosstalk between each heater and waveguide about the mean curve.",
-        0.1,
-        0.3,
-        2.0,
-        "Teofilovic 2024: ridge regression leaves a residual of 0.43 pm for shifts of 0.2 to 1 pm",
-    ),
-    ChipEffect(
-        "crosstalk_edge",
-        "Relative increase of crosstalk from heaters at the die's edge, where heat spreads to one side only.",
-        0.1,
-        0.3,
-        2.0,
-        "assumed: an edge that conducts no heat acts as an image source, which at most doubles the crosstalk",
-    ),
-    ChipEffect(
-        "crosstalk_routing",
-        "Relative increase of crosstalk along the metal lines (x), and decrease across them (y).",
-        0.05,
-        0.2,
-        0.9,
-        "assumed: aluminium conducts heat better than the surrounding oxide",
-    ),
-    ChipEffect(
-        "slow_heat_share",
-        "Share of the heater phase that follows with a time constant of 20 ms, from substrate and package.",
-        0.001,
-        0.01,
-        0.5,
-        "assumed",
-    ),
-    ChipEffect(
-        "chip_heating_rad_per_w",
-        "Phase of every arm per watt of total heater power, from die heating that the controller misses.",
-        0.03,
-        0.2,
-        20.0,
-        "0.6 rad/K of a PUC (silicon, 1.86e-4 /K) times 0.05 and 0.3 K/W (assumed)",
-    ),
-    ChipEffect(
-        "heater_contact_ohm",
-        "Contact resistance. Its heat does not follow the heater's law; a tenth of it reaches the arm.",
-        10.0,
-        50.0,
-        1000.0,
-        "assumed: 1 to 5 % of the heater",
-    ),
-    ChipEffect(
-        "heater_irregularity",
-        "Irregular part of the phase as a function of heat, rms, relative to the phase.",
-        2e-4,
-        2e-3,
-        0.2,
-        "assumed",
-    ),
-    ChipEffect(
-        "ground_return_share",
-        "Share of its current that a heater loses while the others of its group of twelve carry 3 mA each.",
-        2e-4,
-        2e-3,
-        0.5,
-        "assumed: a few tenths of an ohm in the common return, and a drive with finite output resistance",
-    ),
-    ChipEffect(
-        "photodiode_compression_per_ma",
-        "Relative decrease of the responsivity per mA.",
-        0.004,
-        0.02,
-        1.0,
-        "assumed: germanium diodes under bias are linear within 0.2 to 1 % at 0.5 mA",
-    ),
-    ChipEffect(
-        "photodiode_leakage",
-        "Share of the current of each neighbouring channel that a channel reads.",
-        1e-5,
-        3e-4,
-        0.2,
-        "assumed: -50 and -35 dB",
-    ),
-    ChipEffect(
-        "photodiode_offset_drift_na",
-        "Drift of a photodiode's dark reading, rms, with a correlation time of ten minutes.",
-        0.3,
-        3.0,
-        1e5,
-        "assumed",
-    ),
-    ChipEffect(
-        "facet_reflection",
-        "Share of the power that a facet reflects; light then runs in both directions.",
-        1e-4,
-        1e-3,
-        0.5,
-        "-40 to -30 dB: angled or coated facets",
-    ),
-    ChipEffect(
-        "joint_reflection",
-        "Share of the power that a joint between two PUCs reflects.",
-        1e-5,
-        1e-4,
-        0.5,
-        "assumed: -50 and -40 dB",
-    ),
-    ChipEffect(
-        "tm_path",
-        "Share of the TM light in the mesh that is modelled with its own path: other couplers and weaker heaters.",
-        1.0,
-        1.0,
-        1.0,
-        "TE and TM differ in index and confinement; `ideal` simplifies and sends both along one path",
-    ),
-    ChipEffect(
-        "facet_ripple_db",
-        "Ripple of a port's loss against frequency, peak to peak, with a period of 20 to 100 GHz.",
-        0.02,
-        0.2,
-        10.0,
-        "assumed: an etalon between facets of -30 and -20 dB, partly out of phase",
-    ),
-    ChipEffect(
-        "heat_loss_db_per_mw",
-        "Loss of an arm per mW of its own heat.",
-        2e-4,
-        2e-3,
-        1.0,
-        "assumed",
-    ),
-    ChipEffect(
-        "coupler_slope_sigma_per_nm",
-        "Standard deviation over the PUCs of the slope of the coupler splitting.",
-        1e-4,
-        4e-4,
-        0.1,
-        "Sánchez-Jácome 2025: isolation bandwidths of 30 to 65 nm",
-    ),
-)
+def _effect(description: str, *, realistic: float, harsh: float, max_size: float, source: str) -> Any:
+    """Return a field of :class:`EffectSizes` with its row of :data:`CHIP_EFFECTS`."""
+    row = {"description": description, "realistic": realistic, "harsh": harsh, "max_size": max_size, "source": source}
+    return field(default=0.0, metadata=row)
 
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """Size of each effect, described in :data:`CHIP_EFFECTS`; all are 0 on an ideal chip."""
+    """Size of each effect; all are 0 on an ideal chip. :data:`CHIP_EFFECTS` lists their descriptions."""
 
-    arm_loss_difference_db: float = 0.0
-    crosstalk_scatter: float = 0.0
-    crosstalk_edge: float = 0.0
-    crosstalk_routing: float = 0.0
-    slow_heat_share: float = 0.0
-    chip_heating_rad_per_w: float = 0.0
-    heater_contact_ohm: float = 0.0
-    heater_irregularity: float = 0.0
-    ground_return_share: float = 0.0
-    photodiode_compression_per_ma: float = 0.0
-    photodiode_leakage: float = 0.0
-    photodiode_offset_drift_na: float = 0.0
-    facet_reflection: float = 0.0
-    joint_reflection: float = 0.0
-    tm_path: float = 0.0
-    facet_ripple_db: float = 0.0
-    heat_loss_db_per_mw: float = 0.0
-    coupler_slope_sigma_per_nm: float = 0.0
+    arm_loss_difference_db: float = _effect(
+        "Loss of the upper arm minus the lower, rms over the PUCs.",
+        realistic=0.01,
+        harsh=0.05,
+        max_size=6.0,
+        source="assumed: 0.81 mm of waveguide at 1.5 to 2.5 dB/cm loses 0.16 dB; arms differ by a few per cent of it",
+    )
+    crosstalk_scatter: float = _effect(
+        "Lognormal spread of the crosstalk between each heater and waveguide about the mean curve.",
+        realistic=0.1,
+        harsh=0.3,
+        max_size=2.0,
+        source="Teofilovic 2024: ridge regression leaves a residual of 0.43 pm for shifts of 0.2 to 1 pm",
+    )
+    crosstalk_edge: float = _effect(
+        "Relative increase of crosstalk from heaters at the die's edge, where heat spreads to one side only.",
+        realistic=0.1,
+        harsh=0.3,
+        max_size=2.0,
+        source="assumed: an edge that conducts no heat acts as an image source, which at most doubles the crosstalk",
+    )
+    crosstalk_routing: float = _effect(
+        "Relative increase of crosstalk along the metal lines (x), and decrease across them (y).",
+        realistic=0.05,
+        harsh=0.2,
+        max_size=0.9,
+        source="assumed: aluminium conducts heat better than the surrounding oxide",
+    )
+    slow_heat_share: float = _effect(
+        "Share of the heater phase that follows with a time constant of 20 ms, from substrate and package.",
+        realistic=0.001,
+        harsh=0.01,
+        max_size=0.5,
+        source="assumed",
+    )
+    chip_heating_rad_per_w: float = _effect(
+        "Phase of every arm per watt of total heater power, from die heating that the controller misses.",
+        realistic=0.03,
+        harsh=0.2,
+        max_size=20.0,
+        source="0.6 rad/K of a PUC (silicon, 1.86e-4 /K) times 0.05 and 0.3 K/W (assumed)",
+    )
+    heater_contact_ohm: float = _effect(
+        "Contact resistance. Its heat does not follow the heater's law; a tenth of it reaches the arm.",
+        realistic=10.0,
+        harsh=50.0,
+        max_size=1000.0,
+        source="assumed: 1 to 5 % of the heater",
+    )
+    heater_irregularity: float = _effect(
+        "Irregular part of the phase as a function of heat, rms, relative to the phase.",
+        realistic=2e-4,
+        harsh=2e-3,
+        max_size=0.2,
+        source="assumed",
+    )
+    ground_return_share: float = _effect(
+        "Share of its current that a heater loses while the others of its group of twelve carry 3 mA each.",
+        realistic=2e-4,
+        harsh=2e-3,
+        max_size=0.5,
+        source="assumed: a few tenths of an ohm in the common return, and a drive with finite output resistance",
+    )
+    photodiode_compression_per_ma: float = _effect(
+        "Relative decrease of the responsivity per mA.",
+        realistic=0.004,
+        harsh=0.02,
+        max_size=1.0,
+        source="assumed: germanium diodes under bias are linear within 0.2 to 1 % at 0.5 mA",
+    )
+    photodiode_leakage: float = _effect(
+        "Share of the current of each neighbouring channel that a channel reads.",
+        realistic=1e-5,
+        harsh=3e-4,
+        max_size=0.2,
+        source="assumed: -50 and -35 dB",
+    )
+    photodiode_offset_drift_na: float = _effect(
+        "Drift of a photodiode's dark reading, rms, with a correlation time of ten minutes.",
+        realistic=0.3,
+        harsh=3.0,
+        max_size=1e5,
+        source="assumed",
+    )
+    facet_reflection: float = _effect(
+        "Share of the power that a facet reflects; light then runs in both directions.",
+        realistic=1e-4,
+        harsh=1e-3,
+        max_size=0.5,
+        source="-40 to -30 dB: angled or coated facets",
+    )
+    joint_reflection: float = _effect(
+        "Share of the power that a joint between two PUCs reflects.",
+        realistic=1e-5,
+        harsh=1e-4,
+        max_size=0.5,
+        source="assumed: -50 and -40 dB",
+    )
+    tm_path: float = _effect(
+        "Share of the TM light in the mesh that is modelled with its own path: other couplers and weaker heaters.",
+        realistic=1.0,
+        harsh=1.0,
+        max_size=1.0,
+        source="TE and TM differ in index and confinement; `ideal` simplifies and sends both along one path",
+    )
+    facet_ripple_db: float = _effect(
+        "Ripple of a port's loss against frequency, peak to peak, with a period of 20 to 100 GHz.",
+        realistic=0.02,
+        harsh=0.2,
+        max_size=10.0,
+        source="assumed: an etalon between facets of -30 and -20 dB, partly out of phase",
+    )
+    heat_loss_db_per_mw: float = _effect(
+        "Loss of an arm per mW of its own heat.",
+        realistic=2e-4,
+        harsh=2e-3,
+        max_size=1.0,
+        source="assumed",
+    )
+    coupler_slope_sigma_per_nm: float = _effect(
+        "Standard deviation over the PUCs of the slope of the coupler splitting.",
+        realistic=1e-4,
+        harsh=4e-4,
+        max_size=0.1,
+        source="Sánchez-Jácome 2025: isolation bandwidths of 30 to 65 nm",
+    )
 
     @classmethod
     def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
@@ -221,4 +187,8 @@ class EffectSizes:
     @property
     def has_any(self) -> bool:
         """Whether any effect is present."""
-        return any(getattr(self, field.name) != 0.0 for field in fields(self))
+        return any(getattr(self, item.name) != 0.0 for item in fields(self))
+
+
+CHIP_EFFECTS = tuple(ChipEffect(item.name, **item.metadata) for item in fields(EffectSizes))
+"""All effects, in the order of :class:`EffectSizes`."""

@@ -65,8 +65,8 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         "swap_channels",
         "the wires of two heaters are swapped",
         (
-            Argument("one", f"a heater, {_HEATER}", among="heater"),
-            Argument("other", f"another heater, {_HEATER}", among="heater"),
+            Argument("heater", f"a heater, {_HEATER}", among="heater"),
+            Argument("other_heater", f"another heater, {_HEATER}", among="heater"),
         ),
     ),
     ScriptedFault(
@@ -252,10 +252,10 @@ class BenchFaults:
         self._world.truth.p_pi_mw[2 * puc + arm] *= factor
         self._world.disturb()
 
-    def swap_channels(self, one: int, other: int) -> None:
+    def swap_channels(self, heater: int, other_heater: int) -> None:
         """Swap the wires of two heaters (2·PUC + arm)."""
-        self._checked("swap_channels", one=one, other=other)
-        self._world.swapped_heaters.append((one, other))  # takes effect when the board latches the next table
+        self._checked("swap_channels", heater=heater, other_heater=other_heater)
+        self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
         """Detune both couplers of a PUC by this angle."""

@@ -45,16 +45,16 @@ def calls_module(hook: str, *values: Any) -> Callable[..., None]:
     return lambda target, **_: getattr(target.module, hook)(*values)
 
 
-def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], what: str) -> ScriptedFault:
+def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], member: str) -> ScriptedFault:
     """Return a fault that lasts while a condition of the device is true.
 
     Args:
         name: Name of the fault.
         meaning: Description of the fault.
         action: ``calls``, ``sets`` or ``calls_module``.
-        what: The method that is called with true and with false, or the attribute that is set.
+        member: The method that is called with true and with false, or the attribute that is set.
     """
-    return ScriptedFault(name, meaning, begin=action(what, True), end=action(what, False))
+    return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 
 
 EVERY_DEVICE: tuple[ScriptedFault, ...] = (

@@ -70,15 +70,15 @@ class Argument:
         number = _number(value)
         if number is None:
             raise ConfigError(problem, hint=hint)
-        known = places.get(self.among, ())
-        low, high = (min(known, default=0), max(known, default=0)) if self.among else (self.low, self.high)
+        valid = places.get(self.among, ())
+        low, high = (min(valid, default=0), max(valid, default=0)) if self.among else (self.low, self.high)
         if not low <= number <= high:
             limit = low if number < low else high
             raise LimitError(
                 f"{fault}: {self.name} is out of range", requested=number, limit=limit, unit=self.unit or "", hint=hint
             )
         # Within the range, but not a valid number: 2.5, or a port without light.
-        if self.among and number not in known:
+        if self.among and number not in valid:
             raise ConfigError(problem, hint=hint)
         return int(number) if self.among else number
 
@@ -113,7 +113,7 @@ class ScriptedFault:
     end: Callable[..., None] | None = field(default=None, repr=False)
     places: Callable[[Any], Places] = field(default=_no_places, repr=False)
 
-    def validated(self, arguments_given: Mapping[str, Any], places: Places) -> dict[str, Any]:
+    def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Return all arguments after checking them.
 
         Raises:
@@ -122,12 +122,12 @@ class ScriptedFault:
         """
         names = [argument.name for argument in self.arguments]
         accepted = f"Arguments: {self.signature() or 'none'}."
-        for name in arguments_given:
+        for name in given_values:
             if name not in names:
                 raise ConfigError(f"{self.name} has no argument {name}", hint=accepted)
         values = {}
         for argument in self.arguments:
-            value = arguments_given.get(argument.name, argument.default)
+            value = given_values.get(argument.name, argument.default)
             if value is None:
                 raise ConfigError(f"{self.name} needs {argument.name}", hint=accepted)
             values[argument.name] = argument.validated(self.name, value, places)
@@ -147,17 +147,17 @@ def _span(argument: Argument) -> str:
 
 def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> ScriptedFault:
     """Return a fault by name. Raises ``ConfigError``, with the valid names, if there is none."""
-    known = {fault.name: fault for fault in faults}
-    if name not in known:
+    by_name = {fault.name: fault for fault in faults}
+    if name not in by_name:
         raise ConfigError(
-            f"{target_name} has no fault {name}", hint=f"{suggestion(name, known)}Its faults: {', '.join(known)}."
+            f"{target_name} has no fault {name}", hint=f"{suggestion(name, by_name)}Its faults: {', '.join(by_name)}."
         )
-    return known[name]
+    return by_name[name]
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, valid_names: Iterable[str]) -> str:
     """Return a suggestion for a misspelt name as a sentence; empty if no valid name is similar."""
-    matches = difflib.get_close_matches(str(name), known, 1)
+    matches = difflib.get_close_matches(str(name), valid_names, 1)
     return f"Do you mean {matches[0]}? " if matches else ""
 
 

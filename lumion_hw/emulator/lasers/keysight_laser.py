@@ -3,8 +3,7 @@
 Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it is silent: after power-on the laser is
 locked with the pin 1234, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
 with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength where the sweep
-ended;
-realigning the cavity takes ten seconds.
+ended; realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class LaserModule:
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the low-SSE output below that of the other output; ``None`` for a laser with one
-        output.
+            output.
     """
 
     def __init__(
@@ -521,14 +520,14 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
         lambda value: keysight_int(int(value)),
     )
     yield flag_attribute(f"{_SWEEP}:LLOGging", lambda: module.settings, "logging", keysight_int)
-    yield _word(module, f"{_SWEEP}:MODE", _MODES, "mode")
-    yield _word(module, f"{_SWEEP}:REPeat", _REPEATS, "repeat")
+    yield _keyword_setting(module, f"{_SWEEP}:MODE", _MODES, "mode")
+    yield _keyword_setting(module, f"{_SWEEP}:REPeat", _REPEATS, "repeat")
 
 
-def _word(module: LaserModule, pattern: str, words: tuple[str, ...], name: str) -> ScpiCommand:
+def _keyword_setting(module: LaserModule, pattern: str, keywords: tuple[str, ...], name: str) -> ScpiCommand:
     return word_setting(
         pattern,
-        Choice(words),
+        Choice(keywords),
         lambda _: str(getattr(module.settings, name)),
         lambda _, word: setattr(module.settings, name, word),
     )
@@ -580,8 +579,8 @@ def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
 
 def trigger_commands(module: LaserModule) -> Iterable[ScpiCommand]:
     """Return the trigger commands of an instrument that contains only a laser."""
-    yield _word(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
-    yield _word(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
+    yield _keyword_setting(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
+    yield _keyword_setting(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
     yield action(":TRIGger", module.hardware_trigger, Numeric(1, 2, integer=True))
     wiring = ["DEFault"]
     yield word_setting(

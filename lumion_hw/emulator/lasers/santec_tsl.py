@@ -10,12 +10,10 @@ closed shutter). Nothing follows a logged block.
 Model choices where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way sweep is
 one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
 ``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
-trigger
-output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is empty (as
-on
-the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, also with a smaller step (figure of
-the TSL-775, for others (check)); the first is at the start of the sweep (check). Fine tuning, offset, attenuator,
-modulation and coherence control are stored and reported, without effect on the light; so is
+trigger output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is
+empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, also with a smaller
+step (figure of the TSL-775, for others (check)); the first is at the start of the sweep (check). Fine tuning, offset,
+attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
 ``TRIGger:OUTPut:SETTing``, because the emulated sweep is even in wavelength and time.
 
 The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set (check);
@@ -173,9 +171,7 @@ class EmulatedSantecTsl(ScpiDevice):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(
-                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
-            )
+            raise ConfigError(f"there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}.")
         self.slow = model != "TSL-570"
         self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))

@@ -57,7 +57,7 @@ class MeterTraits:
         gain_switch: Whether there is ``POWer:GAIN:AUTO`` (N77xx).
         results_in_watts: Whether runs are always read in W (816x); otherwise in the selected unit.
         master_only: Whether averaging, automatic ranging, triggers and runs are accepted by channel 1 only, for its
-        slot.
+            slot.
     """
 
     gain_switch: bool = True

@@ -162,8 +162,7 @@ class EmulatedHead:
         now_s: Returns the time.
         profile: Model of the head.
         light_at: Returns the light at an earlier time, for runs of samples; by default the light is interpolated
-        linearly
-            between two updates.
+            linearly between two updates.
     """
 
     def __init__(

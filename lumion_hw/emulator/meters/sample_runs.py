@@ -32,7 +32,7 @@ class RunStart(enum.Enum):
     """Trigger that starts a run; the value is the keyword of ``TRIGger:INPut``."""
 
     IGNORE = "IGNore"
-    EACH = "SMEasure"
+    EACH_SAMPLE = "SMEasure"
     COMPLETE = "CMEasure"
     MINMAX = "MMEasure"
 
@@ -78,7 +78,7 @@ class MeterRun:
         self.plan = plan
         self._assumed_nm = assumed_nm
         self._heads = heads
-        self._triggers_each_sample = start is RunStart.EACH and plan.function is not RunFunction.MINMAX
+        self._triggers_each_sample = start is RunStart.EACH_SAMPLE and plan.function is not RunFunction.MINMAX
         self._start_s = now_s if start is RunStart.IGNORE else None
         self._triggers: deque[float] = deque()
         self._free_s = self._updated_s = now_s

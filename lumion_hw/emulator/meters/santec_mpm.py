@@ -150,7 +150,7 @@ class EmulatedSantecMpm(Switchable):
         serial: str = "00000001",
     ) -> None:
         if not modules or any(not 0 <= module < N_MODULES for module in modules):
-            raise ConfigError(f"{name}: an MPM-210H has modules 0 to 4, not {modules}", device=name)
+            raise ConfigError(f"an MPM-210H has modules 0 to 4, not {modules}", device=name)
         super().__init__(name, clock)
         self.serial = serial
         self.modules = modules
@@ -331,7 +331,8 @@ class EmulatedSantecMpm(Switchable):
         """Start a run."""
         if self.measuring:
             raise MpmError(-221)
-        averaging_s, period_s, start, assumed = self.averaging_ms * 1e-3, self.averaging_ms * 1e-3, RunStart.EACH, None
+        averaging_s = period_s = self.averaging_ms * 1e-3
+        start, assumed = RunStart.EACH_SAMPLE, None
         if self.mode in ("FREERUN", "FREE-RUN"):
             start = RunStart.COMPLETE
         elif self.mode.startswith("SWEEP"):

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.emulator.optics.disturbances import COMMON_PHASE_RAD_PER_K
-from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
+from lumion_hw.emulator.optics.truth import MeshTruth
 
 DAY_S = 86_400.0
 _STEP_S = 1.0

@@ -1,93 +1,23 @@
 """Hidden truth of an emulated bench: all parameters that a calibration has to find, drawn from one seed.
 
-Only the emulator and tests read it. Figures and their sources: SmartLight-class chip (D. Sánchez-Jácome, PhD thesis,
-UPV 2025; Teofilovic et al., JLT 2024). Values marked *assumed* have no published source.
+Only the emulator and tests read it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.emulator.chip.chip import ChipParameterSet, ChipVariations
-from lumion_hw.emulator.chip.effects import EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
-
-
-@dataclass(frozen=True)
-class PhysicsParameters:
-    """Spreads and constants from which the hidden truth is drawn.
-
-    Attributes:
-        puc_loss_db: Mean insertion loss of a PUC.
-        puc_loss_sigma_db: Standard deviation of the insertion loss.
-        access_loss_db: Mean loss between a fibre and the chip, facet and routing, per port.
-        access_loss_sigma_db: Standard deviation of the access loss (assumed), cut at 2.5 sigma.
-        coupler_common_sigma: Standard deviation of the splitting error common to both couplers of a PUC.
-        coupler_difference_rad: Standard deviation of the difference of the two coupler angles.
-        random_passive_phases: Passive phases are uniform over a turn; otherwise all are zero, for teaching.
-        p_pi_min_mw: Smallest heater power for a phase of π.
-        p_pi_typical_mw: Most likely heater power for a phase of π.
-        p_pi_max_mw: Largest heater power for a phase of π.
-        heater_ohm: Mean cold heater resistance (assumed).
-        heater_ohm_sigma: Relative standard deviation of the resistance (assumed).
-        thermal_nonlinearity_per_mw: Relative rise of the resistance per mW (assumed).
-        thermal_tau_s: Thermal time constant (assumed, from undercut heaters).
-        crosstalk: Whether heaters warm their neighbours.
-        eta_slope_per_nm: Change of the coupler splitting per nm.
-        differential_slope_per_nm: Change of the differential phase per nm, in rad.
-        monitor_scale_sigma: Relative standard deviation of the photodiode responsivity (assumed).
-        monitor_noise_relative: Relative noise of a photodiode scan (assumed).
-        monitor_noise_floor_dbm: Additive noise of a photodiode scan (assumed).
-        wavelength_sigma_nm: Standard deviation of module wavelengths about nominal (assumed).
-        tm_rejection_db: Extra loss of TM light at a port (assumed).
-        fibre_drift_rad2_per_s: Rate of the polarization random walk of each fibre.
-        temperature_sigma_k: Standard deviation of the chip's temperature under control (assumed).
-        resistance_drift_per_root_day: Relative random walk of every heater's resistance (assumed).
-        phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
-        squeezer_period_min_mv: Smallest drive of a polarization squeezer for a full turn (assumed).
-        squeezer_period_max_mv: Largest drive for a full turn (assumed).
-        slow_heat_tau_s: Time constant of the substrate below a heater, for chips with that effect (assumed).
-        effects: Sizes of further effects of the chip.
-    """
-
-    puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published
-    puc_loss_sigma_db: float = 0.03
-    access_loss_db: float = 6.85  # half of 13.7 dB: two facets of 3.34 dB and 7 dB of routing, typical
-    access_loss_sigma_db: float = 1.0
-    coupler_common_sigma: float = 0.011  # gives the published extinction of 33 dB in the through output
-    coupler_difference_rad: float = 0.0063  # and of 44 dB in the cross output
-    random_passive_phases: bool = True
-    p_pi_min_mw: float = 1.2
-    p_pi_typical_mw: float = 1.34  # 1.2, 1.34 and 2.0 mW: smallest, typical and largest value published
-    p_pi_max_mw: float = 2.0
-    heater_ohm: float = 1000.0
-    heater_ohm_sigma: float = 0.03
-    thermal_nonlinearity_per_mw: float = 0.02
-    thermal_tau_s: float = 100e-6  # suspended heaters: 141 to 144 µs (Micromachines 13:1509)
-    crosstalk: bool = True
-    eta_slope_per_nm: float = 7e-4  # gives the published 45 nm of 30 dB isolation (median, through)
-    differential_slope_per_nm: float = 15e-3  # a slope of η alone changes a 50 % setting only to second order
-    monitor_scale_sigma: float = 0.03
-    monitor_noise_relative: float = 0.005
-    monitor_noise_floor_dbm: float = -60.0
-    wavelength_sigma_nm: float = 0.05
-    tm_rejection_db: float = 25.0  # extinction of TM in splitter-rotators (AIP Advances 10, 125214)
-    fibre_drift_rad2_per_s: float = 1e-5
-    temperature_sigma_k: float = 0.0
-    resistance_drift_per_root_day: float = 0.0
-    phase_drift_rad_per_root_day: float = 0.0
-    squeezer_period_min_mv: float = 3200.0
-    squeezer_period_max_mv: float = 4200.0
-    slow_heat_tau_s: float = 20e-3
-    effects: EffectSizes = field(default_factory=EffectSizes)
 
 
 @dataclass
@@ -206,7 +136,7 @@ def draw_mesh(
         physics: Spreads, and sizes of effects.
         rng: Random numbers for the parameters of every chip.
         effects_rng: Random numbers for the effects; a separate stream, so that effects do not change the other
-        parameters.
+            parameters.
         heater_channels: Drive channel of each heater; by default channel k drives heater k.
     """
     effects_rng = effects_rng or np.random.default_rng(0)

@@ -25,9 +25,10 @@ from lumion_hw.emulator.optics.heat import Heat
 from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.loops import Loops
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
-from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
+from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth
 from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (

@@ -10,9 +10,8 @@ kept and repeated; otherwise it is undone, and another plate or the other direct
 is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
 
 Model choices: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with), F is above
-0
-and at most 100; a trigger while stopped is -211; a step without a new F uses the last; stopping and ``*RST`` return to
-the best polarization so far and hold it; ``SOP?`` replies the last setting.
+0 and at most 100; a trigger while stopped is -211; a step without a new F uses the last; stopping and ``*RST`` return
+to the best polarization so far and hold it; ``SOP?`` replies the last setting.
 """
 
 from __future__ import annotations

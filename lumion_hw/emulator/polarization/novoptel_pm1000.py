@@ -3,8 +3,7 @@
 It measures S0 to S3 of its input light, with fixed errors (power within 0.25 dB, degree of polarization within 1 %,
 states within 0.01 rad) and noise that decreases with the root of the averaging time 2^ATE · 10 ns: 3.5e-4 rad in 40 ns
 at the weakest light of its range, additive in watts. A measurement belongs to one averaging time: a vector read
-register
-by register mixes measurements, unless it is read through its latched copies.
+register by register mixes measurements, unless it is read through its latched copies.
 
 Model choices: undefined registers, and those of the memory, the bulk read and the event triggers, read 0 and ignore
 writes; values outside a register's range are ignored. Reading a live integer latches its fraction. Above the range S0
@@ -178,7 +177,7 @@ class Pm1000(Switchable):
         serial: str = "1",
     ) -> None:
         if link not in ("lan", "usb"):
-            raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Use lan or usb.")
+            raise ConfigError(f"a PM1000 has no link {link!r}", device=name, hint="Use lan or usb.")
         super().__init__(name, clock)
         self._light = light
         self._link = link

@@ -6,8 +6,7 @@ connection: homed, completed and stopped motions, and status messages after they
 
 Public reports of real devices decide where the documents are silent. All channels are on after power-on: a user of an
 MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; its request
-58
-added that later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
+58 added that later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
 relative moves "the controllers do not respond and no error is returned".
 
 Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is silently ignored, and a
@@ -153,9 +152,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         long_announcements: bool = False,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(
-                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
-            )
+            raise ConfigError(f"there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}.")
         super().__init__(name, clock)
         self._turn = turn
         self.model = model

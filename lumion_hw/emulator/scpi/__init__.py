@@ -8,8 +8,7 @@ spelling of its manual, and small functions that read and change its state::
         [
             query("[:SENSe[n]]:POWer", meter.power),
             number_setting("[:SENSe[n]]:CORRection:WAVelength", WAVELENGTH, meter.get_wl, meter.set_wl, keysight_float),
-        ],
-        {"n": SuffixRange(1, 4)},
+        ], {"n": SuffixRange(1, 4)},
     )
 
 Layers, bottom up: :mod:`errors`, :mod:`units` and :mod:`formats` (tables), :mod:`framing` (bytes to messages),

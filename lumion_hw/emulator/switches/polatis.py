@@ -46,7 +46,7 @@ from lumion_hw.quantities import dbm_from_w
 STEERING_S = 0.025
 _LIST = re.compile(r"@(?:\d{1,5}(?::\d{1,5})?(?:,\d{1,5}(?::\d{1,5})?)*)?", re.ASCII)
 _MOST_PORTS = 4096
-_MOST_POWERS = 256
+_MAX_POWERS = 256
 _DARK_W = 1e-9
 
 
@@ -122,12 +122,12 @@ class EmulatedPolatis(ScpiDevice):
     def _commands(self) -> Iterable[ScpiCommand]:
         pair = ChannelList(), ChannelList()
         root = ":OXC:SWITch"
-        yield event(f"{root}:CONNect:ADD", lambda call: self._connect(call, anew=False), *pair)
-        yield event(f"{root}:CONNect:ONLY", lambda call: self._connect(call, anew=True), *pair)
+        yield event(f"{root}:CONNect:ADD", lambda call: self._connect(call, disconnects_others=False), *pair)
+        yield event(f"{root}:CONNect:ONLY", lambda call: self._connect(call, disconnects_others=True), *pair)
         yield event(f"{root}:CONNect:SUB", self._disconnect, *pair)
         yield query(f"{root}:CONNect:STATe", self._state)
         yield query(f"{root}:CONNect:PORT", self._partner, Numeric(1, self._n_ports, integer=True))
-        yield action(f"{root}:DISConnect:ALL", lambda: self._part(list(self._joined)))
+        yield action(f"{root}:DISConnect:ALL", lambda: self._disconnect_inputs(list(self._joined)))
         yield query(f"{root}:SIZE", lambda _: self._size)
         yield event(f"{root}:PORT:DISable", self._disable, ChannelList())
         yield event(f"{root}:PORT:ENABle", self._enable, ChannelList())
@@ -154,36 +154,36 @@ class EmulatedPolatis(ScpiDevice):
         if len(first) != len(second) or len({*first, *second}) != 2 * len(first):
             raise ScpiError(scpi_errors.PARAMETER_ERROR)
         pairs = [(min(pair), max(pair)) for pair in zip(first, second, strict=True)]
-        if any(not one <= self._n_inputs < other for one, other in pairs):
+        if any(not port <= self._n_inputs < partner for port, partner in pairs):
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         return pairs
 
-    def _connect(self, call: Call, *, anew: bool) -> Reply:
+    def _connect(self, call: Call, *, disconnects_others: bool) -> Reply:
         pairs = self._pairs(call)
         if self._disabled & {port for pair in pairs for port in pair}:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        standing = dict(self._joined)
-        if anew:
-            self._part([one for one, other in standing.items() if (one, other) not in pairs])
-        for one, other in pairs:
-            if standing.get(one) == other and self._joined.get(one) == other:
+        existing = dict(self._joined)
+        if disconnects_others:
+            self._disconnect_inputs([port for port, partner in existing.items() if (port, partner) not in pairs])
+        for port, partner in pairs:
+            if existing.get(port) == partner and self._joined.get(port) == partner:
                 continue
-            self._part([port for port, partner in self._joined.items() if port == one or partner == other])
-            self._joined[one], self._arrives_s[one] = other, self._clock.now() + STEERING_S
+            self._disconnect_inputs([a for a, b in self._joined.items() if a == port or b == partner])
+            self._joined[port], self._arrives_s[port] = partner, self._clock.now() + STEERING_S
             self._scpi.state.begin(STEERING_S, self._changed)
         return None
 
     def _disconnect(self, call: Call) -> Reply:
         if not call.text(1):
             ends = set(self._ports(call, 0))
-            self._part([one for one, other in self._joined.items() if ends & {one, other}])
+            self._disconnect_inputs([port for port, partner in self._joined.items() if ends & {port, partner}])
         else:
             pairs = set(self._pairs(call))
-            self._part([one for one, other in self._joined.items() if (one, other) in pairs])
+            self._disconnect_inputs([port for port, partner in self._joined.items() if (port, partner) in pairs])
         return None
 
-    def _part(self, inputs: list[int]) -> None:
-        """End the connections of some inputs."""
+    def _disconnect_inputs(self, inputs: list[int]) -> None:
+        """Remove the connections of some inputs."""
         self._changed()
         for port in inputs:
             del self._joined[port], self._arrives_s[port]
@@ -195,27 +195,27 @@ class EmulatedPolatis(ScpiDevice):
 
     def _partner(self, call: Call) -> Reply:
         port = call.integer()
-        both = {**self._joined, **{other: one for one, other in self._joined.items()}}
-        return quoted(str(both[port])) if port in both else quoted("")
+        partners = {**self._joined, **{partner: port for port, partner in self._joined.items()}}
+        return quoted(str(partners[port])) if port in partners else quoted("")
 
     def _powers(self, call: Call) -> Reply:
         ports = self._ports(call, 0)
-        if len(ports) > _MOST_POWERS:
+        if len(ports) > _MAX_POWERS:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         powers_dbm = (dbm_from_w(max(self._power_w(port), _DARK_W)) for port in ports)
         return "(" + ",".join(f"{power_dbm:.2f}" for power_dbm in powers_dbm) + ")"
 
     def _all_errors(self) -> Reply:
         state = self._scpi.state
-        found = [state.pop_error()]
+        errors = [state.pop_error()]
         while state.has_errors:
-            found.append(state.pop_error())
-        return ",".join(found)
+            errors.append(state.pop_error())
+        return ",".join(errors)
 
     def _disable(self, call: Call) -> Reply:
         ports = set(self._ports(call, 0))
         self._disabled |= ports
-        self._part([one for one, other in self._joined.items() if ports & {one, other}])
+        self._disconnect_inputs([port for port, partner in self._joined.items() if ports & {port, partner}])
         return None
 
     def _enable(self, call: Call) -> Reply:

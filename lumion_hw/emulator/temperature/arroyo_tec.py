@@ -1,20 +1,17 @@
 """Emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
 
 Language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a driver
-of
-the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings). Commands are in
-short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies by ``,``. A
+of the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings). Commands are
+in short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies by ``,``. A
 command after ``;`` is looked up next to the previous one, then further up to the root. ``TEC:COND?``: 1 current limit,
 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open, 512
-out
-of tolerance, 1024 output on. The controller is in tolerance after it has been within ``TEC:TOL`` of the set point for
-the window.
+out of tolerance, 1024 output on. The controller is in tolerance after it has been within ``TEC:TOL`` of the set point
+for the window.
 
 Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition and
 keeps each until it is read; texts of ``*IDN?``; texts and numbers of errors (as on ILX Lightwave controllers, whose
 language it is); ``ERRSTR?`` replies pairs of number and quoted text; without output it is out of tolerance; an
-interlock
-is a contact in the lead of the module, detected as an open module, which ends the output like a limit.
+interlock is a contact in the lead of the module, detected as an open module, which ends the output like a limit.
 
 Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a loop of proportional and integral gain
 with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.
@@ -90,8 +87,7 @@ class EmulatedArroyoTec(TextDevice):
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
         holding: Whether it has been at its set point for a long time; otherwise its output is off and the plate at
-        ambient
-            temperature.
+            ambient temperature.
         model: Model in ``*IDN?``.
     """
 

@@ -1,9 +1,10 @@
-"""An emulated UART-to-I2C bridge, NXP SC18IM700, with I2C targets on its bus.
+"""Emulated UART-to-I2C bridge, NXP SC18IM700, with I2C targets on its bus.
 
-Messages and registers after the SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported" and
-the chapter on the UART message format (S, R, W, I, O, Z, P; repeated START), register summary (BRG, I2CClk, I2CStat
-0x0A), and "OK" sent after power-up. What a failed read returns, and the time after which half a message is forgotten,
-are this emulator's choices: nothing, and 0.655 s; so is that 16 messages may wait for the bus, and more are lost.
+Messages and registers follow the SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported",
+the chapter on the UART message format (S, R, W, I, O, Z, P; repeated START), the register summary (BRG, I2CClk, I2CStat
+0x0A), and the "OK" sent after power-up. The data sheet leaves three points open, and this emulator chooses: a failed
+read returns nothing, an incomplete message is dropped after 0.655 s, and at most 16 messages wait for the bus (later
+messages are lost).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ I2C_STAT = 0x0A
 STAT_OK, STAT_NACK_ADDRESS, STAT_NACK_DATA, STAT_TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
 """Values of the I2C status register."""
 MESSAGE_TIMEOUT_S = 0.655
-"""Half a message is forgotten when no further byte arrives for this long."""
+"""An incomplete message is dropped when no further byte arrives for this long."""
 BUS_TIMEOUT_S = 0.227
-"""A held bus is given up after this long."""
-MOST_WAITING = 16
-"""Messages that wait for the bus; further ones are lost."""
+"""The bridge gives up a held bus after this long."""
+MAX_WAITING_MESSAGES = 16
+"""Most messages that can wait for the bus; later messages are lost."""
 
 _CRYSTAL_HZ = 7_372_800
 _BRG0, _BRG1, _IO_STATE, _CLOCK_LOW, _CLOCK_HIGH = 0x00, 0x01, 0x04, 0x07, 0x08
@@ -47,24 +48,24 @@ _READ_ONLY = frozenset((I2C_STAT,))
 
 
 class I2cTarget(Protocol):
-    """One device on the bus, byte by byte. Times are those of the shared clock and may lie in its past."""
+    """One device on the bus, driven byte by byte. Times are on the shared clock and may lie in its past."""
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """START and address byte (7-bit ``address``); returns whether the target acknowledges."""
+        """Receive START and the address byte (7-bit ``address``); returns whether the target acknowledges."""
 
     def i2c_write(self, value: int) -> bool:
-        """Take a data byte; returns the acknowledgement."""
+        """Receive one data byte; returns whether the target acknowledges it."""
 
     def i2c_read(self) -> int:
-        """Give a data byte."""
+        """Send one data byte."""
 
     def i2c_stop(self, at_s: float) -> None:
-        """STOP."""
+        """Receive STOP."""
 
 
 @dataclass
 class _Segment:
-    """One START: a write of ``data``, or a read of ``length`` bytes."""
+    """One START condition: a write of ``data`` or a read of ``length`` bytes."""
 
     address: int
     read: bool
@@ -84,7 +85,7 @@ class BridgeMessage:
 _Parser = Generator[None, int, BridgeMessage | None]
 
 
-def _take(count: int) -> Generator[None, int, list[int]]:
+def _collect_bytes(count: int) -> Generator[None, int, list[int]]:
     values = []
     for _ in range(count):
         values.append((yield))
@@ -92,29 +93,29 @@ def _take(count: int) -> Generator[None, int, list[int]]:
 
 
 def _bus_message() -> _Parser:
-    """Parse what follows an S: segments joined by S (repeated START), ended by P."""
+    """Parse the message after an S: segments joined by S (repeated START) and ended by P."""
     message = BridgeMessage("S")
     while True:
-        address, length = yield from _take(2)
+        address, length = yield from _collect_bytes(2)
         segment = _Segment(address >> 1, bool(address & 1), length)
         if not segment.read:
-            segment.data = bytes((yield from _take(length)))
+            segment.data = bytes((yield from _collect_bytes(length)))
         message.segments.append(segment)
-        mark = yield  # P ends the message, S begins another segment without STOP
-        if mark == ord("P"):
+        separator = yield  # P ends the message; S begins another segment without STOP
+        if separator == ord("P"):
             return message
-        if mark != ord("S"):
+        if separator != ord("S"):
             return None
 
 
 def _message() -> _Parser:
-    """Parse one message; ``None`` stands for bytes that are none."""
+    """Parse one message; returns ``None`` for invalid bytes."""
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
     message = BridgeMessage(command)
     if command in "OZI":
-        message.values = yield from _take({"O": 1, "Z": 2, "I": 0}[command])
+        message.values = yield from _collect_bytes({"O": 1, "Z": 2, "I": 0}[command])
         return message if (yield) == ord("P") else None
     if command not in "RW":
         return None
@@ -128,7 +129,7 @@ def _message() -> _Parser:
 
 
 class _BridgePeer(SerialPeer):
-    """One connection to the bridge's UART: a line and a half-read message."""
+    """One connection to the bridge's UART: the serial line and the parser of an incomplete message."""
 
     command_ends = b"P"
 
@@ -139,8 +140,8 @@ class _BridgePeer(SerialPeer):
         self._received_at = float("-inf")
 
     def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
-        """Read on with bytes whose last one arrived at ``at_s``; returns the message that ends with it, if one does."""
-        first_s = at_s - self.line.byte_s * (len(data) - 1)  # the pause is that before the first of these bytes
+        """Parse bytes whose last one arrived at ``at_s``; returns the message that they complete, if any."""
+        first_s = at_s - self.line.byte_s * (len(data) - 1)  # the timeout counts up to the first of these bytes
         if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()
         self._received_at = at_s
@@ -165,14 +166,14 @@ class _BridgePeer(SerialPeer):
 
 
 class I2cBridge(SerialDevice[_BridgePeer]):
-    """The bridge: an emulated device whose UART carries messages and whose bus carries the targets.
+    """The bridge: an emulated device with messages on its UART and the targets on its bus.
 
     Args:
-        name: Device name of the bench file.
-        clock: The clock of the bench.
-        targets: What is on the bus; the first one that acknowledges an address has the transaction.
-        baud: Rate of the UART; the chip itself powers up with 9600 baud. A host can change it through BRG0/BRG1.
-        ok_on_connect: A new connection powers the bridge up (USB-powered adapter): it greets with ``OK``.
+        name: Device name in the bench file.
+        clock: The bench clock.
+        targets: Devices on the bus; the first one that acknowledges an address handles the transaction.
+        baud: UART rate. The chip itself powers up with 9600 baud. A host can change the rate through BRG0/BRG1.
+        ok_on_connect: A new connection powers the bridge up (USB-powered adapter), so it sends ``OK``.
     """
 
     what = "the bridge"
@@ -199,12 +200,12 @@ class I2cBridge(SerialDevice[_BridgePeer]):
 
     @property
     def baud(self) -> float:
-        """UART rate set by the BRG registers."""
+        """UART rate set by the BRG registers, in baud."""
         return _CRYSTAL_HZ / (16 + self._registers[_BRG0] + 256 * self._registers[_BRG1])
 
     @property
     def bus_hz(self) -> float:
-        """I2C clock set by the I2CClk registers (0x13 = 97 kHz); the chip's least divider is 5."""
+        """I2C clock rate set by the I2CClk registers (0x13 = 97 kHz); the chip's smallest divider is 5."""
         return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
 
     def _new_peer(self) -> _BridgePeer:
@@ -214,7 +215,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return peer
 
     def power_cycle(self) -> None:
-        """Power the chip off and on: registers as delivered, work in progress lost, ``OK`` on every connection."""
+        """Switch the chip off and on: default registers, no pending work, ``OK`` on every connection."""
         self.advance()
         self._registers = dict(self._initial)
         self._work.clear()
@@ -229,16 +230,16 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         self._work.clear()
 
     def next_due(self) -> float | None:
-        """Return when the work on the bus ends that is done first, ``None`` if there is none."""
+        """Return the time at which the current transaction on the bus ends, ``None`` if there is none."""
         return self._work[0][0] if self._work else None
 
     def _follow(self, now: float) -> None:
-        """Take what has arrived and finish the work that is done by now."""
+        """Receive the bytes that have arrived and finish the transactions that have ended by now."""
         self._finish(now)
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"P")) is not None:
                 message = peer.take(piece[1], piece[0])
-                if message is not None and len(self._work) < MOST_WAITING:
+                if message is not None and len(self._work) < MAX_WAITING_MESSAGES:
                     start = max(piece[0], self._free_at)
                     self._free_at = start + self._duration_s(message)
                     self._work.append((self._free_at, peer, message))
@@ -248,7 +249,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         while self._work and self._work[0][0] <= now:
             done_at, peer, message = self._work.popleft()
             answer = self._execute(message, done_at)
-            # At the old rate, even if this message changes it.
+            # The reply still uses the old rate, even if this message changes it.
             peer.line.send(answer, done_at)
             if message.command == "W":
                 for other in self._peers:
@@ -257,7 +258,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
     def _duration_s(self, message: BridgeMessage) -> float:
         if message.segments and self.bus_stuck:
             return BUS_TIMEOUT_S
-        # START, nine clocks for the address and each byte, STOP.
+        # START, nine clocks for the address and for each byte, STOP.
         bits = sum(1 + 9 * (1 + segment.length) for segment in message.segments) + (1 if message.segments else 0)
         return bits / self.bus_hz
 
@@ -279,15 +280,15 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return b""
 
     def _transact(self, segments: list[_Segment], at_s: float) -> tuple[int, bytes]:
-        """Run the segments on the bus; returns the I2C status and what was read."""
+        """Run the segments on the bus; returns the I2C status and the bytes that were read."""
         if self.bus_stuck:
             return STAT_TIME_OUT, b""
-        if self.bench_time is not None:  # a module that reads its light has to see what the transaction before changed
+        if self.bench_time is not None:  # light read by a module must include the changes of the previous transaction
             self.bench_time.renew()
         data = bytearray()
         status = STAT_OK
         for segment in segments:
-            # Asked in turn: the first that acknowledges has the segment.
+            # Targets are addressed in turn; the first one that acknowledges handles the segment.
             active = next((t for t in self._targets if t.i2c_start(segment.address, segment.read, at_s)), None)
             if active is None:
                 status = STAT_NACK_ADDRESS
@@ -297,6 +298,6 @@ class I2cBridge(SerialDevice[_BridgePeer]):
             elif not all(active.i2c_write(value) for value in segment.data):
                 status = STAT_NACK_DATA
                 break
-        for target in self._targets:  # STOP is seen by everything on the bus
+        for target in self._targets:  # every device on the bus sees STOP
             target.i2c_stop(at_s)
         return status, bytes(data)

@@ -1,7 +1,8 @@
-"""An emulated SFP+ module of type 10GBASE-ER: two memories behind I2C, a laser, a receiver and their times.
+"""Emulated SFP+ module of type 10GBASE-ER: two memories behind I2C, a laser, a receiver and their timing.
 
-Register map and number formats come from :mod:`lumion_hw.standards.sff8472.registers`; the behaviour follows SFF-8472
-(start-up, soft control, status lag, flags), SFF-8431 (TX_FAULT recovery) and IEEE 802.3 clause 52 (optical levels).
+The register map and number formats come from :mod:`lumion_hw.standards.sff8472.registers`. The behaviour follows
+SFF-8472 (start-up, soft control, status lag, flags), SFF-8431 (TX_FAULT recovery) and IEEE 802.3 clause 52 (optical
+levels).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lumion_hw.standards.registers import encode_unscaled
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, FIELDS, FLAG_BITS, MEMORY_SIZE
 
 ROW_BYTES = 8
-"""A write stays within one row of this many bytes (SFF-8472 section 4.4)."""
+"""Row size in bytes; a write must stay within one row (SFF-8472 section 4.4)."""
 
 _MONITORS = tuple(THRESHOLDS)
 _FLAG_OFFSETS = (112, 113, 116, 117)
@@ -34,25 +35,25 @@ _FLAG_OFFSETS = (112, 113, 116, 117)
 
 @dataclass(frozen=True)
 class SfpProfile:
-    """What a module is like: levels, accuracy and times. Defaults are those of a 10GBASE-ER module.
+    """Properties of a module: levels, accuracy and times. Defaults are those of a 10GBASE-ER module.
 
     Attributes:
         launch_dbm: True launch power, dBm.
-        bias_ma: Laser bias while it emits, mA.
+        bias_ma: Laser bias while the laser emits, mA.
         temperature_c: Case temperature, degrees Celsius.
         supply_v: Supply voltage, V.
         los_assert_dbm: Optical power below which LOS is asserted, dBm.
         los_release_dbm: Optical power above which LOS is released, dBm.
         monitor_noise_db: RMS noise of the two power monitors, dB.
-        monitor_offset_db: The fixed error of each power monitor is drawn once, uniform within plus or minus this, dB.
-        bus_ready_s: From power-up until the bus answers, s.
-        laser_ready_s: From power-up until light, s.
-        data_ready_s: From power-up until the monitors are valid, s.
+        monitor_offset_db: Bound of the power monitors' fixed errors, dB; each is drawn once, uniform within +/- this.
+        bus_ready_s: Time from power-up until the bus responds, s.
+        laser_ready_s: Time from power-up until the laser emits, s.
+        data_ready_s: Time from power-up until the monitors are valid, s.
         refresh_s: Period of the monitors, s.
-        soft_control_s: From a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
-        status_lag_s: From an event to the soft status bits (at most 100 ms), s.
-        reinit_s: From the end of TX_DISABLE to light after a fault, and of a power level change, s.
-        latched_flags: Alarm and warning flags stay until read; vendors differ.
+        soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
+        status_lag_s: Time from an event to the soft status bits (at most 100 ms), s.
+        reinit_s: Time from the end of TX_DISABLE to light after a fault, and duration of a power level change, s.
+        latched_flags: Alarm and warning flags stay set until they are read; vendors differ.
         thresholds: High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm.
     """
 
@@ -76,7 +77,7 @@ class SfpProfile:
 
 
 class _LaggedBit:
-    """A status bit that the register shows some time after the event."""
+    """A status bit whose register follows the event after a lag."""
 
     def __init__(self, value: bool) -> None:
         self.value = value
@@ -84,25 +85,25 @@ class _LaggedBit:
         self._since = -math.inf
 
     def change(self, value: bool, at_s: float, lag_s: float) -> None:
-        """Note an event; one that is no change is ignored."""
+        """Record an event; an unchanged value is ignored."""
         if value != self.value:
-            # What is shown until then is what was shown now, not the event before.
-            self._shown = self.seen(at_s, lag_s)
+            # Until the lag is over, the register keeps the value that it shows now.
+            self._shown = self.shown_value(at_s, lag_s)
             self.value, self._since = value, at_s
 
-    def seen(self, at_s: float, lag_s: float) -> bool:
-        """Return what the register shows."""
+    def shown_value(self, at_s: float, lag_s: float) -> bool:
+        """Return the value that the register shows."""
         return self.value if at_s - self._since >= lag_s else self._shown
 
 
 class SfpModule:
-    """One emulated module; an I2C target at 0x50 and 0x51.
+    """One emulated module: an I2C target at 0x50 and 0x51.
 
     See :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`.
 
     Args:
-        name: Device name of the bench file.
-        clock: The clock of the bench.
+        name: Device name in the bench file.
+        clock: The bench clock.
         rng: Source of the fixed monitor errors (drawn at once) and of the monitor noise.
         emit_w: Called with the launched power in W whenever it changes, also from the constructor.
         rx_power_w: Returns the average optical power at the receiver in W; called only when a register is read.
@@ -110,7 +111,7 @@ class SfpModule:
         part_number: Part number, at most 16 ASCII characters.
         serial: Serial number, at most 16 ASCII characters.
         profile: Levels, accuracy and times.
-        warm: Powered long before the clock's present time: no start-up times.
+        warm: The module was powered long before the clock's present time, so there are no start-up times.
 
     Raises:
         ValueError: A text does not fit its field.
@@ -146,7 +147,7 @@ class SfpModule:
         self._evolve(clock.now())
 
     def _reset(self, powered_at: float) -> None:
-        """Put all volatile state to what it is at power-up."""
+        """Set all volatile state to its value at power-up."""
         diagnostics = self._memory[A2H]
         diagnostics[FIELDS["temperature"].byte : FIELDS["user_eeprom"].byte] = bytes(32)
         self.powered = True
@@ -170,19 +171,19 @@ class SfpModule:
     # -- the host's power, pins and hooks ---------------------------------------------------------------------------
 
     def power_off(self) -> None:
-        """Cut the supply (host dead): dark at once, nothing answers."""
+        """Cut the supply (host switched off): the light goes out at once and the module stops responding."""
         self.advance()
         self.powered = False
         self._update_emission()
 
     def power_on(self) -> None:
-        """Give the supply back: start-up times run from now. Does nothing while powered."""
+        """Restore the supply; start-up times run from now. Does nothing while the module is powered."""
         if not self.powered:
             self._reset(self._clock.now())
             self.advance()
 
     def set_tx_disable_pin(self, disabled: bool) -> None:
-        """Drive the TX_DISABLE pin: off within 100 us, on within 2 ms (SFF-8431)."""
+        """Drive the TX_DISABLE pin: light off within 100 us, on within 2 ms (SFF-8431)."""
         self.advance()
         self._pin = disabled
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
@@ -191,7 +192,7 @@ class SfpModule:
         """Make the laser fail: TX_FAULT latches and the light goes out.
 
         Args:
-            persistent: The cause stays, so that recovery by TX_DISABLE fails again until :meth:`repair_laser`.
+            persistent: The cause remains, so recovery by TX_DISABLE fails again until :meth:`repair_laser`.
         """
         self.advance()
         self._laser_broken = persistent
@@ -200,7 +201,7 @@ class SfpModule:
         self._update_emission()
 
     def repair_laser(self) -> None:
-        """Remove the cause of a persistent fault; the latch stays until TX_DISABLE is toggled."""
+        """Remove the cause of a persistent fault; the latch stays set until TX_DISABLE is toggled."""
         self._laser_broken = False
 
     @property
@@ -236,7 +237,7 @@ class SfpModule:
             self._memory[A2H][state.byte] = level | (state.mask if self._level_change[1] else 0)
             self._level_change = None
         self._time = at_s
-        # The cause is still there: the laser fails again as soon as it would shine.
+        # The cause remains: the laser fails again as soon as it would emit.
         if self._laser_broken and self._may_emit():
             self._latch_fault(max(self._lasing_from, self._powered_at))
         self._update_emission()
@@ -249,7 +250,7 @@ class SfpModule:
         before = any(self._disabled.values())
         self._disabled[source] = disabled
         after = any(self._disabled.values())
-        # TX_FAULT is cleared by the beginning of TX_DISABLE; light needs t_reinit from its end (SFF-8431).
+        # The beginning of TX_DISABLE clears TX_FAULT; light needs t_reinit from its end (SFF-8431).
         if after and not before and self._tx_fault.value:
             self._tx_fault.change(False, due, self.profile.status_lag_s)
             self._reinit = True
@@ -273,10 +274,10 @@ class SfpModule:
     # -- measurement ------------------------------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        """Sample the receiver, and refresh monitors and flags when they are due; runs when a register is read."""
+        """Sample the receiver, and refresh monitors and flags when they are due; called when a register is read."""
         received_w = max(self._rx_power_w(), 0.0)
         limit_dbm = self.profile.los_release_dbm if self._los.value else self.profile.los_assert_dbm
-        # The change may be as old as the previous sample; taking that keeps the true lag below its bound.
+        # The change may be as old as the previous sample; assuming so keeps the real lag below its bound.
         dark = received_w < w_from_dbm(limit_dbm)
         self._los.change(dark, self._los_sampled_at, self.profile.status_lag_s)
         self._los_sampled_at = self._time
@@ -284,8 +285,8 @@ class SfpModule:
             if self._time - self._refreshed_at >= self.profile.refresh_s:
                 self._refreshed_at = self._time
                 self._refresh_monitors(received_w)
-            self._put_flags()
-        self._put_status()
+            self._write_flags()
+        self._write_status()
 
     def _refresh_monitors(self, received_w: float) -> None:
         profile = self.profile
@@ -301,35 +302,35 @@ class SfpModule:
             "rx_power": received_w * ratio_from_db(rx_db),
         }
         for name, value in values.items():
-            place = FIELDS[name]
-            self._memory[A2H][place.byte : place.end] = encode_unscaled(place, raw_value(name, value))
+            entry = FIELDS[name]
+            self._memory[A2H][entry.byte : entry.end] = encode_unscaled(entry, raw_value(name, value))
 
-    def _number(self, name: str) -> int:
-        place = FIELDS[name]
-        data = self._memory[A2H][place.byte : place.end]
+    def _raw_value(self, name: str) -> int:
+        entry = FIELDS[name]
+        data = self._memory[A2H][entry.byte : entry.end]
         return int.from_bytes(data, "big", signed=name.startswith("temperature"))
 
-    def _put_flags(self) -> None:
+    def _write_flags(self) -> None:
         for register, kind in (("alarm_flags", "alarm"), ("warning_flags", "warning")):
             word = 0
             for monitor in _MONITORS:
-                value = self._number(monitor)
-                if value > self._number(f"{monitor}_high_{kind}"):
+                value = self._raw_value(monitor)
+                if value > self._raw_value(f"{monitor}_high_{kind}"):
                     word |= 1 << FLAG_BITS[f"{monitor}_high"]
-                if value < self._number(f"{monitor}_low_{kind}"):
+                if value < self._raw_value(f"{monitor}_low_{kind}"):
                     word |= 1 << FLAG_BITS[f"{monitor}_low"]
-            # Vendors differ: flags that stay until they are read, or that follow the monitors.
+            # Vendors differ: flags either stay set until they are read, or follow the monitors.
             if self.profile.latched_flags:
-                word |= self._number(register)
-            place = FIELDS[register]
-            self._memory[A2H][place.byte : place.end] = encode_unscaled(place, word)
+                word |= self._raw_value(register)
+            entry = FIELDS[register]
+            self._memory[A2H][entry.byte : entry.end] = encode_unscaled(entry, word)
 
-    def _put_status(self) -> None:
+    def _write_status(self) -> None:
         lag_s = self.profile.status_lag_s
         bits = {
-            "tx_disable_state": self._pin,  # the pin alone: the soft bit has a bit of its own
-            "tx_fault": self._tx_fault.seen(self._time, lag_s),
-            "rx_los": self._los.seen(self._time, lag_s),
+            "tx_disable_state": self._pin,  # the pin only: the soft bit has its own register bit
+            "tx_fault": self._tx_fault.shown_value(self._time, lag_s),
+            "rx_los": self._los.shown_value(self._time, lag_s),
             "data_not_ready": self._time < self._powered_at + self.profile.data_ready_s,
         }
         offset = FIELDS["status_control"].byte
@@ -341,7 +342,7 @@ class SfpModule:
     # -- the I2C side -----------------------------------------------------------------------------------------------
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Address the module; returns whether it acknowledges. Off, starting and writing modules do not."""
+        """Address the module; returns whether it acknowledges. It does not while off, starting or storing a write."""
         self._finish_write(at_s)
         self._selected = None
         if not self.powered:
@@ -357,7 +358,7 @@ class SfpModule:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Take one byte after a write address: first the memory address, then data; returns the acknowledgement."""
+        """Receive one byte after a write address: first the memory address, then data; returns the acknowledgement."""
         if self._selected is None or self._written is None:
             return False
         if self._written:
@@ -372,7 +373,7 @@ class SfpModule:
         return True
 
     def i2c_read(self) -> int:
-        """Give the next byte after a read address; 0xFF (released bus) when not addressed."""
+        """Return the next byte after a read address; 0xFF (released bus) when not addressed."""
         if self._selected is None:
             return 0xFF
         offset = self._pointer[self._selected]
@@ -383,7 +384,7 @@ class SfpModule:
         return value
 
     def i2c_stop(self, at_s: float) -> None:
-        """End the transaction; data written so far is stored now and the module is busy while it does so."""
+        """End the transaction: store the written data; the module is busy while it stores them."""
         self._finish_write(at_s)
         self._selected = None
 
@@ -406,7 +407,7 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start what a changed control bit asks for."""
+        """Start the action that a changed control bit requests."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

@@ -1,4 +1,4 @@
-"""The two memories of an emulated 10GBASE-ER SFP+ module as they leave the factory (SFF-8472 Tables 4-1 and 9-1)."""
+"""The two memories of an emulated 10GBASE-ER SFP+ module as delivered (SFF-8472 Tables 4-1 and 9-1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALARM_LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 
 def raw_value(name: str, value: float) -> int:
-    """Return the count of a monitor or threshold field; powers are given in W, saturating at the ends of the field."""
+    """Return the register count of a monitor or threshold; powers in W; saturates at the limits of the field."""
     count = round(value / float(FIELDS[name].scale))
     low, high = (-0x8000, 0x7FFF) if name.startswith("temperature") else (0, 0xFFFF)
     return min(max(count, low), high)
@@ -67,8 +67,8 @@ def identity_image(
     }
     memory = bytearray(MEMORY_SIZE)
     for name, value in values.items():
-        place = FIELDS[name]
-        memory[place.byte : place.end] = encode_unscaled(place, value)
+        field = FIELDS[name]
+        memory[field.byte : field.end] = encode_unscaled(field, value)
     for name in ("CC_BASE", "CC_EXT"):
         item = CHECKSUMS[name]
         memory[item.byte] = checksum(memory[item.first : item.last + 1])
@@ -83,7 +83,7 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
             name = f"{quantity}_{level}"
             count = raw_value(name, w_from_dbm(value) if quantity.endswith("power") else value)
             memory[FIELDS[name].byte : FIELDS[name].end] = encode_unscaled(FIELDS[name], count)
-    # Internally calibrated: the constants of external calibration are those that change nothing.
+    # Internally calibrated: the external calibration constants must change nothing.
     constants = {"cal_rx_power_1": 1.0} | {
         f"cal_{quantity}_slope": 0x0100 for quantity in ("tx_bias", "tx_power", "temperature", "supply")
     }
@@ -95,7 +95,7 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
 
 
 def _write_masks() -> bytes:
-    """Return which bits of A2h a host can change on this module (no paging, no rate select: A0h 64.4, 93.3)."""
+    """Return the writable bits of A2h on this module (no paging, no rate select: A0h 64.4, 93.3)."""
     masks = bytearray(MEMORY_SIZE)
     eeprom = FIELDS["user_eeprom"]
     masks[eeprom.byte : eeprom.end] = b"\xff" * eeprom.length

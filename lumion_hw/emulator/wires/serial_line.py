@@ -45,8 +45,7 @@ class SerialLine:
     Args:
         baud: Line rate in baud, or ``None`` for a line without transmission time.
         limit: Largest number of bytes in transmission in each direction on a timed line. Further bytes from the host
-        are
-            lost; replies are lost while the limit is reached.
+            are lost; replies are lost while the limit is reached.
     """
 
     def __init__(self, baud: float | None, limit: int = LINE_LIMIT) -> None:

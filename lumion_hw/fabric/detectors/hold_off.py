@@ -17,7 +17,7 @@ class HoldOff:
     """
 
     def __init__(self, thresholds: Sequence[LightThreshold]) -> None:
-        self._thresholds = {each.monitor: each for each in thresholds}
+        self._thresholds = {threshold.monitor: threshold for threshold in thresholds}
         self._run: dict[int, float] = {}
         self.dark: frozenset[int] = frozenset()
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import xml_text
+from lumion_hw.files.escaping import xml_text
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.picture.field import checked_field_db, field_lines, scale_steps
 from lumion_hw.mesh.picture.geometry import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PageLayout

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.files.shown import xml_text
+from lumion_hw.files.escaping import xml_text
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.picture.geometry import MARGIN, PageLayout
 

@@ -33,11 +33,11 @@ class MeshPicture:
         key = picture_key(mesh)
         with self._guard:
             if key != self._key:
-                self._svg, self._key = drawn(self._topology, mesh), key
+                self._svg, self._key = draw_mesh(self._topology, mesh), key
             return self._svg
 
 
-def drawn(topology: MeshTopology, mesh: ServedMesh) -> str:
+def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
     """Draw a mesh; its paths are left out, and that is said, while states and paths do not fit each other."""
     told: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
     try:
@@ -79,7 +79,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
     used = {puc for circuit in plan.everything for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(
-            circuit.request.name + (" (stands)" if circuit in plan.standing else ""),
+            circuit.request.name + (" (stands)" if circuit in plan.active else ""),
             arm.path.source,
             arm.path.pucs,
             loss_db=arm.loss_db,

@@ -1,1 +1,1 @@
-"""Bytes of the instruments' own protocols, as pure functions: what a session writes, and what it makes of a reply."""
+"""Codecs of instrument protocols as pure functions: bytes of requests and content of replies."""

@@ -1,8 +1,8 @@
-"""Frames of Thorlabs' APT protocol as polarization controllers use it: a header of six bytes, and data. Pure.
+"""Codec of Thorlabs APT frames as used by polarization controllers: a header of six bytes, and data. Pure functions.
 
-A header is ``id16, p1, p2, destination, source``; with data it is ``id16, length16, destination | 0x80, source``,
-little-endian (Thorlabs' APT protocol). There is no checksum: which bytes of a stream are frames is told by the two
-addresses, by the ids whose lengths are known, and by nothing else.
+A header is ``id16, p1, p2, destination, source``. With data it is ``id16, length16, destination | 0x80, source``,
+little-endian (Thorlabs' APT protocol). There is no checksum: frames are recognized by the two addresses and by ids with
+known lengths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOVE = struct.Struct("<Hi")
 
 
 class DecodedAptMessage(enum.IntEnum):
-    """Ids of the messages that a driver uses."""
+    """Ids of the APT messages that the driver uses."""
 
     SET_CHANNEL_ENABLE = 0x0210
     MOVE_HOME = 0x0443
@@ -39,17 +39,17 @@ class DecodedAptMessage(enum.IntEnum):
 
 _DATA_BYTES = {
     DecodedAptMessage.MOVE_HOMED: (0,),
-    # Told by the header alone, with the channel in p1, or with position and status behind it.
+    # Sent as a header with the channel in p1, or with position and status as data.
     DecodedAptMessage.MOVE_COMPLETED: (0, _MOVE.size, _STATUS.size),
     DecodedAptMessage.MOVE_STOPPED: (0, _MOVE.size, _STATUS.size),
     DecodedAptMessage.STATUS: (_STATUS.size,),
     DecodedAptMessage.PARAMETERS: (_PARAMETERS.size,),
 }
-"""Lengths of data that a message of a device may have."""
+"""Possible data lengths of messages from a device."""
 
 
 class StatusBit(enum.IntFlag):
-    """Bits of a status message."""
+    """Bits of an APT status message."""
 
     MOVING_FORWARD = 1 << 4
     MOVING_BACK = 1 << 5
@@ -62,13 +62,13 @@ class StatusBit(enum.IntFlag):
 
 @dataclass(frozen=True)
 class AptFrame:
-    """One frame from a device.
+    """One APT frame from a device.
 
     Attributes:
-        message: Its id, known or not.
-        p1: First parameter of a frame without data, 0 otherwise.
-        p2: Second parameter, likewise.
-        data: The data, empty in a frame without.
+        message: Message id, which may be unknown.
+        p1: First parameter of a frame without data; 0 otherwise.
+        p2: Second parameter of a frame without data; 0 otherwise.
+        data: Data; empty in a frame without data.
     """
 
     message: int
@@ -78,13 +78,13 @@ class AptFrame:
 
     @property
     def channel(self) -> int:
-        """The channel id it speaks of: the parameter, or the first word of the data."""
+        """Channel id of the frame: the parameter, or the first word of the data."""
         return int.from_bytes(self.data[:2], "little") if self.data else self.p1
 
 
 @dataclass(frozen=True)
 class AptStatus:
-    """What a paddle says of itself.
+    """Status of one paddle.
 
     Attributes:
         channel: Channel id: 1, 2 or 4.
@@ -98,7 +98,7 @@ class AptStatus:
 
     @property
     def moving(self) -> bool:
-        """Whether the paddle turns or looks for its home."""
+        """Whether the paddle is moving or homing."""
         return bool(self.bits & (StatusBit.MOVING_FORWARD | StatusBit.MOVING_BACK | StatusBit.HOMING))
 
 
@@ -107,9 +107,9 @@ class Parameters:
     """Settings common to all paddles.
 
     Attributes:
-        velocity_percent: Part of 400°/s, 10 to 100.
-        home_counts: Position that homing ends at.
-        jog_counts: Steps of the buttons, paddle by paddle.
+        velocity_percent: Percentage of 400°/s, 10 to 100.
+        home_counts: Position at which homing ends.
+        jog_counts: Step of the buttons, for each paddle.
     """
 
     velocity_percent: int
@@ -122,39 +122,39 @@ def command(message: int, p1: int = 0, p2: int = 0) -> bytes:
     return struct.pack("<HBBBB", message, p1, p2, DEVICE, HOST)
 
 
-def command_with(message: int, data: bytes) -> bytes:
+def command_with_data(message: int, data: bytes) -> bytes:
     """Return a frame with data."""
     return struct.pack("<HHBB", message, len(data), DEVICE | _WITH_DATA, HOST) + data
 
 
 def move_absolute(channel: int, counts: int) -> bytes:
-    """Return the frame that moves a paddle."""
-    return command_with(DecodedAptMessage.MOVE_ABSOLUTE, _MOVE.pack(channel, counts))
+    """Return the frame that moves a paddle to a position."""
+    return command_with_data(DecodedAptMessage.MOVE_ABSOLUTE, _MOVE.pack(channel, counts))
 
 
 def set_parameters(parameters: Parameters) -> bytes:
-    """Return the frame that sets what is common to all paddles."""
+    """Return the frame that sets the common settings of all paddles."""
     words = (0, parameters.velocity_percent, parameters.home_counts, *parameters.jog_counts)
-    return command_with(DecodedAptMessage.SET_PARAMETERS, _PARAMETERS.pack(*words))
+    return command_with_data(DecodedAptMessage.SET_PARAMETERS, _PARAMETERS.pack(*words))
 
 
-def status_of(frame: AptFrame) -> AptStatus:
-    """Return what a status frame says."""
+def decode_status(frame: AptFrame) -> AptStatus:
+    """Decode a status frame."""
     channel, counts, _velocity, _current_ma, bits = _STATUS.unpack(frame.data)
     return AptStatus(channel, counts, StatusBit(bits))
 
 
-def parameters_of(frame: AptFrame) -> Parameters:
-    """Return what a parameter frame says."""
+def decode_parameters(frame: AptFrame) -> Parameters:
+    """Decode a parameter frame."""
     _, velocity, home, *jogs = _PARAMETERS.unpack(frame.data)
     return Parameters(velocity, home, (jogs[0], jogs[1], jogs[2]))
 
 
 class AptDecoder:
-    """Finds frames of a device in a stream of bytes, wherever it is cut, and passes over what is none.
+    """Finds APT frames in a byte stream, however it is split, and skips all other bytes.
 
     Attributes:
-        foreign_bytes: Bytes passed over so far.
+        foreign_bytes: Number of bytes skipped so far.
     """
 
     def __init__(self) -> None:
@@ -163,21 +163,21 @@ class AptDecoder:
 
     @property
     def pending(self) -> int:
-        """Bytes of a frame that is not yet complete."""
+        """Number of bytes of an incomplete frame."""
         return len(self._buffer)
 
     def reset(self) -> None:
-        """Forget an incomplete frame."""
+        """Discard an incomplete frame."""
         self.foreign_bytes += len(self._buffer)
         self._buffer.clear()
 
     def feed(self, data: bytes) -> list[AptFrame]:
-        """Take bytes and return the frames that they complete, in their order."""
+        """Add bytes and return the frames that they complete, in order."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= HEADER_BYTES:
             length = _data_bytes(self._buffer)
-            # Not a frame that begins here: one byte further, so that the next header is found wherever it stands.
+            # No frame begins here: advance by one byte, to find the next header at any position.
             if length is None:
                 del self._buffer[0]
                 self.foreign_bytes += 1
@@ -193,12 +193,12 @@ class AptDecoder:
 
 
 def _data_bytes(header: bytearray) -> int | None:
-    """Return how many bytes of data follow a header; ``None`` if no device would send it to a host."""
+    """Return the number of data bytes after a header; ``None`` if no device would send this header to a host."""
     message, length, destination, source = struct.unpack_from("<HHBB", header)
     if source != DEVICE or destination not in (HOST, HOST | _WITH_DATA):
         return None
     n_bytes = length if destination & _WITH_DATA else 0
-    # A known id has known lengths; without a checksum that is the best evidence that these bytes are a header.
+    # Without a checksum, a known id with a valid length is the best evidence that these bytes are a header.
     allowed = _DATA_BYTES.get(message)
     if allowed is not None:
         return n_bytes if n_bytes in allowed else None

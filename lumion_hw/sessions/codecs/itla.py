@@ -1,8 +1,8 @@
-"""Frames of the ITLA protocol (OIF-ITLA-MSA-01.3): four bytes each way, big-endian, with a checksum of four bits. Pure.
+"""Codec of ITLA frames (OIF-ITLA-MSA-01.3): four bytes each way, big-endian, with a four-bit checksum. Pure functions.
 
-Bits 31-28 hold the checksum BIP-4, 23-16 the register, 15-0 the data. From the host bit 27 asks for the last reply
-again and bit 24 is set in a write; from the module bit 27 says that the request arrived damaged, bit 26 is always set,
-and bits 25-24 are the status.
+Bits 31-28 are the checksum BIP-4, bits 23-16 the register, bits 15-0 the data. From the host, bit 27 requests the last
+reply again, and bit 24 marks a write. From the module, bit 27 means that the request arrived damaged, bit 26 is always
+set, and bits 25-24 are the status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRITE = 0x01
 
 
 class ItlaRegister(enum.IntEnum):
-    """Registers that a driver uses."""
+    """ITLA registers that the driver uses."""
 
     NOP = 0x00
     DEV_TYP = 0x01
@@ -58,7 +58,7 @@ class ItlaRegister(enum.IntEnum):
 
 
 class ItlaReplyStatus(enum.IntEnum):
-    """What became of a request."""
+    """Status of an ITLA reply."""
 
     OK = 0
     EXECUTION_ERROR = 1
@@ -67,7 +67,7 @@ class ItlaReplyStatus(enum.IntEnum):
 
 
 class FrameProblem(enum.IntEnum):
-    """Why a request could not be executed: bits 3-0 of the register NOP."""
+    """Cause of an execution error: bits 3-0 of register NOP."""
 
     NONE = 0x0
     NOT_IMPLEMENTED = 0x1
@@ -85,12 +85,12 @@ class FrameProblem(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a module says.
+    """Reply of an ITLA module.
 
     Attributes:
-        damaged: The request arrived damaged and was not carried out.
-        status: What became of the request.
-        register: The register asked for.
+        damaged: The request arrived damaged and was not executed.
+        status: Status of the request.
+        register: Requested register.
         data: 16 bits.
     """
 
@@ -101,33 +101,33 @@ class Reply:
 
 
 def bip4(frame: bytes) -> int:
-    """Return the checksum of a frame, whatever stands in its place: all nibbles but the first, exclusive-or."""
+    """Return the BIP-4 checksum of a frame: the exclusive-or of all nibbles except the first."""
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
 
 
-def _sealed(first: int, register: int, data: int) -> bytes:
+def _with_checksum(first: int, register: int, data: int) -> bytes:
     frame = bytes((first, register, data >> 8, data & 0xFF))
     return bytes((first | bip4(frame) << 4,)) + frame[1:]
 
 
 def read_request(register: int) -> bytes:
     """Return the request that reads a register."""
-    return _sealed(0, register, 0)
+    return _with_checksum(0, register, 0)
 
 
 def write_request(register: int, data: int) -> bytes:
     """Return the request that writes 16 bits to a register."""
-    return _sealed(_WRITE, register, data)
+    return _with_checksum(_WRITE, register, data)
 
 
 def repeat_request() -> bytes:
-    """Return the request for the last reply once more (LstRsp)."""
-    return _sealed(_REPEAT, ItlaRegister.NOP, 0)
+    """Return the request to repeat the last reply (LstRsp)."""
+    return _with_checksum(_REPEAT, ItlaRegister.NOP, 0)
 
 
 def decode_reply(frame: bytes) -> Reply | None:
-    """Return what a module says, or ``None`` for bytes that are no reply: wrong length, checksum or mark."""
+    """Decode a reply; return ``None`` if length, checksum or marker bit are wrong."""
     if len(frame) != FRAME_BYTES or frame[0] >> 4 != bip4(frame) or not frame[0] & _FROM_MODULE:
         return None
     return Reply(bool(frame[0] & _DAMAGED), ItlaReplyStatus(frame[0] & 0x03), frame[1], frame[2] << 8 | frame[3])
@@ -144,23 +144,23 @@ def unsigned(value: int) -> int:
 
 
 def split_mhz(frequency_mhz: int) -> tuple[int, int, int]:
-    """Return a frequency as its three registers: THz, GHz times 10, and MHz below that."""
+    """Split a frequency into the values of its three registers: THz, GHz times 10, and MHz below that."""
     thz, rest = divmod(frequency_mhz, 1_000_000)
     return thz, *divmod(rest, 100)
 
 
-def joined_mhz(thz: int, ghz_times_10: int, mhz: int = 0) -> int:
-    """Return the frequency in MHz that the three registers hold; the last one is signed."""
+def join_mhz(thz: int, ghz_times_10: int, mhz: int = 0) -> int:
+    """Return the frequency in MHz from its three registers; the last one is signed."""
     return 1_000_000 * thz + 100 * ghz_times_10 + signed(mhz)
 
 
-def text_of(data: bytes) -> str:
-    """Return an AEA string without its end: everything before the first NUL."""
+def decode_text(data: bytes) -> str:
+    """Return an AEA string up to the first NUL."""
     return data.partition(b"\0")[0].decode("ascii", "replace").strip()
 
 
 def dbm_times_100(power_dbm: float) -> int:
-    """Return a power in steps of 0.01 dBm, to the nearest. Raises ``ValueError`` for what is not finite."""
+    """Return a power in steps of 0.01 dBm, rounded. Raises ``ValueError`` if it is not finite."""
     if not math.isfinite(power_dbm):
-        raise ValueError(f"{power_dbm} dBm is no power")
+        raise ValueError(f"{power_dbm} dBm is not a power")
     return round(100.0 * power_dbm)

@@ -1,7 +1,7 @@
-"""Register accesses of Novoptel instruments: 12-bit addresses, 16-bit words, in the two forms that links carry. Pure.
+"""Codec of Novoptel register accesses: 12-bit addresses and 16-bit words, in two formats. Pure functions.
 
-Over LAN they are binary, over USB 2 lines of hexadecimal digits that end with CR. Neither names
-in a reply what was asked for, and a write has no reply at all.
+Over LAN the format is binary; over USB 2 it is lines of hexadecimal digits that end with CR. In both, a reply does not
+name its register, and a write has no reply.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _FOUR_DIGITS = re.compile(rb"[0-9A-Fa-f]{4}\r")
 
 @dataclass(frozen=True)
 class WireForm:
-    """How register accesses look on a link.
+    """Format of register accesses on one kind of link.
 
     Attributes:
-        name: For messages.
+        name: Name, for messages.
         reply_bytes: Length of the reply to a read.
-        wake: Sent once at opening: ends what an earlier host has begun.
+        wake: Bytes sent once at opening, to end an incomplete command of an earlier host.
         read_request: Returns the request that reads an address.
         write_request: Returns the request that writes a word to an address.
-        word: Returns the word in a reply, ``None`` if it is no reply.
+        word: Returns the word in a reply; ``None`` if the reply is not valid.
     """
 
     name: str
@@ -36,11 +36,11 @@ class WireForm:
     word: Callable[[bytes], int | None]
 
 
-def _word_of_text(reply: bytes) -> int | None:
+def _decode_text_word(reply: bytes) -> int | None:
     return int(reply[:4], 16) if _FOUR_DIGITS.fullmatch(reply) else None
 
 
-def _word_of_bytes(reply: bytes) -> int | None:
+def _decode_binary_word(reply: bytes) -> int | None:
     return int.from_bytes(reply, "big") if len(reply) == 2 else None
 
 
@@ -50,7 +50,7 @@ LAN = WireForm(
     wake=b"",
     read_request=lambda address: b"R" + address.to_bytes(2, "big"),
     write_request=lambda address, word: b"W" + address.to_bytes(2, "big") + word.to_bytes(2, "big"),
-    word=_word_of_bytes,
+    word=_decode_binary_word,
 )
 """TCP, port 5025."""
 USB2 = WireForm(
@@ -59,6 +59,6 @@ USB2 = WireForm(
     wake=b"\r",
     read_request=lambda address: b"R%03X0000\r" % address,
     write_request=lambda address, word: b"W%03X%04X\r" % (address, word),
-    word=_word_of_text,
+    word=_decode_text_word,
 )
 """Serial, 230 400 baud, 8N1."""

@@ -1,7 +1,7 @@
-"""Bytes of the Qontrol serial protocol: requests in text and in binary, the shapes of reply lines, the error codes.
+"""Codec of the Qontrol serial protocol: text and binary requests, formats of reply lines, and error codes.
 
-The maker's programming manual is not public: this holds what recordings of real modules (Q8iv, firmware v2.4.1) and
-public documents show, and nothing that is only guessed.
+The maker's programming manual is not public. This codec covers only what recordings of real modules (Q8iv, firmware
+v2.4.1) and public documents show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAG_BINARY, _FLAG_ALL, _FLAG_READ, _FLAG_VECTOR, _FLAG_PARITY = 0x80, 0x20, 0x
 
 
 class Quantity(enum.Enum):
-    """A value of a channel: name in text requests, code in binary ones, unit in replies."""
+    """A quantity of a channel: its name in text requests, code in binary requests and unit in replies."""
 
     VOLTAGE = ("V", 0x00, "V")
     CURRENT = ("I", 0x01, "mA")
@@ -43,11 +43,11 @@ INTEGER = re.compile(r"(\d+)")
 FIRMWARE = re.compile(r"(v\d[\w.]*)")
 VOLTS = re.compile(r"([+-]?\d+\.\d+) V")
 MILLIAMPERES = re.compile(r"([+-]?\d+\.\d+) mA")
-# The longer form with power and resistance appears under load only; what decides between them is not published.
+# The longer form with power and resistance appears only under load; the rule is not published.
 CHANNEL_READING = re.compile(r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?")
 LOG_ENTRY = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
 ERROR = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
-"""An error line, which may come at any time and never ends a reply; fields: code, channel within the module."""
+"""An error line, which may arrive at any time and never ends a reply; groups: code, channel within the module."""
 
 _LINES_BY_UNIT = {"V": VOLTS, "mA": MILLIAMPERES}
 
@@ -74,24 +74,24 @@ ERROR_NAMES = {
     90: "POWERED_UP",
 }
 REQUEST_ERRORS = frozenset({0, 10, 11, 12, 13, 14, 15, 16})
-"""Codes by which a module answers a request; all others are reports of its supervision."""
+"""Codes with which a module refuses a request; all others report problems of the outputs."""
 OVER_VOLTAGE, OVER_CURRENT, SERIAL_ERROR, ERRORS_SUPPRESSED, POWERED_UP = 1, 2, 15, 30, 90
 
 
 def error_name(code: int) -> str:
-    """Return the name of an error code; ``ERROR_nn`` for one that is not known."""
+    """Return the name of an error code; ``ERROR_nn`` for an unknown code."""
     return ERROR_NAMES.get(code, f"ERROR_{code:02d}")
 
 
 @dataclass(frozen=True)
 class QontrolRequest:
-    """One request and the shape of its reply.
+    """One request and the format of its reply.
 
     Attributes:
-        text: The request in words, for messages; of a text request, the request itself.
-        data: The bytes to send.
-        line: What every line of the reply looks like, whole.
-        n_lines: Lines of the reply.
+        text: Description of the request, for messages; for a text request, the request itself.
+        data: Bytes to send.
+        line: Pattern that every line of the reply must match completely.
+        n_lines: Number of reply lines.
     """
 
     text: str
@@ -101,33 +101,33 @@ class QontrolRequest:
 
 
 def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> QontrolRequest:
-    """Return a request in text, ended by LF."""
+    """Return a text request, terminated by LF."""
     return QontrolRequest(text, text.encode("ascii") + b"\n", line, n_lines)
 
 
 def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
-    """Return the nearest words, ``full_scale`` / 65535 apart; the maker's client truncates.
+    """Return the nearest 16-bit words, in steps of ``full_scale`` / 65535; the maker's client truncates instead.
 
-    The values have to be within 0 … full scale. Limits are rounded like the values they bound, so that an output can
-    be driven to exactly its limit.
+    The values must be between 0 and full scale. Limits are rounded like the values that they limit, so an output can be
+    set exactly to its limit.
     """
     return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
 
 
 def value_text(value: float) -> str:
-    """Return a value with at most four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
-    # No exponent: the grammar knows none, and what a module makes of one is not recorded.
+    """Return a value as text with up to four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
+    # No exponent: the grammar has none, and the reaction of a module is not recorded.
     whole, _, decimals = f"{value:.4f}".partition(".")
     return f"{whole}.{decimals.rstrip('0') or '0'}"
 
 
-def set_one_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:
+def set_channel_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:
     """Return the text request that sets one channel, such as ``V3=4.5``."""
     return text_request(f"{quantity.text}{channel}={value_text(value)}")
 
 
 def set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> QontrolRequest:
-    """Return the text request that sets one whole module, such as ``IVEC8=0.0,1.25,…``."""
+    """Return the text request that sets all channels of one module, such as ``IVEC8=0.0,1.25,…``."""
     return text_request(f"{quantity.text}VEC{first_channel}={','.join(map(value_text, values))}")
 
 
@@ -150,6 +150,6 @@ def read_all_binary(quantity: Quantity, n_channels: int) -> QontrolRequest:
 
 
 def _header(flags: int) -> int:
-    """Return the header byte, with the parity bit that makes its number of ones even."""
+    """Return the header byte with its parity bit, which makes the number of ones even."""
     header = _FLAG_BINARY | flags
     return header | _FLAG_PARITY if header.bit_count() % 2 else header

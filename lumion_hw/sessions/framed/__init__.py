@@ -1,4 +1,4 @@
-"""The conversation with the LUMION mesh controller; begin at ``FramedSession`` in ``session``.
+"""Session with the LUMION mesh controller; start reading at ``FramedSession`` in ``session``.
 
-Sections named in these modules are those of ``docs/protocol.md``.
+Section numbers in these modules refer to ``docs/protocol.md``.
 """

@@ -1,4 +1,4 @@
-"""From a refusal of the mesh controller to an error of the package (protocol section 12), in the operator's words."""
+"""Converts refusals of the mesh controller into errors of this package (protocol section 12)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from lumion_hw.errors import (
 
 _HINTS = {
     Status.NOT_CONFIGURED: "Apply limits with configure() before anything is driven.",
-    Status.STALE: "Another table or session came first; read back what is driven before programming again.",
+    Status.STALE: "Another table or session came first. Read back the present currents before programming again.",
     Status.TOO_OLD: "Update lumion-hw.",
     Status.TOO_NEW: "Update the controller's firmware.",
-    Status.TOO_BIG: "The message should have been split: report this.",
-    Status.BAD_LENGTH: "Host and firmware disagree on a layout: compare their versions.",
+    Status.TOO_BIG: "The message should have been split. Please report this bug.",
+    Status.BAD_LENGTH: "Host and firmware disagree on a message layout. Compare their versions.",
     Status.UNKNOWN_FAULT: f"Nothing was cleared. {LIST_FAULTS}, with the id that clears each.",
-    Status.UNKNOWN_COMMAND: "The firmware does not know this command: compare versions.",
+    Status.UNKNOWN_COMMAND: "The firmware does not know this command. Compare the versions.",
 }
 
 
@@ -69,13 +69,13 @@ _ECHOED: dict[int, tuple[str, ...]] = {
     Command.SWEEP_ACK: ("generation",),
     Command.SWEEP_ABORT: ("generation",),
 }
-"""Fields that a reply repeats from its request (sections 6 to 10). The receipt of a table is proven elsewhere."""
+"""Fields that a reply repeats from its request (sections 6 to 10). Receipt of a table is verified elsewhere."""
 
 
 def sources(mask: int) -> str:
-    """Return the names of the fault sources in a mask, for a message."""
+    """Return the names of the fault sources in a bit mask, for a message."""
     names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
-    return ", ".join(names) if names else "no source named"
+    return ", ".join(names) if names else "no named source"
 
 
 def _number(value: int, unit: str) -> str:
@@ -89,7 +89,7 @@ def _device_error(refusal: Refusal, request: Request[Message], target: DeviceAdd
     if means is not None and means.channel_means and refusal.channel is not None:
         parts.append(f"{means.channel_means} {refusal.channel}{_field_at(refusal, request)}")
     if means is not None and means.value_means:
-        # Generations and fault ids are unsigned; the field that carries them is not (section 12).
+        # Generations and fault ids are unsigned, but their field is signed (section 12).
         shown = refusal.value_u32 if status in (Status.STALE, Status.UNKNOWN_FAULT) else refusal.value
         parts.append(f"{means.value_means} {shown}")
     if means is not None and means.limit_means:
@@ -123,7 +123,7 @@ def _field_at(refusal: Refusal, request: Request[Message]) -> str:
 
 
 def _busy(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    wait = f"; it said to wait {refusal.value} ms" if refusal.value > 0 else ""
+    wait = f"; it requests a wait of {refusal.value} ms" if refusal.value > 0 else ""
     if request.command is Command.HELLO:
         holder = f"held by host {refusal.text!r}" if refusal.text else "held by another host"
         hint = "Try again later, or open it with take_over=True if that host is yours."
@@ -145,7 +145,7 @@ def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -
         place = f"point {refusal.index}, {place}"
     return target.error(
         LimitError,
-        f"{_name(request)} refused, nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
+        f"{_name(request)} refused, and nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
         requested=refusal.value,
         limit=refusal.limit,
         unit="mW" if whole else "code",
@@ -155,7 +155,8 @@ def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -
 def _safe(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     return target.error(
         SafetyError,
-        f"{_name(request)} refused: the controller is in its safe state, latched: {sources(refusal.value_u32)}"
+        f"{_name(request)} refused: the controller is in its safe state with latched faults: "
+        f"{sources(refusal.value_u32)}"
         f"{_quoted(refusal)}.",
         hint=CLEAR_FAULTS,
     )
@@ -174,7 +175,7 @@ def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddres
 def _session(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     current = refusal.value_u32
     reason = f"taken over by session 0x{current:04X}" if current else "board restarted"
-    after = "its outputs are off and it has to be configured again" if not current else "another host drives it now"
+    after = "its outputs are off and it must be configured again" if not current else "another host controls it now"
     return target.error(
         LinkLost, f"{_name(request)} refused: {reason}; {after}.", hint="Open the device again to attach."
     )
@@ -193,16 +194,16 @@ def _unsupported(refusal: Refusal, request: Request[Message], target: DeviceAddr
 
 def _unverified(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     if refusal.status == Status.CRC_MISMATCH:
-        what, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
+        label, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
     else:
         missing = "" if refusal.channel is None else f", first missing channel {refusal.channel}"
-        what, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
+        label, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
     return target.error(
         VerifyError,
-        f"{_name(request)} refused again after everything was sent once more, nothing was changed: {what}",
+        f"{_name(request)} refused again after a complete repeat, and nothing was changed: {label}",
         wrote=wrote,
         read=read,
-        hint="The link or the controller's memory damages data: look at the session counters and GET_STATS.",
+        hint="The link or the controller's memory corrupts data. Check the session counters and GET_STATS.",
     )
 
 
@@ -219,25 +220,25 @@ _KINDS: dict[int, Callable[[Refusal, Request[Message], DeviceAddress], LumionErr
 
 
 def error_from_refusal(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    """Return the error a refusal is raised as.
+    """Return the error for a refusal.
 
-    The message names the command, the channel or field, what was asked and what is allowed. LIMIT becomes
-    ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``,
-    SESSION ``LinkLost``, BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH
-    ``VerifyError``, BAD_VALUE, BAD_CHANNEL and UNKNOWN_FAULT ``BadValueError``, TIMEOUT ``DeviceTimeoutError``,
-    everything else ``DeviceError`` with the status as ``code``.
+    The message names the command, the channel or field, the requested value and the limit. LIMIT becomes ``LimitError``
+    (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``, SESSION ``LinkLost``,
+    BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH ``VerifyError``, BAD_VALUE,
+    BAD_CHANNEL and UNKNOWN_FAULT ``BadValueError``, TIMEOUT ``DeviceTimeoutError``, and everything else ``DeviceError``
+    with the status as ``code``.
     """
     return _KINDS.get(refusal.status, _device_error)(refusal, request, target)
 
 
 def cannot_be_sent(error: ProtocolError, request: Request[Message], target: DeviceAddress) -> ConfigError:
-    """Return the error for a request the codec refuses to put on the wire; it names the command."""
+    """Return the error for a request that the codec cannot encode; it names the command."""
     return target.error(ConfigError, f"{_name(request)} cannot be sent: {error}.")
 
 
 @contextmanager
 def encoding(request: Request[Message], target: DeviceAddress) -> Iterator[None]:
-    """Turn what the codec refuses to put on the wire into a ``ConfigError`` that names the command."""
+    """Convert encoding errors of the codec into a ``ConfigError`` that names the command."""
     try:
         yield
     except ProtocolError as error:
@@ -245,21 +246,21 @@ def encoding(request: Request[Message], target: DeviceAddress) -> Iterator[None]
 
 
 def check_echo(request: Request[Message], reply: Message, target: DeviceAddress) -> None:
-    """Raise ``FrameError`` if a reply says that it answers something else than was asked."""
+    """Raise ``FrameError`` if the echoed fields of a reply differ from the request."""
     for field in _ECHOED.get(request.command, ()):
-        asked, answered = getattr(request, field), getattr(reply, field)
-        if asked != answered:
+        requested, replied = getattr(request, field), getattr(reply, field)
+        if requested != replied:
             raise target.error(
                 FrameError,
-                f"{_name(request)}: the reply is about {field} {answered}, asked was {asked}.",
+                f"{_name(request)}: the reply has {field} {replied}, but the request had {requested}.",
                 hint="Compare the versions of firmware and lumion-hw.",
             )
 
 
 def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress) -> None:
-    """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be, or not one for this host."""
-    # Everything after HELLO is sized by it: a board that says 0 channels or
-    # an MTU beyond ours is refused here and not met as odd errors later.
+    """Raise ``FrameError`` if a HELLO reply describes an impossible controller, or one that does not fit this host."""
+    # All later messages are sized by HELLO, so 0 channels or an MTU above the
+    # host's limit is refused here; otherwise confusing errors follow later.
     wrong = hello.out_of_range()
     if wrong is None and hello.fw_tx_max > request.host_rx_max:
         wrong = hello.layout.offset_of("fw_tx_max"), hello.fw_tx_max
@@ -269,6 +270,6 @@ def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress)
         names = [field.name for field in hello.layout.fields if field.offset == wrong[0]]
         raise target.error(
             FrameError,
-            f"HELLO: the reply says {names[0]} = {wrong[1]}, which no controller answers to this host.",
+            f"HELLO: the reply has {names[0]} = {wrong[1]}, which is not possible.",
             hint="Compare the versions of firmware and lumion-hw.",
         )

@@ -1,6 +1,6 @@
-"""The line under a framed session: bytes out, bytes into the inbox, and how well the link carries them.
+"""Line of a framed session: sends bytes, passes received bytes to the inbox, and measures the link quality.
 
-The deadlines of protocol section 4.5 are made from :class:`LinkQuality`. Only requests that were answered count there:
+The deadlines of protocol section 4.5 are computed from :class:`LinkQuality`. It counts only answered requests, because
 a board that is switched off says nothing about the wire.
 """
 
@@ -17,20 +17,20 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import DeviceAddress, LinkLost, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed.inbox import Answer, Inbox, Wanted
+from lumion_hw.sessions.framed.inbox import Answer, ExpectedReply, Inbox
 
-_RESIDUE = 1e-6  # chance that all sends of a request are lost: once in a million requests
-_PRIOR_BYTES = 1000.0  # taken to have passed before anything was sent, so that one loss does not stand for all
-_MEMORY_BYTES = 1e6  # older losses than about this many bytes count half
+_RESIDUE = 1e-6  # accepted chance that all sends of a request are lost: one in a million
+_PRIOR_BYTES = 1000.0  # assumed loss-free history, so that a single early loss does not dominate
+_MEMORY_BYTES = 1e6  # losses older than about this many bytes count half
 _LONGEST_MARGIN_S = 0.5
-_MOST_BACKOFFS = 4
+_MAX_BACKOFFS = 4
 
 
 class LinkQuality:
-    """The losses and delays of one link.
+    """Measured losses and delays of one link.
 
     Attributes:
-        margin_s: Time allowed for an answer beyond what is computed from sizes and the board's own times.
+        margin_s: Time allowed for an answer in addition to the time computed from sizes and the board's own times.
     """
 
     def __init__(self) -> None:
@@ -42,31 +42,31 @@ class LinkQuality:
         self._backoffs = 0
 
     def rto_s(self, computed_s: float) -> float:
-        """Return the time after which a request is sent again, from the time computed for its answer."""
+        """Return the time after which a request is repeated, given the computed time of its answer."""
         return (computed_s + self.margin_s) * (1 << self._backoffs)
 
     def sends(self, n_bytes: int) -> int:
-        """Return how often a request is sent at most: once in a million all of them are lost.
+        """Return the maximum number of sends of a request, so that all are lost only once in a million requests.
 
         Args:
-            n_bytes: Bytes of the request and its largest reply, all of which have to arrive.
+            n_bytes: Bytes of the request and its largest reply; all of them must arrive.
         """
         if not self._lost:
             return SENDS
-        # Losses are taken to hit bytes independently: a frame of b bytes survives with exp(-e b) (section 4.5).
+        # Losses are assumed to hit bytes independently: b bytes survive with probability exp(-e b) (section 4.5).
         lost = -math.expm1(-self._lost / self._bytes * n_bytes)
         return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(lost))), MOST_SENDS)
 
-    def answered(self, n_bytes: int, repeats: int, late_s: float) -> None:
-        """Note an answer.
+    def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
+        """Record an answer.
 
-        Of a request that was sent more than once nobody knows which copy was answered, so its time is not learned from
-        (Karn and Partridge 1987).
+        The time of a repeated request is not used, because it is unknown which copy was answered (Karn and Partridge
+        1987).
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
-            repeats: Sends before the last one.
-            late_s: How much later than computed it came.
+            repeats: Number of sends before the last one.
+            late_s: Arrival time relative to the computed time.
         """
         self._bytes += n_bytes * (repeats + 1)
         if repeats:
@@ -75,21 +75,21 @@ class LinkQuality:
         self._backoffs = 0
         self._timed(late_s)
         if self._bytes > _MEMORY_BYTES:
-            # Halved together: the rate stays, and later losses weigh more than old ones.
+            # Halving both keeps the rate and gives later losses more weight.
             self._lost, self._bytes = 0.5 * self._lost, 0.5 * self._bytes
 
-    def came_too_late(self) -> None:
-        """Note that an answer came after its request was repeated or given up: nothing was lost, but waited too short.
+    def record_late_answer(self) -> None:
+        """Record an answer that arrived after a repeat or the time-out: nothing was lost, the wait was too short.
 
-        The next requests wait twice as long, until one of them is answered at its first send and tells the time it
-        takes. A loss leaves no such trace, and is no reason to wait longer (Eifel detection, RFC 3522).
+        The next requests wait twice as long, until one is answered at its first send and its time can be measured. A
+        real loss leaves no such answer and is no reason to wait longer (Eifel detection, RFC 3522).
         """
-        # The repeat it had caused was counted as a loss and was none.
+        # The repeat had been counted as a loss, which it was not.
         self._lost = max(self._lost - 1.0, 0.0)
-        self._backoffs = min(self._backoffs + 1, _MOST_BACKOFFS)
+        self._backoffs = min(self._backoffs + 1, _MAX_BACKOFFS)
 
     def _timed(self, late_s: float) -> None:
-        """Smooth delay and spread as RFC 6298 does."""
+        """Update smoothed delay and spread as in RFC 6298."""
         late_s = max(late_s, 0.0)
         if self._delay_s is None:
             self._delay_s, self._spread_s = late_s, 0.5 * late_s
@@ -100,20 +100,20 @@ class LinkQuality:
 
 
 def step_rtos(attempt: int) -> int:
-    """Return how long a send is waited for, in units of the RTO: 1, 2, 4, and 4 from there on."""
+    """Return how long to wait after each send, in units of the RTO: 1, 2, 4, and 4 from then on."""
     return min(1 << attempt, LONGEST_STEP_RTOS)
 
 
 _log = logging.getLogger(__name__)
 
 HOST_MTU = 4096
-"""Largest frame this host accepts, in bytes on the wire: the reference value for USB and TCP (section 2.4)."""
+"""Largest frame that this host accepts, in bytes on the wire: the reference value for USB and TCP (section 2.4)."""
 
-_WRITE_PATIENCE_S = 1.0  # a write that hangs loses count of its bytes and with it the link, so it gets ample time
+_WRITE_TIMEOUT_S = 1.0  # generous, because an incomplete write means that the link is lost
 
 
 class SessionState(StrEnum):
-    """Where a session stands: DEGRADED is open after a time-out until the next good reply, LOST needs ``open()``."""
+    """State of a session: DEGRADED is open, after a time-out and until the next good reply; LOST needs ``open()``."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -122,7 +122,7 @@ class SessionState(StrEnum):
 
 
 class Loss(StrEnum):
-    """Why a session was lost. Only after a loss of its own link may a host take the controller back (section 4.1)."""
+    """Cause of a lost session. A host may reclaim the controller only after a loss of its link (section 4.1)."""
 
     LINK = "link lost"
     RESTARTED = "board restarted"
@@ -130,20 +130,20 @@ class Loss(StrEnum):
 
 
 class Line:
-    """A link with an inbox behind it.
+    """A link with its inbox and its quality.
 
     Args:
         link: The link.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
 
     Attributes:
         link: The link.
-        inbox: What arrived.
-        quality: What the link has shown of losses and delays, over all its sessions.
-        state: DeviceAddress the session on this line stands.
-        loss: Why it was lost, ``None`` if it was not.
-        last_sent_s: When bytes were last sent.
+        inbox: Receiver of the frames.
+        quality: Losses and delays of the link, measured over all its sessions.
+        state: State of the session on this line.
+        loss: Cause of the loss of the session; ``None`` if it was not lost.
+        last_sent_s: Time at which bytes were last sent.
     """
 
     def __init__(self, link: Link, clock: Clock, target: DeviceAddress) -> None:
@@ -157,63 +157,67 @@ class Line:
         self._target = target
         self._writing = fork_safe(threading.Lock())
 
-    def write(self, wire: bytes, what: str) -> None:
-        """Send bytes, whole and not mixed with those of another thread. Raises ``LinkLost``."""
+    def write(self, wire: bytes, label: str) -> None:
+        """Send bytes without mixing them with those of other threads. Raises ``LinkLost``."""
         try:
             with self._writing:
                 now = self._clock.now()
-                self.link.write(wire, Deadline(now + _WRITE_PATIENCE_S))
+                self.link.write(wire, Deadline(now + _WRITE_TIMEOUT_S))
                 self.last_sent_s = now
                 self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
-            raise self._lost(what, error) from error
+            raise self._lost(label, error) from error
 
-    def read(self, deadline: Deadline, what: str) -> bool:
-        """Take in what comes until something did or the deadline is reached. Raises ``LinkLost``."""
+    def read(self, deadline: Deadline, label: str) -> bool:
+        """Read until data arrives or the deadline is reached; return whether data arrived. Raises ``LinkLost``."""
         try:
             data = self.link.read(deadline)
         except LinkLost as error:
-            raise self._lost(what, error) from error
+            raise self._lost(label, error) from error
         if data:
             self.inbox.take(data)
         return bool(data)
 
-    def ask(self, wire: bytes, wanted: Wanted, what: str, deadline: Deadline) -> Answer | None:
+    def request(self, wire: bytes, expected: ExpectedReply, label: str, deadline: Deadline) -> Answer | None:
         """Send one request once and return its answer, or ``None`` at the deadline."""
-        self.inbox.expect(wanted)
+        self.inbox.expect(expected)
         try:
-            self.write(wire, what)
+            self.write(wire, label)
             while True:
-                arrived = self.read(deadline, what)
-                if wanted.answer is not None or not arrived or self._clock.now() >= deadline:
-                    return wanted.answer
+                arrived = self.read(deadline, label)
+                if expected.answer is not None or not arrived or self._clock.now() >= deadline:
+                    return expected.answer
         finally:
-            self.inbox.forget(wanted)
+            self.inbox.forget(expected)
 
     def lose(self, loss: Loss) -> None:
-        """Note that the session is gone."""
+        """Record that the session is lost."""
         self.state = SessionState.LOST
         self.loss = loss
 
-    def timeout(self, what: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
-        """Return, and log, the error for a request nobody answered; it shows the counters, and what became of it."""
+    def timeout(self, label: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
+        """Return the error for an unanswered request, and log it with the counters."""
         counts = self.inbox.counts
         counts["timeouts"] += 1
-        seen = ", ".join(f"{name} {counts[name]}" for name in sorted(counts) if name not in ("requests", "tx_bytes"))
+        counters = ", ".join(
+            f"{name} {counts[name]}" for name in sorted(counts) if name not in ("requests", "tx_bytes")
+        )
         if counts["echoes"]:
-            hint = f"Own requests came back: an echo or a loop-back cable? {hint}"
-        became = "whether it was executed is not known" if took_effect is None else "it only asks, nothing was changed"
-        text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; {became}; counters: {seen}."
-        _log.warning("%s @ %s: %s", self._target.device, self._target.address, text)
+            hint = f"The host received its own requests: check for an echo or a loop-back cable. {hint}"
+        outcome = "it may or may not have been executed" if took_effect is None else "nothing was changed"
+        text = f"{label}: no answer within {elapsed_s * 1e3:.0f} ms; {outcome}."
+        _log.warning("%s @ %s: %s Counters: %s", self._target.device, self._target.address, text, counters)
         error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error
 
-    def _lost(self, what: str, error: LinkLost) -> LinkLost:
+    def _lost(self, label: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
-        _log.warning("%s @ %s: link lost during %s: %s", self._target.device, self._target.address, what, error.message)
+        _log.warning(
+            "%s @ %s: link lost during %s: %s", self._target.device, self._target.address, label, error.message
+        )
         return self._target.error(
             LinkLost,
-            f"{what}: {error.message}.",
+            f"{label}: {error.message}.",
             hint="Check cable and power, then open the device again; its watchdog switches the outputs off.",
         )

@@ -1,7 +1,7 @@
-"""The conversation with a mesh controller: sessions, sequence numbers, retry, deadlines (protocol sections 4, 6, 16).
+"""Session with a mesh controller: sequence numbers, retries and deadlines (protocol sections 4, 6, 16).
 
 A late, foreign or mismatched reply is counted and dropped, never raised, and a time-out leaves the port open: session,
-sequence number and command tell every reply apart, so nothing has to be resynchronised.
+sequence number and command identify every reply, so nothing needs to be resynchronised.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from lumion_hw.errors import BusyError, DeviceAddress, DeviceErrors, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.framed.errors import check_hello, encoding, error_from_refusal
-from lumion_hw.sessions.framed.exchange import LEAST_BUSY_WAIT_S, FramedExchange
-from lumion_hw.sessions.framed.inbox import Sink, Wanted
+from lumion_hw.sessions.framed.exchange import MIN_BUSY_WAIT_S, FramedExchange
+from lumion_hw.sessions.framed.inbox import ExpectedReply, Sink
 from lumion_hw.sessions.framed.line import HOST_MTU, Line, Loss, SessionState
 
 
 class TurnLock:
-    """A re-entrant lock that is handed on in the order in which it was asked for.
+    """A re-entrant lock that threads acquire in the order of their requests.
 
-    A plain ``RLock`` is often won again by the thread that has just released it: whoever waits for events in short
-    turns would make the others wait for several of them. Waiting is for an event of the clock, so that jobs side by
-    side on a virtual clock, of which one at a time runs, can share a session as well.
+    With a plain ``RLock``, the thread that has just released it often acquires it again, so a thread that waits for
+    events in short turns would block the others for several turns. Waiting uses an event of the clock, so that jobs on
+    a virtual clock, of which only one runs at a time, can share a session.
 
     Args:
-        event: Makes an event; that of the clock the session lives by.
+        event: Creates an event of the session's clock.
 
     Attributes:
-        shared: More than one thread has held it so far.
+        shared: More than one thread has held the lock so far.
     """
 
     def __init__(self, event: Callable[[], ClockEvent] = threading.Event) -> None:
         self._event = event
-        self._guard = threading.Lock()  # never held while time passes
+        self._state_lock = threading.Lock()  # never held while time passes
         self._waiting: deque[tuple[int, ClockEvent]] = deque()
         self._owner = 0
         self._depth = 0
@@ -72,24 +72,24 @@ class TurnLock:
         self.shared = False
 
     def _is_owned(self) -> bool:
-        """Whether this thread holds it; named as in ``threading``, for :mod:`lumion_hw.links.owner`."""
+        """Return whether this thread holds the lock; named as in ``threading``, for :mod:`lumion_hw.links.owner`."""
         return self._owner == threading.get_ident()
 
     def _at_fork_reinit(self) -> None:
-        """Be free: the thread that held it was left behind in another process."""
-        self._guard = threading.Lock()
+        """Free the lock in a forked child, where the thread that held it does not exist."""
+        self._state_lock = threading.Lock()
         self._waiting.clear()
         self._owner = self._depth = 0
 
     def acquire(self, *, blocking: bool = True) -> bool:
-        """Take the lock; with ``blocking`` false return ``False`` at once when another thread has or awaits it."""
+        """Acquire the lock. Without ``blocking``, return ``False`` if another thread holds or awaits it."""
         me = threading.get_ident()
-        with self._guard:
+        with self._state_lock:
             if self._owner == me:
                 self._depth += 1
                 return True
             if not self._owner and not self._waiting:
-                self._give_to(me)
+                self._assign_to(me)
                 return True
             if not blocking:
                 return False
@@ -97,8 +97,8 @@ class TurnLock:
             self._waiting.append(waiting)
         try:
             waiting[1].wait()
-        except BaseException:  # Ctrl-C: others must not wait for a thread that has given up
-            with self._guard:
+        except BaseException:  # such as Ctrl-C: others must not wait for this thread
+            with self._state_lock:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
             if self._owner == me:
@@ -107,19 +107,19 @@ class TurnLock:
         return True
 
     def release(self) -> None:
-        """Let the lock go; the thread that has waited longest has it then."""
+        """Release the lock; it passes to the thread that has waited longest."""
         self._depth -= 1
         if self._depth:
             return
-        with self._guard:
+        with self._state_lock:
             self._owner = 0
             following = self._waiting.popleft() if self._waiting else None
             if following is not None:
-                self._give_to(following[0])
+                self._assign_to(following[0])
         if following is not None:
             following[1].set()
 
-    def _give_to(self, thread: int) -> None:
+    def _assign_to(self, thread: int) -> None:
         self._owner, self._depth = thread, 1
         self._first_owner = self._first_owner or thread
         self.shared = self.shared or self._first_owner != thread
@@ -137,9 +137,9 @@ __all__ = ["HOST_MTU", "FramedSession", "Loss", "SessionState"]
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 
-_TURN_S = 0.005  # longest time an idle wait for events keeps other threads waiting
-_SEQ_LEAP = 0x4000  # far beyond every number whose reply could still be under way
-# Opening may reset the board; an emergency stop waits no longer than HELLO does.
+_TURN_S = 0.005  # longest time for which a wait for events blocks other threads
+_SEQ_LEAP = 0x4000  # beyond all numbers whose replies may still arrive
+# Opening may reset the board; an emergency stop waits as long as HELLO.
 _STOP_OPEN_S = 3.0
 
 
@@ -147,12 +147,12 @@ class FramedSession(DeviceErrors):
     """One session with a mesh controller. Thread-safe; no threads of its own.
 
     Args:
-        link: The link; opened by :meth:`open`.
-        clock: The link's clock.
+        link: The link; :meth:`open` opens it.
+        clock: Clock of the link.
         device: Device name of the bench file, for messages.
-        name: Host name the controller shows to a second host; at most 16 bytes of UTF-8.
-        baud: Speed of the UART between host and controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
-        session_ids: Source of session ids 1…65535; random when not given.
+        name: Host name that the controller reports to other hosts; at most 16 bytes of UTF-8.
+        baud: UART speed between host and controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
+        session_ids: Source of session ids 1…65535; random by default.
         first_seq: Sequence number of the first HELLO; numbers wrap at 65536.
     """
 
@@ -188,21 +188,21 @@ class FramedSession(DeviceErrors):
 
     @property
     def address(self) -> str:
-        """The link's name."""
+        """Name of the link."""
         return self._target.address
 
     @property
     def belongs_to_other_process(self) -> bool:
-        """Whether another process opened it: then nothing is sent from here."""
+        """Whether a different process opened the session; then this process sends nothing."""
         return self._owner.belongs_to_other_process
 
     def check_process(self) -> None:
-        """Raise ``ForkError`` if another process opened it."""
+        """Raise ``ForkError`` if a different process opened the session."""
         self._owner.check(self.address, self.device)
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands."""
+        """State of the session."""
         return self._line.state
 
     @property
@@ -212,41 +212,41 @@ class FramedSession(DeviceErrors):
 
     @property
     def loss(self) -> Loss | None:
-        """Why the session was lost; ``None`` if it was not."""
+        """Cause of the loss of the session; ``None`` if it was not lost."""
         return self._line.loss
 
     @property
     def epoch(self) -> int:
-        """Number of sessions opened so far: a change means that subscriptions and staged tables are gone."""
+        """Number of sessions opened so far; when it changes, subscriptions and staged tables are lost."""
         return self._epoch
 
     @property
     def hello(self) -> HelloReply:
-        """What the controller said when the session was opened. Raises ``LinkLost`` before that."""
+        """HELLO reply of the controller. Raises ``LinkLost`` before the first session."""
         if self._hello is None:
-            raise self.error(LinkLost, "the session was never opened", hint="Open it.")
+            raise self.error(LinkLost, "the session has not been opened", hint="Call open() first.")
         return self._hello
 
     @property
     def fault_pending(self) -> bool:
-        """Whether the newest frame of the session said that a fault is latched."""
+        """Whether the newest frame of the session reported a latched fault."""
         return self._line.inbox.fault_pending
 
     @property
     def last_sent_s(self) -> float:
-        """When bytes were last sent, on the session's clock."""
+        """Time at which bytes were last sent, on the session's clock."""
         return self._line.last_sent_s
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """A snapshot of what was sent, received, dropped and retried since the session object was made.
+        """Counts of frames sent, received, dropped and retried since this object was created.
 
-        What never happened counts 0.
+        Events that never happened count 0.
         """
         return Counter(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
-        """Return and forget the FAULT events seen so far, oldest first; events can be lost, FAULT_LIST is complete."""
+        """Return and clear the FAULT events so far, oldest first. Events can be lost; FAULT_LIST is complete."""
         if not self._line.inbox.faults:
             return ()
         with self._lock:
@@ -255,35 +255,36 @@ class FramedSession(DeviceErrors):
             return events
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Hold the session for several requests; other threads wait."""
+        """Lock the session for several requests; other threads wait."""
         return self._lock
 
-    def require_open(self, what: str) -> None:
-        """Raise ``LinkLost`` unless the session is open, ``ForkError`` if another process opened it."""
+    def require_open(self, label: str) -> None:
+        """Raise ``LinkLost`` unless the session is open, ``ForkError`` if a different process opened it."""
         self.check_process()
         if not self.is_open:
-            raise self.error(LinkLost, f"{what}: the session is {self.state}.", hint="Open the device again.")
+            raise self.error(LinkLost, f"{label}: the session is {self.state}.", hint="Open the device again.")
 
     def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
 
-        HELLO is repeated for up to 3 s, because opening a port may reset the board. A live session of another host is
-        waited for within that time, unless ``take_over``.
+        HELLO is repeated for up to 3 s, because opening a port may reset the board. Unless ``take_over`` is set, this
+        also waits up to that time for the session of another host to end.
 
         Args:
             take_over: Replace a live session of another host.
-            again: Use the id of the last session once more. The controller takes that for the same host coming back
-                (section 4.1), and still refuses it if another host has come in between.
+            again: Reuse the id of the last session. The controller then recognizes the same host (section 4.1), but
+                refuses if
+                another host has connected in between.
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answered HELLO.
+            LinkTimeout: The controller did not answer HELLO.
             BusyError: Another host holds the controller.
-            DeviceError: The controller speaks no protocol this host knows.
+            DeviceError: The controller speaks no protocol version that this host knows.
             FrameError: The reply describes an impossible controller.
         """
         self._owner.claim(self.address, self.device)
-        with self._lock, self._one_exchange("HELLO"):
+        with self._lock, self._exclusive_exchange("HELLO"):
             until = Deadline(self._clock.now() + HELLO_PATIENCE_S)
             if self.state is SessionState.LOST:
                 self._line.link.close()
@@ -291,15 +292,15 @@ class FramedSession(DeviceErrors):
             self._line.state = SessionState.CLOSED
             session, seq = self._line.inbox.session, self._first_seq
             if again and session and self._exchange is not None:
-                # Under the same id the numbers have to differ from those of
-                # what was lost, whose replies may still arrive.
+                # With the same id, the sequence numbers must differ from those of
+                # the lost session, whose replies may still arrive.
                 seq = (self._exchange.last_seq + _SEQ_LEAP) & 0xFFFF
             else:
                 session = self._new_session_id()
             self._line.inbox.start(session)
-            # Ends what a host before us may have left half sent (section 16).
+            # Ends a partial frame of an earlier host (section 16).
             self._line.write(b"\0", "HELLO")
-            hello, seq = self._say_hello(session, seq, take_over=take_over, until=until)
+            hello, seq = self._exchange_hello(session, seq, take_over=take_over, until=until)
             self._hello = hello
             self._exchange = FramedExchange(self._line, self._clock, self._target, hello, self._baud, seq)
             self._epoch += 1
@@ -308,9 +309,9 @@ class FramedSession(DeviceErrors):
             return hello
 
     def shorten_retries(self) -> None:
-        """Repeat questions no longer than other requests, until the next session: whoever closes does not wait."""
+        """Repeat read requests no longer than others until the next session; used by callers that are closing."""
         if self._exchange is not None:
-            self._exchange.question_patience_s = 0.0
+            self._exchange.read_retry_s = 0.0
 
     def close(self) -> None:
         """Close the link; idempotent, never raises."""
@@ -322,21 +323,22 @@ class FramedSession(DeviceErrors):
         """Send one request and return its reply.
 
         Raises:
-            ForkError: Another process opened the session; nothing was sent.
-            LinkLost: The link or the session is gone; :meth:`open` attaches again.
-            LinkTimeout: No answer to three sends or more, as the losses of the link ask for; the link stays open.
-                ``took_effect`` is ``False`` for a question, which changes nothing, else ``None``: not known.
-            ConfigError: The request cannot be put on the wire: a value does not fit its field, or it exceeds the MTU.
+            ForkError: A different process opened the session; nothing was sent.
+            LinkLost: The link or the session is lost; :meth:`open` attaches again.
+            LinkTimeout: No answer after three sends or more, depending on the losses of the link; the link stays open.
+                ``took_effect`` is ``False`` for a request that changes nothing, else ``None`` for unknown.
+            ConfigError: The request cannot be encoded: a value does not fit its field, or the request exceeds the MTU.
             LumionError: The controller refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
         """
         (reply,) = self.request_all([message])
         return cast(ReplyT, reply)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests that belong together and return their replies; those marked P overlap within the window.
+        """Send requests that belong together and return their replies; requests marked P overlap within the window.
 
-        What is answered INCOMPLETE because a piece before it was lost is sent again. If that does not help, or a
-        checksum is wrong, all of them are sent once more; then it is a ``VerifyError``. Raises as :meth:`request`.
+        A request that is refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or
+        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. Raises as
+        :meth:`request`.
         """
         if not messages:
             return []
@@ -346,17 +348,17 @@ class FramedSession(DeviceErrors):
             self._refuse_nesting(name)
             try:
                 self._exchanging = True
-                return self._exchange_now().ask(messages)
+                return self._current_exchange().request_all(messages)
             finally:
                 self._exchanging = False
 
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
-        """Send a request unless the session is busy or not open; never blocks on another transaction.
+        """Send a request unless the session is busy or closed; never waits for another transaction.
 
-        For periodic actions: on a virtual clock they fire inside the waits of this very session.
+        For periodic actions, which on a virtual clock run inside the waits of this session.
 
         Returns:
-            The reply, or ``None`` when nothing was sent. Raises as :meth:`request`.
+            The reply, or ``None`` if nothing was sent. Raises as :meth:`request`.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -366,76 +368,78 @@ class FramedSession(DeviceErrors):
             self._lock.release()
 
     def listen(self, stream: int, sink: Sink) -> None:
-        """Hand the events of a stream to ``sink`` until :meth:`unlisten` or the next session."""
+        """Pass the events of a stream to ``sink`` until :meth:`unlisten` or the next session."""
         with self._lock:
             self._line.inbox.listen(stream, sink)
 
     def unlisten(self, stream: int) -> None:
-        """Drop the events of a stream from now on."""
+        """Stop passing on the events of a stream."""
         with self._lock:
             self._line.inbox.unlisten(stream)
 
     def wait_events(self, deadline: Deadline) -> None:
-        """Read until something arrives, the deadline is reached, or it is another thread's turn.
+        """Read until data arrives, the deadline is reached, or it is another thread's turn.
 
         Raises:
-            LinkLost: The link or the session is gone.
+            LinkLost: The link or the session is lost.
         """
         with self._lock:
             self.require_open("waiting for events")
-            with self._one_exchange("waiting for events"):
+            with self._exclusive_exchange("waiting for events"):
                 turn_s = _TURN_S if self._lock.shared else math.inf
                 self._line.read(Deadline(min(deadline, self._clock.now() + turn_s)), "waiting for events")
 
-    def emergency_stop(self, patience_s: float | None = None) -> EstopReply:
-        """Send the constant ESTOP frame every RTO until it is answered: outside of sessions, in any state.
+    def emergency_stop(self, timeout_s: float | None = None) -> EstopReply:
+        """Send the constant ESTOP frame once per RTO until it is answered; works outside of sessions, in any state.
 
-        While another thread waits for a reply, the frame goes out at once and then again when it is done.
+        If another thread is waiting for a reply, the frame is sent immediately and again when that thread is done.
 
         Args:
-            patience_s: Time after which no answer is an error; ``None`` repeats without limit (section 11.4).
+            timeout_s: Time after which a missing answer is an error; ``None`` repeats without limit (section 11.4).
 
         Raises:
-            LinkTimeout: No answer within ``patience_s``; the state of the outputs is unknown to this host.
-            LinkLost: The link is gone.
+            LinkTimeout: No answer within ``timeout_s``; the state of the outputs is unknown.
+            LinkLost: The link is lost.
             ConnectError: The link cannot be opened.
         """
         self.check_process()
         if not self._lock.acquire(blocking=False):
-            with suppress(LinkLost):  # while that thread is opening the link; then it is sent below
+            with suppress(LinkLost):  # the other thread is still opening the link; the frame is sent below
                 self._line.write(ESTOP_WIRE, "ESTOP")
             self._lock.acquire()
         try:
-            return self._stop(math.inf if patience_s is None else patience_s)
+            return self._stop(math.inf if timeout_s is None else timeout_s)
         finally:
-            if not self.is_open:  # a link opened for this alone
+            if not self.is_open:  # the link was opened only for the stop
                 self._line.link.close()
             self._lock.release()
 
-    def _stop(self, patience_s: float) -> EstopReply:
-        until = self._clock.now() + patience_s
+    def _stop(self, timeout_s: float) -> EstopReply:
+        until = self._clock.now() + timeout_s
         self._line.link.open(Deadline(min(until, self._clock.now() + _STOP_OPEN_S)))
-        wanted = Wanted(0, 0, Command.ESTOP, EstopReply)
+        expected = ExpectedReply(0, 0, Command.ESTOP, EstopReply)
         message = EstopRequest()
         rto_s = HELLO_RTO_S if self._exchange is None else self._exchange.rto_s(message)
         while True:
-            answer = self._line.ask(ESTOP_WIRE, wanted, "ESTOP", Deadline(min(self._clock.now() + rto_s, until)))
+            answer = self._line.request(ESTOP_WIRE, expected, "ESTOP", Deadline(min(self._clock.now() + rto_s, until)))
             if isinstance(answer, EstopReply):
                 return answer
             if isinstance(answer, Refusal):
                 raise error_from_refusal(answer, message, self._target)
             if self._clock.now() >= until:
-                raise self._line.timeout("ESTOP", patience_s, "Cut the heater supply by hand if light must go.")
+                raise self._line.timeout(
+                    "ESTOP", timeout_s, "If the light must be switched off, disconnect the heater supply."
+                )
 
     def _new_session_id(self) -> int:
-        """Draw an id that differs from the present one, so that no old reply can be taken for a new one."""
+        """Return a random id that differs from the present one, so that old replies cannot be mistaken for new ones."""
         while True:
             session = self._session_ids()
             if session != self._line.inbox.session:
                 return session
 
-    def _say_hello(self, session: int, seq: int, *, take_over: bool, until: float) -> tuple[HelloReply, int]:
-        # Only when asked: two hosts that take over from each other by themselves would do so for ever.
+    def _exchange_hello(self, session: int, seq: int, *, take_over: bool, until: float) -> tuple[HelloReply, int]:
+        # Only on request: two hosts that take over automatically would do so forever.
         flags = HelloFlag.TAKEOVER if take_over else 0
         message = HelloRequest(hello_flags=flags, host_rx_max=HOST_MTU, name=self._name)
         with encoding(message, self._target):
@@ -443,49 +447,49 @@ class FramedSession(DeviceErrors):
         retry = 0
         while True:
             wire = encode_frame(Frame(Kind.REQ, Command.HELLO, seq, session, retry, payload=payload))
-            wanted = Wanted(session, seq, Command.HELLO, HelloReply)
+            expected = ExpectedReply(session, seq, Command.HELLO, HelloReply)
             sent_s = self._clock.now()
-            answer = self._line.ask(wire, wanted, "HELLO", Deadline(min(self._clock.now() + HELLO_RTO_S, until)))
+            answer = self._line.request(wire, expected, "HELLO", Deadline(min(self._clock.now() + HELLO_RTO_S, until)))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, message, self._target)
                 late_s = now - sent_s - retry_timeout_s(message, answer, self._baud) + MARGIN_S
-                if not retry and late_s > MARGIN_S:  # a slow link; a short delay may be the board's own, once
-                    self._line.quality.answered(exchange_bytes(message, answer), 0, late_s)
+                if not retry and late_s > MARGIN_S:  # a slow link; a shorter delay may be a single pause of the board
+                    self._line.quality.record_answer(exchange_bytes(message, answer), 0, late_s)
                 return answer, seq
             if isinstance(answer, Refusal):
-                wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)
+                wait_s = max(answer.value * 1e-3, MIN_BUSY_WAIT_S)
                 if answer.status != Status.BUSY or now + wait_s >= until:
                     raise error_from_refusal(answer, message, self._target)
                 self._clock.sleep(wait_s)
-                # A refusal is the final answer to its number (section 4.2): asking again takes a new one.
+                # A refusal is the final answer to its number (section 4.2), so a repeat needs a new one.
                 seq, retry = (seq + 1) & 0xFFFF, 0
                 continue
             if now >= until:
-                raise self._line.timeout("HELLO", HELLO_PATIENCE_S, "Check its power, and that this is its port.")
+                raise self._line.timeout("HELLO", HELLO_PATIENCE_S, "Check the power of the controller and the port.")
             retry = HeaderFlag.RETRY
             self._line.inbox.counts["retries"] += 1
 
-    def _refuse_nesting(self, what: str) -> None:
-        """Raise ``BusyError`` while the session waits: a request from inside its own wait would mix conversations."""
+    def _refuse_nesting(self, label: str) -> None:
+        """Raise ``BusyError`` if the session waits for a reply: a nested request would mix up conversations."""
         if self._exchanging:
             raise self.error(
                 BusyError,
-                f"{what} was asked for while this thread waits for another reply.",
-                command=what,
+                f"{label} was requested while this thread waits for another reply.",
+                command=label,
                 hint="Use request_if_idle() in actions of the clock.",
             )
 
     @contextmanager
-    def _one_exchange(self, what: str) -> Iterator[None]:
-        self._refuse_nesting(what)
+    def _exclusive_exchange(self, label: str) -> Iterator[None]:
+        self._refuse_nesting(label)
         try:
             self._exchanging = True
             yield
         finally:
             self._exchanging = False
 
-    def _exchange_now(self) -> FramedExchange:
+    def _current_exchange(self) -> FramedExchange:
         if self._exchange is None:
             raise self.error(LinkLost, "the session was never opened", hint="Open it.")
         return self._exchange

@@ -1,1 +1,1 @@
-"""Ways to the memory of a pluggable module: registers (SFP), pages (CMIS), and adapters, bridges, files below them."""
+"""Access to the memory of a pluggable module: registers (SFP), pages (CMIS), and the adapters and bridges."""

@@ -1,7 +1,7 @@
-"""What the I2C adapters of this computer share: one bus transaction per call to any device address, and spare pins.
+"""Base of the I2C adapters of this computer: one bus transaction per call to any device address, and spare pins.
 
-An adapter is a way to every pluggable module: ``BridgedI2c`` lends one of its addresses to a CMIS module, and
-:class:`AdapterRegisters` makes the registers of an SFP+ out of it.
+An adapter can reach every pluggable module: ``BridgedI2c`` uses one of its addresses for a CMIS module, and
+:class:`AdapterRegisters` provides the registers of an SFP+.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
     NotRespondingError,
-    repeated,
-    row_pieces,
+    repeat_access,
+    split_into_rows,
 )
 
 _RETRY_PERIOD_S = 0.002
@@ -32,17 +32,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Signal:
-    """A low-speed signal of a module's socket: who drives it, and the level at which it says what it is named for."""
+    """A low-speed signal of a module socket: whether the host drives it, and whether high means asserted."""
 
-    by_host: bool
+    driven_by_host: bool
     asserted_high: bool
 
 
 SIGNALS: Mapping[str, Signal] = {
-    "reset_l": Signal(by_host=True, asserted_high=False),
-    "lp_mode": Signal(by_host=True, asserted_high=True),
-    "int_l": Signal(by_host=False, asserted_high=False),
-    "mod_prs_l": Signal(by_host=False, asserted_high=False),
+    "reset_l": Signal(driven_by_host=True, asserted_high=False),
+    "lp_mode": Signal(driven_by_host=True, asserted_high=True),
+    "int_l": Signal(driven_by_host=False, asserted_high=False),
+    "mod_prs_l": Signal(driven_by_host=False, asserted_high=False),
 }
 """ResetL, LPMode, IntL and ModPrsL of a QSFP-DD, QSFP or OSFP-style socket (QSFP-DD hardware specification 4.1)."""
 
@@ -53,17 +53,17 @@ class I2cAdapter(abc.ABC):
     Args:
         address: The adapter's address in a bench file.
         device: Device name, for messages.
-        largest_read: Longest read in one transaction; the class knows the adapter's own.
-        library: Stands in for the adapter's library.
+        largest_read: Longest read in one transaction; by default that of the adapter class.
+        library: Replacement for the adapter's library, for tests.
     """
 
     module: ClassVar[str]
-    """Name of the library's module."""
+    """Module name of the library."""
     extra: ClassVar[str]
-    """Optional dependency that brings the library."""
-    what: ClassVar[str]
-    """The adapter in words."""
-    own_largest_read: ClassVar[int] = 128
+    """Optional dependency that installs the library."""
+    label: ClassVar[str]
+    """Name of the adapter, for messages."""
+    default_largest_read: ClassVar[int] = 128
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class I2cAdapter(abc.ABC):
     ) -> None:
         self._address = address
         self._device = device
-        self._largest_read = largest_read or self.own_largest_read
+        self._largest_read = largest_read or self.default_largest_read
         self._library = library
         self._handle: Any = None
         self._owner = OwnerProcess()
@@ -87,27 +87,27 @@ class I2cAdapter(abc.ABC):
         return self._address
 
     def open(self) -> None:
-        """Open the adapter. Raises ``ConnectError`` if its library or the adapter is missing."""
+        """Open the adapter. Raises ``ConnectError`` if the library or the adapter is missing."""
         with self._lock:
             self._owner.claim(self.name, self._device)
             if self._handle is not None:
                 return
             if self._library is None:
-                self._library = self._imported()
+                self._library = self._import_library()
             try:
-                self._handle = self._opened_handle()
+                self._handle = self._open_handle()
                 self._prepare()
             except Exception as error:
                 self.close()
                 if isinstance(error, LumionError):
                     raise
                 raise self._error(
-                    ConnectError, f"cannot open {self.what}: {_reason(error)}", self._open_hint
+                    ConnectError, f"cannot open {self.label}: {_reason(error)}", self._open_hint
                 ) from error
 
     def close(self) -> None:
-        """Release the adapter; idempotent, never raises. In a child it stays the parent's."""
-        # A child of fork has the parent's handle; releasing it would reset the adapter under the parent.
+        """Release the adapter; idempotent, never raises. In a forked child, the parent's adapter stays open."""
+        # A forked child has the parent's handle; releasing it would reset the adapter while the parent uses it.
         if self._owner.belongs_to_other_process:
             return
         with self._lock:
@@ -115,107 +115,110 @@ class I2cAdapter(abc.ABC):
             if handle is not None:
                 try:
                     self._release(handle)
-                except Exception:  # noqa: BLE001 - what is gone cannot be released, and nobody can act on it
+                except Exception:  # noqa: BLE001 - a lost adapter cannot be released
                     return
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes, in as few transactions as the adapter can.
+        """Return ``length`` bytes, read in as few transactions as the adapter allows.
 
         Raises:
-            NotRespondingError: The device does not acknowledge now; it may in a moment.
-            LinkLost: The adapter is closed or gone.
+            NotRespondingError: The device does not acknowledge at present, but may do so soon.
+            LinkLost: The adapter is closed or lost.
         """
         data = b""
         with self._lock:
             for start in range(offset, offset + length, self._largest_read):
                 size = min(self._largest_read, offset + length - start)
-                # Every piece names its own offset: where a module goes on reading after a stop need not be relied on.
+                # Every transaction sends its own offset, because a module may not continue at the next byte after a
+                # stop.
                 data += self._transfer(f"reading {size} bytes at {start}", device, bytes([start]), size)
         return data
 
     def write(self, device: int, offset: int, data: bytes) -> None:
         """Write ``data`` in one transaction; raises as :meth:`read`."""
         with self._lock:
-            # Offset and data in one transaction: after a stop between them the data would be taken for an offset.
+            # Offset and data in one transaction: after a stop in between, the data would be taken as an offset.
             self._transfer(f"writing {len(data)} bytes at {offset}", device, bytes([offset]) + data, 0)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the adapter for several accesses."""
+        """Lock the adapter for several accesses."""
         with self._lock:
             yield
 
-    # -- what an adapter brings
+    # -- implemented by each adapter
 
     _open_hint = "Check its address, its cable, and that this user may use it."
 
     @abc.abstractmethod
-    def _opened_handle(self) -> Any:
-        """Open the library's object."""
+    def _open_handle(self) -> Any:
+        """Open the adapter and return the library's object."""
 
     @abc.abstractmethod
     def _release(self, handle: Any) -> None:
-        """Close it."""
+        """Close the library's object."""
 
     @abc.abstractmethod
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
-        """Write ``out``, then read after a repeated start if ``n_read`` is not 0."""
+        """Write ``out``, then, if ``n_read`` is not 0, read after a repeated start."""
 
     @abc.abstractmethod
-    def _is_silence(self, error: Exception) -> bool:
-        """Tell whether an error of the library is a device that does not acknowledge."""
+    def _is_no_acknowledge(self, error: Exception) -> bool:
+        """Return whether an error of the library means that the device does not acknowledge."""
 
-    def _prepare(self) -> None:  # noqa: B027 - only adapters with pins have something to prepare
-        """Make an open adapter ready."""
+    def _prepare(self) -> None:  # noqa: B027 - only adapters with pins override it
+        """Prepare an open adapter for use."""
 
     # -- inside
 
-    def _transfer(self, what: str, device: int, out: bytes, n_read: int) -> bytes:
-        return self._tried(what, lambda handle: self._exchange(handle, device, out, n_read))
+    def _transfer(self, label: str, device: int, out: bytes, n_read: int) -> bytes:
+        return self._access(label, lambda handle: self._exchange(handle, device, out, n_read))
 
-    def _tried(self, what: str, access: Callable[[Any], _T]) -> _T:
+    def _access(self, label: str, access: Callable[[Any], _T]) -> _T:
         self._owner.check(self.name, self._device)
         if self._handle is None:
-            raise self._error(LinkLost, f"{self.what} is closed", "Open it first.")
+            raise self._error(LinkLost, f"{self.label} is closed", "Open it first.")
         try:
             return access(self._handle)
         except Exception as error:
-            if self._is_silence(error):
-                raise self._error(NotRespondingError, f"{what}: {_reason(error)}", "Is a module plugged in?") from error
-            raise self._error(LinkLost, f"{what}: {_reason(error)}", self._lost_hint(error)) from error
+            if self._is_no_acknowledge(error):
+                raise self._error(
+                    NotRespondingError, f"{label}: {_reason(error)}", "Is a module plugged in?"
+                ) from error
+            raise self._error(LinkLost, f"{label}: {_reason(error)}", self._hint_for_loss(error)) from error
 
-    def _lost_hint(self, error: Exception) -> str:
-        """Say what to do about an error that is no silence."""
+    def _hint_for_loss(self, error: Exception) -> str:
+        """Return the hint for an error that is not a missing acknowledge."""
         del error
         return "Check the adapter and its cable."
 
     def _error(self, kind: type[LumionError], message: str, hint: str) -> LumionError:
         return kind(message, device=self._device, address=self._address, hint=hint)
 
-    def _imported(self) -> Any:
+    def _import_library(self) -> Any:
         try:
             return importlib.import_module(self.module)
         except ImportError as error:
             raise self._error(
                 ConnectError,
-                f"reading modules through {self.what} needs {self.module.partition('.')[0]}.",
+                f"reading modules through {self.label} needs the package {self.module.partition('.')[0]}.",
                 f"Install it: pip install 'lumion-hw[{self.extra}]'.",
             ) from error
 
 
 class PinnedAdapter(I2cAdapter):
-    """An adapter with pins for the signals of a socket. Thread-safe.
+    """An adapter with pins for the signals of a module socket. Thread-safe.
 
-    Opening it changes no level of a pin, and closing leaves them as they are.
+    Opening and closing do not change the level of any pin.
 
     Args:
         address: The adapter's address in a bench file.
-        pins: Number of the pin that each signal is wired to.
+        pins: Pin number of each wired signal.
         **others: As for ``I2cAdapter``.
     """
 
     pin_numbers: ClassVar[range]
-    """Pins that can carry a signal."""
+    """Pins that can be used for a signal."""
 
     def __init__(self, address: str, *, pins: Mapping[str, int] | None = None, **others: Any) -> None:
         super().__init__(address, **others)
@@ -224,28 +227,28 @@ class PinnedAdapter(I2cAdapter):
             if signal not in SIGNALS or pin not in self.pin_numbers:
                 raise self._error(
                     NotSupportedError,
-                    f"{signal} on pin {pin}",
-                    f"{self.what} has pins {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
+                    f"cannot use pin {pin} for {signal}",
+                    f"Pins of {self.label}: {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
                     f"signals are {', '.join(SIGNALS)}.",
                 )
 
     @property
     def wired(self) -> Collection[str]:
-        """The signals that are wired."""
+        """Names of the wired signals."""
         return self._pins.keys()
 
     def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Set a signal of the host's; raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
+        """Assert or release a signal that the host drives. Raises ``NotSupportedError`` or ``LinkLost``."""
         pin = self._pin(signal)
         level = asserted == SIGNALS[signal].asserted_high
         with self._lock:
-            self._tried(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
+            self._access(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
 
     def is_asserted(self, signal: str) -> bool:
-        """Look at a signal; raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
+        """Return whether a signal is asserted. Raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
         pin = self._pin(signal)
         with self._lock:
-            level = self._tried(f"looking at {signal}", lambda handle: self._level(handle, pin))
+            level = self._access(f"reading {signal}", lambda handle: self._level(handle, pin))
         return level == SIGNALS[signal].asserted_high
 
     def _prepare(self) -> None:
@@ -254,7 +257,7 @@ class PinnedAdapter(I2cAdapter):
 
     @abc.abstractmethod
     def _prepare_pins(self) -> None:
-        """Make inputs and outputs of the wired pins; outputs keep the level they have."""
+        """Configure the wired pins as inputs and outputs; outputs keep their present level."""
 
     @abc.abstractmethod
     def _drive(self, handle: Any, pin: int, level: bool) -> None:
@@ -265,25 +268,25 @@ class PinnedAdapter(I2cAdapter):
         """Return the level of a pin."""
 
     def _outputs(self) -> tuple[int, ...]:
-        return tuple(pin for signal, pin in self._pins.items() if SIGNALS[signal].by_host)
+        return tuple(pin for signal, pin in self._pins.items() if SIGNALS[signal].driven_by_host)
 
     def _pin(self, signal: str) -> int:
         if signal in self._pins:
             return self._pins[signal]
         wired = ", ".join(self._pins) or "none"
         raise self._error(
-            NotSupportedError, f"{signal} is not wired to a pin", f"Name it under 'pins'; wired: {wired}."
+            NotSupportedError, f"{signal} is not wired to a pin", f"Add it under 'pins'. Wired signals: {wired}."
         )
 
 
 class AdapterRegisters:
-    """The registers of a module behind an adapter; implements ``RegisterAccess``. Thread-safe.
+    """Registers of a module behind an adapter; implements ``RegisterAccess``. Thread-safe.
 
     Args:
         adapter: The adapter.
-        clock: Measures the retries.
+        clock: Clock for the retries.
         device: Device name, for messages.
-        retry_s: How long an access that is not acknowledged is repeated.
+        retry_s: Time for which an access that is not acknowledged is repeated.
     """
 
     def __init__(self, adapter: I2cAdapter, clock: Clock, *, device: str, retry_s: float = 0.5) -> None:
@@ -307,24 +310,24 @@ class AdapterRegisters:
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
-        return self._repeated(device, lambda: self._adapter.read(device, offset, length))
+        return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in row pieces; raises as ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows; raises as ``RegisterAccess.read``."""
         with self.transaction():
-            for start, piece in row_pieces(offset, data):
-                self._repeated(device, partial(self._adapter.write, device, start, piece))
+            for start, chunk in split_into_rows(offset, data):
+                self._repeat(device, partial(self._adapter.write, device, start, chunk))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the module for several accesses."""
+        """Lock the module for several accesses."""
         with self._adapter.transaction():
             yield
 
-    def _repeated(self, device: int, access: Callable[[], _T]) -> _T:
-        """Make an access, again and again while it is not acknowledged, until the deadline."""
+    def _repeat(self, device: int, access: Callable[[], _T]) -> _T:
+        """Repeat an access until it is acknowledged or the deadline is reached."""
         try:
-            return repeated(access, self._clock, self._retry_s, _RETRY_PERIOD_S, (NotRespondingError,))
+            return repeat_access(access, self._clock, self._retry_s, _RETRY_PERIOD_S, (NotRespondingError,))
         except NotRespondingError as error:
             kind = ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
             raise kind(

@@ -1,6 +1,6 @@
-"""I2C adapters of this computer, each through its library: smbus2, pyftdi, EasyMCP2221.
+"""I2C adapters of this computer: smbus2, pyftdi and EasyMCP2221.
 
-Experimental: this project never tried them on hardware. What holds for one of them stands at its class.
+Experimental: this project has not tried them on hardware.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from typing import Any
 
 from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
 
-_CLOCK_KHZ = 100.0  # bus speed: the fastest at which an FTDI chip's handling of stretched clocks is said to work
-# No acknowledge is ENXIO (Linux, Documentation/i2c/fault-codes.rst), in some drivers
-# EREMOTEIO; time-out and lost arbitration pass by themselves as well.
+_CLOCK_KHZ = 100.0  # bus speed; FTDI chips are reported to handle clock stretching only up to this speed
+# A missing acknowledge is ENXIO (Linux, Documentation/i2c/fault-codes.rst), in some drivers
+# EREMOTEIO. Time-out and lost arbitration are temporary as well.
 _NOT_ACKNOWLEDGED = (errno.ENXIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class SmbusAdapter(I2cAdapter):
     """A Linux I2C bus; its address is ``i2c://1`` for ``/dev/i2c-1``.
 
-    Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes
-    (kplindegaard/smbus2, issue 35). USB bridges with a kernel driver (CP2112, FT260, MCP2221 ...) are such buses too;
-    some read less than 128 bytes at a time: say so.
+    Uses plain I2C messages with a repeated start, not SMBus block calls, which are limited to 32 bytes
+    (kplindegaard/smbus2, issue 35). USB bridges with a kernel driver (CP2112, FT260, MCP2221 ...) also work; for some,
+    set a limit below 128 bytes with ``largest_read``.
     """
 
     module = "smbus2"
     extra = "i2c"
-    what = "the Linux I2C bus"
+    label = "the Linux I2C bus"
 
     _open_hint = "Load the i2c-dev kernel module and give this user access to the bus."
 
-    def _opened_handle(self) -> Any:
+    def _open_handle(self) -> Any:
         return self._library.SMBus(int(self._address.partition("://")[2].partition("?")[0]))
 
     def _release(self, handle: Any) -> None:
@@ -43,14 +43,14 @@ class SmbusAdapter(I2cAdapter):
             handle.i2c_rdwr(written)
             return b""
         reply = message.read(device, n_read)
-        # Both messages in one call: that is what makes the start between them a repeated one.
+        # Both messages in one call, so that the start between them is a repeated start.
         handle.i2c_rdwr(written, reply)
         return bytes(list(reply))
 
-    def _is_silence(self, error: Exception) -> bool:
+    def _is_no_acknowledge(self, error: Exception) -> bool:
         return isinstance(error, OSError) and error.errno in _NOT_ACKNOWLEDGED
 
-    def _lost_hint(self, error: Exception) -> str:
+    def _hint_for_loss(self, error: Exception) -> str:
         busy = isinstance(error, OSError) and error.errno == errno.EBUSY
         return "Unbind the kernel driver first." if busy else "Check the adapter."
 
@@ -58,26 +58,26 @@ class SmbusAdapter(I2cAdapter):
 class FtdiAdapter(PinnedAdapter):
     """An FTDI MPSSE chip (FT232H, 2232H, 4232H); its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
 
-    Clock stretching needs AD7 tied to SCL and is not always seen even then (eblot/pyftdi, issue 373): the
-    clock stays at 100 kHz unless told.
-    Pins count as pyftdi counts them: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 of the chips that have them.
+    Clock stretching needs AD7 tied to SCL and is not always detected even then (eblot/pyftdi, issue 373), so the
+    default clock is 100 kHz. Pins are numbered as in pyftdi: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 where
+    available.
 
     Args:
-        address: The chip.
+        address: Address of the chip.
         clock_khz: Bus speed.
         **others: As for ``PinnedAdapter``.
     """
 
     module = "pyftdi.i2c"
     extra = "ftdi"
-    what = "the FTDI chip"
+    label = "the FTDI chip"
     pin_numbers = range(3, 16)
 
     def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
         super().__init__(address, **others)
         self._clock_khz = clock_khz
 
-    def _opened_handle(self) -> Any:
+    def _open_handle(self) -> Any:
         controller = self._library.I2cController()
         controller.configure(self._address.partition("?")[0], frequency=1e3 * self._clock_khz)
         return controller
@@ -92,7 +92,7 @@ class FtdiAdapter(PinnedAdapter):
         port.write(out)
         return b""
 
-    def _is_silence(self, error: Exception) -> bool:
+    def _is_no_acknowledge(self, error: Exception) -> bool:
         return isinstance(error, self._library.I2cNackError)
 
     def _prepare_pins(self) -> None:
@@ -100,9 +100,9 @@ class FtdiAdapter(PinnedAdapter):
         used = sum(1 << pin for pin in self._pins.values())
         outputs = sum(1 << pin for pin in self._outputs())
         gpio.set_direction(used, 0)
-        # Levels first, while all pins are inputs: what the board pulls them to is what they are driven to.
+        # Read the levels while all pins are inputs, so that outputs start at the level to which the board pulls them.
         levels = gpio.read() & outputs
-        gpio.set_direction(used, outputs)  # in one call: a second one would forget the pins of the first
+        gpio.set_direction(used, outputs)  # in one call: a second call would reset the pins of the first
         gpio.write(levels)
 
     def _drive(self, handle: Any, pin: int, level: bool) -> None:
@@ -116,43 +116,43 @@ class FtdiAdapter(PinnedAdapter):
 
 
 class Mcp2221Adapter(PinnedAdapter):
-    """An MCP2221; its address is ``mcp2221://0`` for the first one plugged in, or ``mcp2221://SERIAL``.
+    """An MCP2221; its address is ``mcp2221://0`` for the first one found, or ``mcp2221://SERIAL``.
 
-    The chip moves 60 bytes per USB report; the library makes one bus transaction of several reports. A transfer that
-    was broken off can leave the bus stuck (electronicayciencia/EasyMCP2221, issue 1): opening anew frees it. Pins 0 to
-    3 are GP0 to GP3.
+    The chip transfers 60 bytes per USB report; the library combines several reports into one bus transaction. An
+    aborted transfer can leave the bus stuck (electronicayciencia/EasyMCP2221, issue 1); reopening frees it. Pins 0 to 3
+    are GP0 to GP3.
 
     Args:
-        address: The chip.
-        clock_khz: Bus speed; the chip makes 47 to 400 kHz.
+        address: Address of the chip.
+        clock_khz: Bus speed, 47 to 400 kHz.
         **others: As for ``PinnedAdapter``.
     """
 
     module = "EasyMCP2221"
     extra = "mcp2221"
-    what = "the MCP2221"
-    own_largest_read = 60
+    label = "the MCP2221"
+    default_largest_read = 60
     pin_numbers = range(4)
 
     def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
         super().__init__(address, **others)
         self._clock_khz = clock_khz
 
-    def _opened_handle(self) -> Any:
-        which = self._address.partition("://")[2].partition("?")[0]
-        chosen = {"devnum": int(which)} if which.isdigit() and len(which) < 4 else {"usbserial": which}
-        chip = self._library.Device(**chosen)
+    def _open_handle(self) -> Any:
+        name = self._address.partition("://")[2].partition("?")[0]
+        selector = {"devnum": int(name)} if name.isdigit() and len(name) < 4 else {"usbserial": name}
+        chip = self._library.Device(**selector)
         chip.I2C_speed(round(1e3 * self._clock_khz))
         return chip
 
     def _release(self, handle: Any) -> None:
-        handle.hidhandler.close()  # the library has no call of its own to let go of a chip
+        handle.hidhandler.close()  # the library has no function to release a chip
 
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
         handle.I2C_write(device, out, kind="nonstop" if n_read else "regular")
         return bytes(handle.I2C_read(device, n_read, kind="restart")) if n_read else b""
 
-    def _is_silence(self, error: Exception) -> bool:
+    def _is_no_acknowledge(self, error: Exception) -> bool:
         errors = self._library.exceptions
         return isinstance(error, errors.NotAckError | errors.TimeoutError)
 

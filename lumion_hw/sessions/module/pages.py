@@ -1,7 +1,7 @@
-"""What page-level access to a CMIS module is, whatever carries it.
+"""Interface for page access to a CMIS module, independent of the bus.
 
-A byte has an address: the lower memory (page ``None``, bytes 0 to 127) or the upper half of a page in a bank (bytes 128
-to 255). How the page is reached - written to PageSelect, or an offset in a file - is the business of the access.
+Each byte has an address: lower memory (page ``None``, bytes 0 to 127) or the upper half of a page in a bank (bytes 128
+to 255). The implementation decides how to reach a page, through PageSelect or as an offset in a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
 
 MAX_WRITE_BYTES = 8
-"""Longest write in one transaction (CMIS; longer ones only where a module says so)."""
+"""Longest write in one transaction (CMIS); longer ones only if the module advertises them."""
 
 
 class PageNotSupportedError(NotSupportedError):
@@ -29,42 +29,42 @@ class ModulePages(Protocol):
 
     @property
     def name(self) -> str:
-        """How the memory is reached, for messages."""
+        """Address of the memory, for messages."""
 
     def open(self) -> None:
-        """Make the way to the module usable; says nothing about the module. Raises ``ConnectError``."""
+        """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes, of one half of the memory.
+        """Return exactly ``length`` bytes from one half of the memory.
 
         Raises:
             PageNotSupportedError: The module does not have the page.
-            ModuleAbsentError: No module.
+            ModuleAbsentError: There is no module.
             NotRespondingError: The module did not acknowledge before the deadline.
-            ShortReadError: Fewer bytes came.
-            LinkLost: The way to the module is gone.
+            ShortReadError: Fewer bytes arrived.
+            LinkLost: The connection to the module is lost.
         """
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write at most ``longest`` bytes, what the module takes, in one transaction. Raises as :meth:`read_page`."""
+        """Write at most ``longest`` bytes in one transaction. Raises as :meth:`read_page`."""
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Tell whether the module has a page. Raises as :meth:`read_page`."""
+        """Return whether the module has a page. Raises as :meth:`read_page`."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Hold the module for several accesses."""
+        """Lock the module for several accesses."""
 
-    def patient(self, patience_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses for so long, as while a CDB command runs."""
+    def patient(self, timeout_s: float) -> AbstractContextManager[None]:
+        """Repeat refused accesses for up to this time within the block, for example while a CDB command runs."""
 
     def forget(self) -> None:
-        """Drop all that is remembered of the module's state, as after a reset."""
+        """Forget all cached state of the module, for example after a reset."""
 
     def close(self) -> None:
-        """Release the way to the module; idempotent, never raises."""
+        """Release the connection to the module; idempotent, never raises."""
 
 
-def page_words(page: Page, bank: int = 0) -> str:
+def page_name(page: Page, bank: int = 0) -> str:
     """Return the name of a half of the memory: ``lower memory``, ``page 11h``, ``page 11h of bank 1``."""
     if page is None:
         return "lower memory"
@@ -72,34 +72,34 @@ def page_words(page: Page, bank: int = 0) -> str:
 
 
 def check_range(page: Page, byte: int, length: int, bank: int) -> None:
-    """Refuse bytes that no module has. Raises ``ConfigError``."""
+    """Raise ``ConfigError`` if a range of bytes does not exist in any module."""
     first = 0 if page is None else HALF_BYTES
     fits = length > 0 and first <= byte and byte + length <= first + HALF_BYTES
     page_fits = page is None or 0 <= page <= 0xFF
     bank_fits = bank == 0 or (page is not None and page >= FIRST_BANKED_PAGE and 0 < bank <= 0xFF)
     if not (fits and page_fits and bank_fits):
         raise ConfigError(
-            f"no such bytes: {length} at {byte} of {page_words(page, bank)}",
-            hint="The lower memory has bytes 0 to 127, a page 128 to 255; pages from 10h on have banks.",
+            f"there are no {length} bytes at {byte} of {page_name(page, bank)}",
+            hint="The lower memory has bytes 0 to 127, and a page 128 to 255. Only pages from 10h on have banks.",
         )
 
 
 def check_write(page: Page, byte: int, data: bytes, bank: int, longest: int = MAX_WRITE_BYTES) -> None:
-    """Refuse a write that is too long for one transaction or misses its half. Raises ``ConfigError``."""
+    """Raise ``ConfigError`` if a write is too long for one transaction or out of range."""
     check_range(page, byte, len(data), bank)
     if len(data) > longest:
         raise ConfigError(
-            f"{len(data)} bytes in one write to {page_words(page, bank)}",
-            hint=f"A module takes {longest} bytes in one transaction; cut the data.",
+            f"{len(data)} bytes in one write to {page_name(page, bank)}",
+            hint=f"Write at most {longest} bytes in one transaction.",
         )
 
 
 class ImagePages:
-    """Pages of an image that nothing changes by itself; implements ``ModulePages``.
+    """Pages of a saved memory image; implements ``ModulePages``.
 
     Args:
-        image: The image; pages that it lacks are not supported, bytes that it does not know are read as 0.
-        writable: Whether writes change the copy kept here; otherwise they are refused.
+        image: The image. Pages that it lacks are not supported; unknown bytes are read as 0.
+        writable: Writes change the copy in memory; otherwise they are refused.
         device: Device name, for messages.
     """
 
@@ -113,7 +113,7 @@ class ImagePages:
 
     @property
     def name(self) -> str:
-        """Where the image comes from."""
+        """Source of the image."""
         return self._source
 
     def open(self) -> None:
@@ -131,42 +131,42 @@ class ImagePages:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write to the copy. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` for a replay."""
+        """Write to the copy. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` if it is not writable."""
         check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
             if not self._writable:
                 raise self._target.error(
                     NotSupportedError,
-                    f"writing to {page_words(page, bank)} of a saved image",
-                    hint="A replay only shows what was read once; open the module itself.",
+                    f"cannot write to {page_name(page, bank)} of a saved image",
+                    hint="A saved image is read-only. Open the module itself.",
                 )
             half[byte % HALF_BYTES : byte % HALF_BYTES + len(data)] = data
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Tell whether a page is in the image."""
+        """Return whether the image has a page."""
         return (bank, page) in self._halves
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the image for several accesses."""
+        """Lock the image for several accesses."""
         with self._lock:
             yield
 
     @contextmanager
-    def patient(self, patience_s: float) -> Iterator[None]:
+    def patient(self, timeout_s: float) -> Iterator[None]:
         """Do nothing: an image never refuses an access."""
-        del patience_s
+        del timeout_s
         yield
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no state is cached."""
 
     def _half(self, page: Page, bank: int) -> bytearray:
         if not self._open:
             raise self._target.error(LinkLost, "the image is closed", hint="Open it first.")
         if (bank, page) not in self._halves:
             raise self._target.error(
-                PageNotSupportedError, f"no {page_words(page, bank)}", hint="The image does not have this page."
+                PageNotSupportedError, f"no {page_name(page, bank)}", hint="The image does not have this page."
             )
         return self._halves[bank, page]

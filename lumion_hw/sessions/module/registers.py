@@ -1,7 +1,7 @@
-"""What register access to a pluggable module is, whatever carries it.
+"""Interface for register access to a pluggable module, independent of the bus.
 
-A bus has no framing, no sequence and no checksum, so an access either gives exactly what was asked or raises; module
-absent, module not answering and too few bytes are three different errors.
+An I2C bus has no framing, sequence number or checksum, so an access either returns exactly the requested bytes or
+raises. Module absent, module not responding and too few bytes are three different errors.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lumion_hw.errors import FrameError, LinkError, LinkTimeout
 _T = TypeVar("_T")
 
 IDENTITY_DEVICE = 0x50
-"""7-bit address that every pluggable module answers, once it is there and awake."""
+"""7-bit address that every pluggable module acknowledges once it is plugged in and started."""
 ROW_BYTES = 8
-"""Writes stay inside a row of this many bytes (SFF-8472 clause 4: EEPROM page writes)."""
+"""Writes stay within a row of this size (SFF-8472 clause 4: EEPROM page writes)."""
 
 
 class ModuleAbsentError(LinkError):
-    """No module is plugged in: nothing acknowledges its identity address."""
+    """No module is plugged in: its identity address is not acknowledged."""
 
 
 class NotRespondingError(LinkTimeout):
-    """A module is there but did not answer this access before the deadline."""
+    """A module is present but did not acknowledge this access before the deadline."""
 
 
 class ShortReadError(FrameError):
-    """An access gave fewer bytes than asked for."""
+    """An access returned fewer bytes than requested."""
 
 
 class RegisterAccess(Protocol):
@@ -38,67 +38,66 @@ class RegisterAccess(Protocol):
 
     @property
     def name(self) -> str:
-        """How the registers are reached, for messages."""
+        """Address of the registers, for messages."""
 
     def open(self) -> None:
-        """Make the way to the module usable; says nothing about the module. Raises ``ConnectError``."""
+        """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes.
 
         Raises:
-            ModuleAbsentError: No module.
+            ModuleAbsentError: There is no module.
             NotRespondingError: The module does not acknowledge ``device``.
-            ShortReadError: Fewer bytes came.
-            LinkLost: The way to the module is gone.
+            ShortReadError: Fewer bytes arrived.
+            LinkLost: The connection to the module is lost.
         """
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data``, in pieces that stay inside 8-byte rows. Raises as :meth:`read`."""
+        """Write ``data`` in chunks within 8-byte rows. Raises as :meth:`read`."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Hold the module for several accesses."""
+        """Lock the module for several accesses."""
 
     def close(self) -> None:
-        """Release the way to the module; idempotent, never raises."""
+        """Release the connection to the module; idempotent, never raises."""
 
 
 class I2cDevice(Protocol):
-    """One device on an I2C bus, one bus transaction per call: the form that a CMIS module at 0x50 has.
+    """One device on an I2C bus with one bus transaction per call, as a CMIS module at 0x50 needs.
 
-    Nothing is split, retried or remembered here; page select, write lengths and hold-off are the business of whoever
-    speaks the module's protocol.
+    Accesses are not split, retried or cached. Page select, write lengths and hold-off are handled by the caller.
     """
 
     @property
     def name(self) -> str:
-        """How the device is reached, for messages."""
+        """Address of the device, for messages."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Write the offset, then read ``length`` bytes from there on.
+        """Write the offset, then read ``length`` bytes from there.
 
         Raises:
-            ModuleAbsentError: No module.
-            NotRespondingError: The device does not acknowledge now; it may in a moment.
-            ShortReadError: Fewer bytes came.
-            LinkLost: The way to the device is gone.
+            ModuleAbsentError: There is no module.
+            NotRespondingError: The device does not acknowledge at present, but may do so soon.
+            ShortReadError: Fewer bytes arrived.
+            LinkLost: The connection to the device is lost.
         """
 
     def write(self, offset: int, data: bytes) -> None:
         """Write the offset and ``data`` in one transaction. Raises as :meth:`read`."""
 
 
-def repeated(
+def repeat_access(
     access: Callable[[], _T], clock: Clock, retry_s: float, period_s: float, silent: tuple[type[LinkError], ...]
 ) -> _T:
-    """Make an access, again and again while nothing answers; after ``retry_s`` raise what came last.
+    """Repeat an access while the device does not respond; after ``retry_s`` raise the last error.
 
     Args:
-        access: The access.
-        clock: Measures the retries.
-        retry_s: How long it is repeated.
-        period_s: Pause between two tries.
-        silent: Errors that say that nothing answered; all others are raised at once.
+        access: Function that makes the access.
+        clock: Clock for the retries.
+        retry_s: Time limit for the retries.
+        period_s: Pause between two attempts.
+        silent: Errors that mean that the device does not respond; all others are raised immediately.
     """
     deadline = clock.now() + retry_s
     while True:
@@ -110,11 +109,11 @@ def repeated(
         clock.sleep(period_s)
 
 
-def row_pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(offset, data)`` of the row writes that together write ``data``."""
+def split_into_rows(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Split a write into writes within rows; yield ``(offset, data)`` of each."""
     start = 0
     while start < len(data):
-        # A write over the end of a row wraps to its beginning in the memories that such modules are made of.
+        # In the EEPROMs of such modules, a write past the end of a row wraps to its start.
         size = min(ROW_BYTES - (offset + start) % ROW_BYTES, len(data) - start)
         yield offset + start, data[start : start + size]
         start += size

@@ -1,4 +1,4 @@
-"""CMIS page 01h: what the module supports and how long it may take.
+"""CMIS page 01h: supported functions of the module and their longest durations.
 
 A monitor, flag or control whose support bit is 0 is not supported; it does not read as 0.
 """
@@ -42,7 +42,9 @@ PAGE_01H: tuple[Field, ...] = (
     bit("network_path_pages_supported", _P, 142, 7),
     bit("vdm_supported", _P, 142, 6),
     bit("diagnostic_pages_supported", _P, 142, 5),
-    bit("coherent_pages_supported", _P, 142, 4, note="CMIS 5.3 and later; never the only sign of a coherent module"),
+    bit(
+        "coherent_pages_supported", _P, 142, 4, note="CMIS 5.3 and later; not sufficient to identify a coherent module"
+    ),
     bit("page_05h_supported", _P, 142, 3),
     bit("page_03h_supported", _P, 142, 2),
     Field("banks_supported", _P, 142, (1, 0), note="0: bank 0; 1: banks 0-1; 2: banks 0-3"),

@@ -1,7 +1,7 @@
-"""CMIS command data block (CDB): page 9Fh, the message's check codes, and the replies of the commands known here.
+"""CMIS command data block (CDB): page 9Fh, the check codes of messages, and requests and replies as bytes.
 
-A message is written from byte 130 on; the command id at 128-129 is written last and triggers it. The reply stands in
-the same page when ``cdb_status`` is no longer busy.
+A message is written from byte 130 on. The command id at 128-129 is written last and starts the command. The reply is in
+the same page as soon as ``cdb_status`` is no longer busy.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LPL_BYTE = 136
 MAX_LPL = 120
 """Longest local payload in bytes."""
 COMMAND_BYTE = 128
-"""First byte of the command id: writing it triggers the command."""
+"""First byte of the command id; writing the id starts the command."""
 HEADER_REST_BYTE = 130
-"""First byte of what is written before the command id."""
+"""First of the bytes that are written before the command id."""
 
 _CDB = "cdb_instances"
 
@@ -42,7 +42,7 @@ PAGE_9FH: tuple[Field, ...] = (
         codes="cdb_command",
         access=Access.RW,
         support=_CDB,
-        note="written last: triggers the command",
+        note="written last; starts the command",
     ),
     _field("cdb_epl_length", 130, 2, Access.RW),
     _field("cdb_lpl_length", 132, 1, Access.RW),
@@ -61,7 +61,7 @@ def check_code(header: bytes, payload: bytes = b"") -> int:
 
 @dataclass(frozen=True)
 class CdbMessage:
-    """A command as it is written: ``body`` from 9Fh:130 on, then ``command`` at 9Fh:128 as the trigger."""
+    """A command in two writes: first ``body`` from 9Fh:130 on, then ``command`` at 9Fh:128 to start it."""
 
     command: bytes
     body: bytes
@@ -86,7 +86,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
 
 
 def command_is_intact(page: bytes) -> bool:
-    """Tell whether the command on ``page`` (the 128 bytes of 9Fh) carries the right check code and a legal length."""
+    """Return whether the command on ``page`` (the 128 bytes of 9Fh) has the right check code and an allowed length."""
     length = page[4]
     return length <= MAX_LPL and check_code(page[:5], page[8 : 8 + length]) == page[5]
 

@@ -1,4 +1,4 @@
-"""Numbers of CMIS memory: fields to values and back, and the conversions that need more than a scale."""
+"""Numbers of CMIS memory: fields to values and back, and conversions that need more than a scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lumion_hw.standards.registers import (
 )
 
 MIN_POWER_DBM = -40.0
-"""One count of 0.1 µW, and what a raw 0 is reported as, marked ``below_range``."""
+"""Power of one count (0.1 µW). A raw 0 is reported as this value with the quality ``below_range``."""
 _POWER_FULL_SCALE = 0xFFFF
 
 
@@ -44,35 +44,35 @@ def cut(field: Field, half: bytes, index: int | None = None) -> bytes:
 
 
 def checksum_of(item: Checksum, half: bytes) -> int:
-    """Return the checksum that the 128 bytes of a page should carry at ``item.byte``."""
+    """Return the checksum that the 128 bytes of a page should have at ``item.byte``."""
     return registers.checksum_of(item, half, HALF_BYTES)
 
 
 def checksum_matches(item: Checksum, half: bytes) -> bool:
-    """Tell whether the 128 bytes of a page carry the right checksum."""
+    """Return whether the 128 bytes of a page have the right checksum."""
     return registers.checksum_matches(item, half, HALF_BYTES)
 
 
 def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
-    """Return the offset in a linear file (Linux optoe) of a byte: itself in the lower memory, else counted by pages.
+    """Return the offset of a byte in a linear file (Linux optoe): lower memory first, then the pages in order.
 
     Raises:
-        ValueError: The byte is not in that half, or an unbanked page is asked for in a bank.
+        ValueError: The byte is not in that half, or the page has no banks.
     """
     if page is None:
         if not 0 <= byte < HALF_BYTES:
             raise ValueError(f"byte {byte} is not in the lower memory")
         return byte
     if not HALF_BYTES <= byte < 2 * HALF_BYTES or not 0 <= page <= 0xFF or bank < 0:
-        raise ValueError(f"there is no byte {byte} on page {page:02X}h of bank {bank}")
+        raise ValueError(f"page {page:02X}h of bank {bank} has no byte {byte}")
     if bank and page < FIRST_BANKED_PAGE:
         raise ValueError(f"page {page:02X}h has no banks")
     return (bank * 256 + page) * HALF_BYTES + byte
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Return dBm and quality of a power register in counts of 0.1 µW; a 0 is the floor, a full scale at least that."""
-    # log10(0) has no value: the floor of one count with a mark, never -inf (docs/transponders.md).
+    """Return dBm and quality for counts of 0.1 µW: 0 is below the range, full scale is a lower bound."""
+    # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
     quality = Quality.ABOVE_RANGE if count >= _POWER_FULL_SCALE else Quality.OK
@@ -80,20 +80,20 @@ def optical_power(count: int) -> tuple[float, Quality]:
 
 
 def optical_power_count(power_dbm: float) -> int:
-    """Return the counts of 0.1 µW of a power, 0 below half a count, at most FFFFh: what a module's register shows."""
+    """Return a power in counts of 0.1 µW, as a module's register shows it: 0 below half a count, at most FFFFh."""
     return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
 
 
 MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
-"""Factor on a field's scale by the code of its ``multiplier`` field; a code that is not here is reserved."""
+"""Factor on a field's scale by the code of its ``multiplier`` field; other codes are reserved."""
 
 
 def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
-    """Return the decoded value of a field times its multiplier, as it is if it has none.
+    """Return the decoded value of a field times its multiplier; unchanged if it has none.
 
     Args:
         field: The field.
-        value: What :func:`decode` returned.
+        value: Result of :func:`decode`.
         code: Value of the field named in ``field.multiplier``; ``None`` if it is not known.
 
     Returns:
@@ -127,7 +127,7 @@ DURATION_BOUNDS_S = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 3
 
 def duration_s(code: int) -> float | None:
     """Return the upper bound of an advertised duration; ``None`` if it has none (Dh) or the code is reserved."""
-    # A code gives the upper bound of the time (CMIS, page 01h), so a deadline made of it is never too short.
+    # A code gives the upper bound of the time (CMIS, page 01h), so a deadline made from it is never too short.
     return DURATION_BOUNDS_S[code] if 0 <= code < len(DURATION_BOUNDS_S) else None
 
 
@@ -209,5 +209,5 @@ def q_db(ber: float) -> float:
         ValueError: The ratio is not between 0 and 0.5.
     """
     if not 0.0 < ber < 0.5:
-        raise ValueError(f"a bit error ratio of {ber} has no Q")
+        raise ValueError(f"Q is not defined for a bit error ratio of {ber}")
     return 20.0 * math.log10(-NormalDist().inv_cdf(ber))

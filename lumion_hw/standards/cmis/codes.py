@@ -1,7 +1,7 @@
-"""Codes of CMIS registers by name: states, results, causes, patterns; and the tables that put them into words.
+"""Codes of CMIS registers by name: states, results, causes, patterns; and the tables with their texts.
 
-An unknown code is not an error: modules carry newer and custom ones. :func:`describe` writes it as ``0xNN`` and says
-whether it is reserved or the vendor's own, as far as ``RANGES`` tells.
+An unknown code is not an error: modules use newer and vendor-specific ones. :func:`describe` writes it as ``0xNN`` and
+adds whether it is reserved or vendor-specific, if ``RANGES`` has it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lumion_hw.interfaces import quality
 from lumion_hw.standards.cmis import interface_ids
 
 Quality = quality.Quality
-"""What a reading is worth."""
+"""Quality of a reading."""
 
 
 class ModuleState(enum.IntEnum):
@@ -46,7 +46,7 @@ class DataPathState(enum.IntEnum):
 DATA_PATH_TRANSIENT = frozenset(
     {DataPathState.INIT, DataPathState.DEINIT, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF}
 )
-"""Data path states that end by themselves; a host waits them out before it writes."""
+"""Data path states that end by themselves; a host waits until they end before it writes."""
 
 
 class ConfigStatus(enum.IntEnum):
@@ -64,7 +64,7 @@ class ConfigStatus(enum.IntEnum):
 
 
 class FaultCause(enum.IntEnum):
-    """Why the module is in ``ModuleState.FAULT``, 00h:41. 32 to 63 are custom; 4 to 6 come from newer revisions."""
+    """Cause of ``ModuleState.FAULT``, 00h:41. 32 to 63 are custom; 4 to 6 are from newer revisions."""
 
     NONE = 0
     TEC_RUNAWAY = 1
@@ -76,7 +76,7 @@ class FaultCause(enum.IntEnum):
 
 
 class MediaType(enum.IntEnum):
-    """Media type, 00h:85: it says which table explains a media interface id."""
+    """Media type, 00h:85. It selects the table for the media interface ids."""
 
     UNDEFINED = 0
     MMF = 1
@@ -87,7 +87,7 @@ class MediaType(enum.IntEnum):
 
 
 class AutoCommissioning(enum.IntEnum):
-    """What a ``SteppedConfigOnly`` module commissions by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
+    """Parts that a ``SteppedConfigOnly`` module commissions by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
 
     NONE = 0
     REGULAR = 1
@@ -114,13 +114,13 @@ class CdbStatus(enum.IntEnum):
 
 
 CDB_BUSY = 0x80
-"""Bit of a CDB status: the command is still at work."""
+"""Bit of a CDB status: the command is still running."""
 CDB_FAILED = 0x40
 """Bit of a CDB status: the command failed."""
 
 
 class CdbCommand(enum.IntEnum):
-    """CDB commands this project knows."""
+    """CDB commands used in this project."""
 
     QUERY_STATUS = 0x0000
     ENTER_PASSWORD = 0x0001
@@ -163,7 +163,7 @@ class Pattern(enum.IntEnum):
 
 
 class DiagnosticsSelector(enum.IntEnum):
-    """What 14h:192-255 shows, written to 14h:128."""
+    """Selects the content of 14h:192-255; written to 14h:128."""
 
     NONE = 0x00
     BER = 0x01
@@ -180,7 +180,7 @@ class DiagnosticsSelector(enum.IntEnum):
 
 
 class Grid(enum.IntEnum):
-    """Frequency grids, 12h:128-135.7-4; the mathematics is in ``grids``."""
+    """Frequency grids, 12h:128-135.7-4; ``grids`` computes their frequencies."""
 
     GHZ_3_125 = 0
     GHZ_6_25 = 1
@@ -233,7 +233,7 @@ TABLES: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "media_interface_base_t": interface_ids.MEDIA_BASE_T,
     }
 )
-"""Words for the codes of ``ENUM`` fields, by the name in ``Field.codes``."""
+"""Texts for the codes of ``ENUM`` fields, by the name in ``Field.codes``."""
 
 MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
     {
@@ -244,11 +244,11 @@ MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
         MediaType.BASE_T: "media_interface_base_t",
     }
 )
-"""Which table explains a media interface id, by media type."""
+"""Name of the table for the media interface ids, by media type."""
 
 
 VENDOR_SPECIFIC = "vendor-specific"
-"""Word for codes that a vendor gives a meaning to; see its data sheet."""
+"""Text for codes whose meaning the vendor defines; see its data sheet."""
 _VENDOR_OR_RESERVED = ((range(0x80, 0x100), VENDOR_SPECIFIC), (range(0x80), "reserved"))
 _INTERFACES = ((range(0xC0, 0x100), VENDOR_SPECIFIC), (range(0xC0), "reserved"))
 
@@ -263,16 +263,16 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
         **dict.fromkeys(("host_interface", *MEDIA_TABLES.values()), _INTERFACES),
     }
 )
-"""What a code means that is not in its table, by the first range that holds it (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
+"""Meaning of codes that are not in their table; the first matching range counts (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
 
 
 def is_known(table: str, code: int) -> bool:
-    """Tell whether a code is in its table."""
+    """Return whether a code is in its table."""
     return code in TABLES.get(table, {})
 
 
 def describe(table: str, code: int) -> str:
-    """Return the words for a code of one of the ``TABLES``; ``0xNN`` when it is not there, and whose code it is."""
+    """Return the text for a code of one of the ``TABLES``; for other codes ``0xNN`` and the meaning of its range."""
     if is_known(table, code):
         return TABLES[table][code]
     kind = next((kind for codes, kind in RANGES.get(table, ()) if code in codes), "")
@@ -280,12 +280,12 @@ def describe(table: str, code: int) -> str:
 
 
 def media_table(media_type: int) -> str:
-    """Return the name of the table that explains the media interface ids of a media type; empty if none does."""
+    """Return the name of the table for the media interface ids of a media type; empty if there is none."""
     return MEDIA_TABLES.get(media_type, "")
 
 
 def describe_media_interface(media_type: int, code: int) -> str:
-    """Return the words for a media interface id, which mean different things for different media types."""
+    """Return the text for a media interface id, whose meaning depends on the media type."""
     if not code:
-        return "undefined"  # in every table, and without one
+        return "undefined"  # also where there is no table
     return describe(media_table(media_type), code)

@@ -1,6 +1,6 @@
 """C-CMIS pages of coherent modules, bank 0, media lane 1: FEC counters (34h), link performance (35h), flags (33h).
 
-Pages 34h and 35h are known from two sources; the others from one, and stand here with what is certain about them.
+Pages 34h and 35h are known from two sources. The others are known from one source; only their certain fields are here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lumion_hw.standards.cmis.fields import Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 COHERENT = "coherent"
-"""Condition of all these fields: the module is a coherent one."""
+"""Condition of all these fields: the module is coherent."""
 
 _CHECK = Certainty.CHECK
 _RW = Access.RW
@@ -33,7 +33,7 @@ class LinkQuantityField:
         scale: ``unit`` per count.
         unit: Unit.
         observable: Name of the VDM observable of the same quantity.
-        certainty: How well it is known.
+        certainty: How certain its definition is.
     """
 
     name: str

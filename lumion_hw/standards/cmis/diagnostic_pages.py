@@ -195,7 +195,7 @@ def _snr(side: str, byte: int, of: str) -> Field:
         support=f"{side}_snr_supported",
         certainty=_CHECK,
         view=VIEW_SNR,
-        note="one decoder looks 16 bytes earlier",
+        note="16 bytes earlier in one public decoder",
     )
 
 

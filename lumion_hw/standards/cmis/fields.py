@@ -1,8 +1,8 @@
-"""What one field of the CMIS memory is: where its bits are, what they mean, who may change them, and when they exist.
+"""Description of one field of the CMIS memory: bits, meaning, who can change it, and when it exists.
 
-Addresses are those of the standard: bytes 0 to 127 are the lower memory (``page`` ``None``), bytes 128 to 255 the
-upper half of ``page``. A per-lane register is one field with an :class:`Array`; its elements lie a fixed number of bits
-apart, which covers a bit, a nibble, a byte or a word per lane alike.
+Addresses are those of the standard: bytes 0 to 127 are the lower memory (``page`` ``None``), bytes 128 to 255 the upper
+half of ``page``. A per-lane register is one field with an :class:`Array`. Its elements are a fixed number of bits
+apart, which covers a bit, a nibble, a byte or a word per lane.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Page = int | None
 
 
 class Certainty(enum.Enum):
-    """How well the place and meaning are known (docs/transponders.md)."""
+    """How certain the place and meaning of a field are (docs/transponders.md)."""
 
     TWO_SOURCES = "two sources"
     CHECK = "check"
@@ -43,15 +43,16 @@ class Location:
 
 @dataclass(frozen=True)
 class Field(Register):
-    """One field of the CMIS map; ``space`` is its page, ``None`` the lower memory.
+    """One field of the CMIS map; ``space`` is its page, ``None`` for the lower memory.
 
     Attributes:
         codes: Name of the table in ``codes.TABLES`` that explains an ``ENUM``.
         multiplier: Name of the advertising field whose code multiplies the scale, by ``codec.MULTIPLIERS``.
         support: Name of the advertising field that must not be 0, or of a condition in ``index.CONDITIONS``.
-        certainty: How well it is known.
-        view: Fields of different ``view`` may lie on the same bytes; the text says what selects this one.
-        note: What else a user should know.
+        certainty: How certain the place and meaning are.
+        view: Condition that selects this field where several share the same bytes. Only fields of different ``view``
+            can.
+        note: Further hints for users.
     """
 
     codes: str = ""
@@ -82,7 +83,7 @@ class Field(Register):
 
     @cached_property
     def _locations(self) -> dict[int | None, tuple[Location, ...]]:
-        """The bits of each element, worked out once: every look at the flags asks for those of all."""
+        """The bits of each element, computed once because every check of flags needs all of them."""
         return {index: tuple(self._located(index)) for index in self._low_bits}
 
     def _located(self, index: int | None) -> Iterator[Location]:
@@ -91,7 +92,7 @@ class Field(Register):
             yield Location(self.page, byte, mask)
 
     def __str__(self) -> str:
-        """Return the address as the standard writes it, such as ``00h:26.4`` or ``11h:128-131``."""
+        """Return the address in the notation of the standard, such as ``00h:26.4`` or ``11h:128-131``."""
         page = 0 if self.page is None else self.page
         span = self.whole_span()
         last = f"-{span[-1]}" if len(span) > 1 else ""

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 MAX_LPL_BLOCK = 116
-"""Most bytes of an image in one local payload, behind the block's address."""
+"""Largest number of image bytes in one local payload, after the block's address."""
 MAX_EPL_PAGES = 16
-"""Most pages of the extended payload."""
+"""Largest number of pages of the extended payload."""
 MAX_START_BYTES = 112
-"""Most bytes of a file's beginning in the command that starts a download."""
+"""Largest number of bytes from the start of a file in the command that starts a download."""
 _MECHANISMS = {0x00: (False, False), 0x01: (True, False), 0x10: (False, True), 0x11: (True, True)}
 _WRITE_UNIT = 8
 
 
 @dataclass(frozen=True)
 class FirmwareImage:
-    """A stored firmware: its version and whether it runs, is committed and is valid."""
+    """A stored firmware: its version, and whether it is running, committed and valid."""
 
     major: int
     minor: int
@@ -33,7 +33,7 @@ class FirmwareImage:
 
     @property
     def version(self) -> str:
-        """The version as it is usually written."""
+        """The version in the usual notation."""
         return f"{self.major}.{self.minor}.{self.build}"
 
 
@@ -59,24 +59,25 @@ def _image(version: bytes, status: int) -> FirmwareImage:
 
 @dataclass(frozen=True)
 class FirmwareFeatures:
-    """What a module says of its firmware update (reply to 0041h).
+    """A module's features for firmware updates (reply to 0041h).
 
     Attributes:
         abort: A download can be aborted (0102h).
         copy: An image can be copied from bank to bank (0108h).
-        skip_erased: Blocks of nothing but ``erased_byte`` need not be sent.
-        start_bytes: Bytes of a file's beginning that go into the start command; the blocks count from behind them.
-        erased_byte: What erased memory reads.
+        skip_erased: Blocks that contain only ``erased_byte`` need not be sent.
+        start_bytes: Bytes from the start of a file in the start command. The addresses of blocks count from the end of
+            these.
+        erased_byte: Content of erased memory.
         write_bytes: Longest write to the command's pages in one bus transaction.
-        by_lpl: Blocks are taken in the local payload (0103h).
-        by_epl: Blocks are taken in the extended payload (0104h).
-        epl_bytes: Bytes that the pages of the extended payload hold.
-        hitless: A restart may leave the traffic alone.
-        start_s: Longest time of the start command; 0 if not given, as for those that follow.
-        abort_s: That of the abort.
-        write_s: That of one block.
-        complete_s: That of the completion.
-        copy_s: That of a copy.
+        by_lpl: The module accepts blocks in the local payload (0103h).
+        by_epl: The module accepts blocks in the extended payload (0104h).
+        epl_bytes: Capacity of the pages of the extended payload.
+        hitless: A restart can leave the traffic undisturbed.
+        start_s: Longest time of the start command; this and the following times are 0 if not given.
+        abort_s: Longest time of an abort.
+        write_s: Longest time of one block.
+        complete_s: Longest time of the completion.
+        copy_s: Longest time of a copy.
     """
 
     abort: bool
@@ -97,15 +98,15 @@ class FirmwareFeatures:
 
     @property
     def extended(self) -> bool:
-        """Whether blocks are best sent as extended payloads: where they are taken and hold more than local ones."""
-        # In one bus transaction of 8 bytes both cost the same; extended
-        # payloads save commands only where longer writes are taken.
+        """Whether extended payloads are better: the module accepts them and they hold more than local ones."""
+        # With bus transactions of 8 bytes, both cost the same. Extended payloads
+        # save commands only if the module accepts longer writes.
         saves = not self.by_lpl or min(self.write_bytes, self.epl_bytes) > MAX_LPL_BLOCK
         return self.by_epl and self.epl_bytes > 0 and saves
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of an image in one block; 0 where the module takes none."""
+        """Image bytes in one block; 0 if the module accepts none."""
         if self.extended:
             return min(self.epl_bytes, self.write_bytes)
         return MAX_LPL_BLOCK if self.by_lpl else 0
@@ -116,16 +117,16 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
 
     Args:
         payload: The reply.
-        epl_pages: Pages of extended payload that the module has, by 01h:163.
+        epl_pages: Pages of extended payload that the module has, from 01h:163.
 
     Raises:
         ValueError: The reply is too short, or holds a reserved code.
     """
     if len(payload) < 18:
-        raise ValueError(f"a reply of firmware features has at least 18 bytes, not {len(payload)}")
+        raise ValueError(f"a reply with firmware features has at least 18 bytes, not {len(payload)}")
     flags, mechanism = payload[1], payload[5]
     if mechanism not in _MECHANISMS:
-        raise ValueError(f"the way to write firmware {mechanism:02X}h is reserved")
+        raise ValueError(f"firmware write mechanism {mechanism:02X}h is reserved")
     by_lpl, by_epl = _MECHANISMS[mechanism]
     # A bit of the reply multiplies all durations by ten.
     unit_s = 1e-2 if flags & 0x08 else 1e-3
@@ -146,23 +147,23 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
 
 
 def encode_start(n_bytes: int, beginning: bytes) -> bytes:
-    """Return the payload of 0101h: size of the whole file, and its beginning.
+    """Return the payload of 0101h: size of the whole file, and its first bytes.
 
     Raises:
         ValueError: One of them does not fit.
     """
     if not 0 < n_bytes < 1 << 32 or len(beginning) > min(MAX_START_BYTES, n_bytes):
-        raise ValueError(f"no firmware file: {n_bytes} bytes, {len(beginning)} of them at its start")
+        raise ValueError(f"not a firmware file: {n_bytes} bytes, {len(beginning)} of them in the start command")
     return n_bytes.to_bytes(4, "big") + bytes(4) + beginning
 
 
 def encode_address(offset: int) -> bytes:
-    """Return the address of a block, which counts from behind the beginning that the start command held."""
+    """Return the address of a block, counted from the end of the bytes in the start command."""
     return offset.to_bytes(4, "big")
 
 
 def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
-    """Return the payload of 0109h: which image, how, and how long after the command is done."""
+    """Return the payload of 0109h: which image, how, and the delay after the command is done."""
     return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
 
 

@@ -17,16 +17,16 @@ from lumion_hw.standards.cmis.codec import decode_from
 from lumion_hw.standards.cmis.codes import Grid
 
 ANCHOR_MHZ = 193_100_000
-"""Frequency of channel 0 of every grid but 150 GHz."""
+"""Frequency of channel 0 of every grid except 150 GHz."""
 
 
 @dataclass(frozen=True)
 class GridRule:
-    """How a grid counts: frequency = ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
+    """Numbering of a grid's channels: frequency = ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
 
     Attributes:
         unit_mhz: Frequency per channel number.
-        step: Legal channel numbers are multiples of this.
+        step: Allowed channel numbers are multiples of this.
         offset: Added to the channel number.
     """
 
@@ -36,7 +36,7 @@ class GridRule:
 
     @property
     def spacing_mhz(self) -> Fraction:
-        """Distance between neighbouring legal channels."""
+        """Distance between neighbouring allowed channels."""
         return self.unit_mhz * self.step
 
 
@@ -57,7 +57,7 @@ GRIDS: Mapping[Grid, GridRule] = MappingProxyType(
 
 
 def frequency_mhz(grid: Grid, channel: int) -> Fraction:
-    """Return the exact frequency of a channel number, legal or not."""
+    """Return the exact frequency of a channel number, allowed or not."""
     rule = GRIDS[grid]
     return ANCHOR_MHZ + (channel + rule.offset) * rule.unit_mhz
 
@@ -68,7 +68,7 @@ def reported_mhz(grid: Grid, channel: int, fine_mhz: int = 0) -> int:
 
 
 def is_legal(grid: Grid, channel: int) -> bool:
-    """Tell whether a channel number lies on the grid's raster (its range is the module's, see ``LaserGrids``)."""
+    """Return whether a channel number is allowed on the grid. The range depends on the module: see ``LaserGrids``."""
     return channel % GRIDS[grid].step == 0
 
 
@@ -81,7 +81,7 @@ class FineRange:
     high_mhz: int
 
     def allows(self, offset_mhz: int) -> bool:
-        """Tell whether an offset can be set."""
+        """Return whether an offset can be set."""
         if offset_mhz == 0:
             return True
         inside = self.low_mhz <= offset_mhz <= self.high_mhz
@@ -90,7 +90,7 @@ class FineRange:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is written to tune a laser, and the frequency in MHz that it then reports."""
+    """Settings that tune a laser, and the frequency in MHz that it then reports."""
 
     grid: Grid
     channel: int
@@ -100,7 +100,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class LaserGrids:
-    """What a laser advertises on page 04h.
+    """The grids that a laser advertises on page 04h.
 
     Attributes:
         channels: Lowest and highest channel number of each grid the module supports.
@@ -111,12 +111,12 @@ class LaserGrids:
     fine: FineRange | None = None
 
     def allows(self, grid: Grid, channel: int) -> bool:
-        """Tell whether the module accepts a channel: grid supported, on its raster, inside its own range."""
+        """Return whether the module accepts a channel: supported grid, allowed number, inside the module's range."""
         low, high = self.channels.get(grid, (1, 0))
         return low <= channel <= high and is_legal(grid, channel)
 
     def select(self, mhz: int, grid: Grid | None = None) -> Tuning:
-        """Return how to tune to ``mhz``: without fine tuning if possible, then on the coarsest grid.
+        """Return the settings for ``mhz``: without fine tuning if possible, then on the coarsest grid.
 
         Args:
             mhz: Frequency.
@@ -127,8 +127,8 @@ class LaserGrids:
         """
         exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
         if exact:
-            # Of several ways the one with the least fine tuning, which moves a laser off its
-            # raster; then the coarsest grid, which is what a channel plan usually means.
+            # Prefer the least fine tuning, because it moves a laser off its grid. Then prefer
+            # the coarsest grid, because channel plans usually use it.
             return min(exact, key=lambda item: (abs(item.fine_mhz), -GRIDS[item.grid].spacing_mhz))
         raise self._refusal(mhz, grid)
 
@@ -137,19 +137,19 @@ class LaserGrids:
         return item.frequency_mhz == mhz and allowed
 
     def _candidates(self, mhz: int, grid: Grid | None) -> Iterator[Tuning]:
-        """Yield the legal channels on both sides of ``mhz`` on each grid, with the fine offset that would remain."""
+        """Yield the allowed channels on both sides of ``mhz`` on each grid, with the fine offset that would remain."""
         for code in self.channels if grid is None else (grid,):
             for channel in self._neighbours(code, mhz):
                 yield Tuning(code, channel, mhz - reported_mhz(code, channel), mhz)
 
     def _neighbours(self, grid: Grid, mhz: int) -> set[int]:
-        """Return the legal channels next to ``mhz`` below and above, kept inside the module's range."""
+        """Return the allowed channels next to ``mhz`` below and above, limited to the module's range."""
         rule = GRIDS[grid]
         low, high = self.channels.get(grid, (1, 0))
         first, last = -(-low // rule.step), high // rule.step
         if first > last:
             return set()
-        # In whole MHz and fractions: a third of 100 GHz has no float.
+        # In exact fractions, because a float cannot hold a third of 100 GHz.
         below = ((mhz - ANCHOR_MHZ) / rule.unit_mhz - rule.offset) // rule.step
         return {rule.step * min(max(int(below) + side, first), last) for side in (0, 1)}
 
@@ -161,7 +161,7 @@ class LaserGrids:
         nearest = [value for value in (below, above) if value is not None]
         if not nearest:
             what = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
-            return LimitError(f"no frequency on {what}", requested=mhz, limit=0, unit="MHz")
+            return LimitError(f"there is no frequency on {what}", requested=mhz, limit=0, unit="MHz")
         names = " and ".join(f"{value} MHz" for value in nearest)
         return LimitError(
             f"{mhz} MHz cannot be reached; nearest {names}",
@@ -186,7 +186,7 @@ _FIELDS = {item.name: item for item in PAGE_04H}
 
 
 def laser_grids(page_04h: bytes) -> LaserGrids:
-    """Return what the 128 bytes of page 04h advertise. Grids whose range is empty or reversed are left out.
+    """Return the grids in the 128 bytes of page 04h. Grids whose range is empty or reversed are left out.
 
     Raises:
         ValueError: ``page_04h`` does not have 128 bytes.

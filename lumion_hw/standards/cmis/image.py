@@ -1,8 +1,8 @@
-"""A saved CMIS memory: which bytes are known and what they are, and the forms in which it is kept in files.
+"""A saved CMIS memory: the known bytes, and the file forms in which it is stored.
 
-Three forms are read: JSON as in ``to_document`` (``lower`` and ``pages`` in hexadecimal), 256 bytes or more of a linear
-image as Linux optoe-style drivers show it, and 128 bytes of lower memory alone. Reading never invents a byte: what a
-truncated file does not have is unknown, and stands in ``MemoryImage.remarks``.
+Three forms are read: JSON as in ``to_document`` (``lower`` and ``pages`` in hexadecimal), a linear image of 256 bytes
+or more as Linux optoe-style drivers show it, and 128 bytes of lower memory alone. Bytes that are missing in a truncated
+file are unknown, never filled in, and listed in ``MemoryImage.remarks``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class MemoryImage:
     Attributes:
         halves: For each known half its 128 bytes; unknown bytes are 0 there.
         unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
-        source: Where the image comes from.
-        remarks: What was wrong with the file.
+        source: Where the image is from.
+        remarks: Problems of the file.
         unreadable: Halves that the module has and that could not be read, with the reason.
     """
 
@@ -48,12 +48,12 @@ class MemoryImage:
         return self.halves.get((bank, page))
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
-        """Tell whether all these bytes (0 to 255) are known."""
+        """Return whether all these bytes (0 to 255) are known."""
         missing = self.unknown.get((bank, page), frozenset())
         return (bank, page) in self.halves and not any(byte in missing for byte in span)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the image as what JSON knows; :func:`image_from_document` is the inverse."""
+        """Return the image as a JSON document; :func:`image_from_document` is the inverse."""
         document: dict[str, Any] = {"source": self.source} if self.source else {}
         document["lower"] = self.halves.get(LOWER, bytes(HALF_BYTES)).hex()
         document["pages"] = {half_name(half): data.hex() for half, data in self.halves.items() if half != LOWER}
@@ -65,7 +65,7 @@ class MemoryImage:
 
 
 def half_name(half: Half) -> str:
-    """Return a half as it is called in files: ``lower``, ``11``, or ``1:11`` in bank 1."""
+    """Return the name of a half in files: ``lower``, ``11``, or ``1:11`` in bank 1."""
     bank, page = half
     if page is None:
         return "lower"
@@ -76,17 +76,17 @@ def parse_image(data: bytes, source: str = "") -> MemoryImage:
     """Return the image in the bytes of a file, in any of the three forms.
 
     Raises:
-        ConfigError: It is none of them.
+        ConfigError: The data have none of these forms.
     """
     document = document_of(data, source)
     return image_from_linear(data, source) if document is None else image_from_document(document, source)
 
 
 def document_of(data: bytes, source: str = "") -> object | None:
-    """Return the JSON document in the bytes of a file; ``None`` if they do not begin like one.
+    """Return the JSON document in the bytes of a file; ``None`` if they do not begin like JSON.
 
     Raises:
-        ConfigError: They begin like one and are none.
+        ConfigError: The data begin like JSON but cannot be parsed.
     """
     if not data[:64].lstrip().startswith(b"{"):
         return None
@@ -95,16 +95,16 @@ def document_of(data: bytes, source: str = "") -> object | None:
 
 
 def image_from_document(document: object, source: str = "") -> MemoryImage:
-    """Return the image of a JSON document. Bytes that a page lacks at its end are unknown.
+    """Return the image of a JSON document. Bytes missing at the end of a page are unknown.
 
     Raises:
         ConfigError: The document has another shape, or its text is not hexadecimal.
     """
     if not isinstance(document, dict) or not isinstance(document.get("lower"), str):
-        raise ConfigError(f"{source or 'dump'}: has no 'lower' memory", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: key 'lower' is missing", hint=_HINT)
     pages = document.get("pages", {})
     if not isinstance(pages, dict):
-        raise ConfigError(f"{source or 'dump'}: 'pages' is no table of pages", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'pages' must be a table of pages", hint=_HINT)
     texts: dict[Half, object] = {LOWER: document["lower"]}
     texts |= {_half(key, source): text for key, text in pages.items()}
     halves, unknown, remarks = {}, _unread(document.get("unread", {}), source), []
@@ -112,7 +112,7 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
         known = _bytes(half, text, source)
         if len(known) != HALF_BYTES:
             remarks.append(f"{half_name(half)}: {len(known)} of {HALF_BYTES} bytes")
-        missing = _behind(half, len(known))
+        missing = _bytes_after(half, len(known))
         if missing:
             unknown[half] = unknown.get(half, frozenset()) | missing
         halves[half] = known[:HALF_BYTES].ljust(HALF_BYTES, b"\x00")
@@ -134,16 +134,16 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
     remarks = []
     for number, start in enumerate(range(HALF_BYTES, len(data), HALF_BYTES)):
         half = (number // (_MAX_PAGE + 1), number % (_MAX_PAGE + 1))
-        # Pages below 10h have no banks; a linear file repeats them, or fills their place.
+        # Pages below 10h have no banks; a linear file repeats them or has fill bytes in their place.
         if half[0] and half[1] < FIRST_BANKED_PAGE:
             continue
         part = data[start : start + HALF_BYTES]
-        # Page 00h is kept whatever it holds: without it nothing else can be read.
+        # Page 00h is always kept, because nothing else can be read without it.
         if number and part in (bytes(len(part)), b"\xff" * len(part)):
-            continue  # what a driver shows where there is nothing
+            continue  # drivers show these bytes where there is no page
         if len(part) < HALF_BYTES:
             remarks.append(f"{half_name(half)}: {len(part)} of {HALF_BYTES} bytes")
-            unknown[half] = _behind(half, len(part))
+            unknown[half] = _bytes_after(half, len(part))
         halves[half] = part.ljust(HALF_BYTES, b"\x00")
     return MemoryImage(halves, unknown, source, tuple(remarks))
 
@@ -151,7 +151,7 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
 def _half(key: object, source: str) -> Half:
     match = _PAGE_KEY.fullmatch(str(key))
     if match is None:
-        raise ConfigError(f"{source or 'dump'}: {key!r} is no page number", hint="Write 11, or 1:11 for bank 1.")
+        raise ConfigError(f"{source or 'dump'}: {key!r} is not a page number", hint="Write 11, or 1:11 for bank 1.")
     return int(match[1] or 0), int(match[2], 16)
 
 
@@ -162,23 +162,23 @@ def _bytes(half: Half, text: object, source: str) -> bytes:
         raise ConfigError(f"{source or 'dump'}: {half_name(half)} is not hexadecimal: {error}", hint=_HINT) from error
 
 
-def _behind(half: Half, n_known: int) -> frozenset[int]:
+def _bytes_after(half: Half, n_known: int) -> frozenset[int]:
     first = 0 if half == LOWER else HALF_BYTES
     return frozenset(range(first + min(n_known, HALF_BYTES), first + HALF_BYTES))
 
 
 def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{source or 'dump'}: 'unread' is no table of bytes", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unread' must be a table of bytes", hint=_HINT)
     unknown = {}
     for key, numbers in table.items():
         if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
-            raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} is no list of bytes", hint=_HINT)
+            raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} must be a list of bytes", hint=_HINT)
         unknown[LOWER if key == "lower" else _half(key, source)] = frozenset(numbers)
     return unknown
 
 
 def _unreadable(table: object, source: str) -> dict[Half, str]:
     if not isinstance(table, dict) or not all(isinstance(reason, str) for reason in table.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' is no table of pages and reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of pages and reasons", hint=_HINT)
     return {LOWER if key == "lower" else _half(key, source): reason for key, reason in table.items()}

@@ -1,4 +1,4 @@
-"""The whole CMIS map: all fields by name and by page, what each byte allows, and which reads cost flags."""
+"""The whole CMIS map: all fields by name and by page, the access to each byte, and the reads that clear flags."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ PAGE_CONTENTS: Mapping[Page, str] = MappingProxyType(
         0x9F: "command data block: commands, firmware, password",
     }
 )
-"""What each page of :data:`PAGES` holds, in a few words."""
+"""Short description of each page of :data:`PAGES`."""
 
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -85,19 +85,19 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
 _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
     {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
 )
-"""Bytes without a flag inside the ranges to protect: a newer module may have one there."""
+"""Reserved bytes among flag bytes; they are protected too, because a newer module can have a flag there."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
 
 @dataclass(frozen=True)
 class ByteAccess:
-    """What the bits of the 128 bytes of a page allow; each member holds one mask per byte.
+    """Access to the bits of the 128 bytes of a page; each attribute has one mask per byte.
 
     Attributes:
-        defined: Bits that belong to a field. The others are reserved: they read as 0 and are masked by a host.
-        writable: Bits a host may write.
-        reads_zero: Bits that read as 0 whatever was written.
+        defined: Bits that belong to a field. The others are reserved: they read as 0, and a host masks them.
+        writable: Bits that a host can write.
+        reads_zero: Bits that always read as 0.
         clear_on_read: Bits that a read of their byte clears.
     """
 
@@ -109,13 +109,13 @@ class ByteAccess:
 
 @cache
 def fields_of(page: Page) -> tuple[Field, ...]:
-    """Return the fields of a page (``None``: the lower memory); none for a page that is not described here."""
+    """Return the fields of a page (``None``: the lower memory); empty for a page without a description here."""
     return tuple(field for field in ALL_FIELDS if field.page == page)
 
 
 @cache
 def byte_access(page: Page) -> ByteAccess:
-    """Return what each bit of a page allows. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
+    """Return the access to each bit of a page. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
 
     def masks(wanted: frozenset[Access]) -> tuple[int, ...]:
         result = [0] * HALF_BYTES
@@ -143,7 +143,7 @@ def flag_bytes(page: Page) -> frozenset[int]:
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
     """Yield the parts of a block that can be read without clearing a flag, in order."""
-    # Including reserved bytes among the flags: a newer revision may have put one there.
+    # Reserved bytes among the flags count as flags, because a newer revision can have one there.
     flags = flag_bytes(page)
     start = first
     for byte in range(first, first + length):
@@ -156,17 +156,17 @@ def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
 
 
 def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> bool | None:
-    """Tell whether a module has a field, by what it advertises.
+    """Return whether a module has a field, according to its advertising fields.
 
     Args:
         field: The field.
-        value_of: Returns the value of an advertising field (or of one of the ``CONDITIONS``) by name, ``None`` when it
-            is not known.
+        value_of: Returns the value of an advertising field (or of one of the ``CONDITIONS``) by name; ``None`` if
+            unknown.
 
     Returns:
-        ``True`` or ``False``; ``None`` when an advertising field that decides it is not known.
+        ``True`` or ``False``; ``None`` if a needed advertising field is not known.
     """
-    # A flat memory ends with page 00h, and shows that for every other page.
+    # A flat memory has only page 00h, and shows it in place of every other page.
     if field.page not in (None, 0x00):
         flat = value_of("flat_memory")
         if flat is None or flat:
@@ -177,5 +177,5 @@ def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> 
     if not value:
         return None if value is None else False
     advertising = FIELDS.get(field.support)
-    # The bit that announces a field may itself be on a page that is announced.
+    # The bit that advertises a field can itself be on a page that must be advertised.
     return True if advertising is None else is_supported(advertising, value_of)

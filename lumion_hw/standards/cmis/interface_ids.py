@@ -1,7 +1,7 @@
 """Identifiers of SFF-8024 (Rev 4.13): form factors, connectors, host and media sides of applications.
 
-Names are shortened to what distinguishes them. What is in no table is reserved there or left to vendors:
-``codes.RANGES`` says which.
+Names are shortened to the parts that distinguish them. A code in no table is either reserved or left to vendors;
+``codes.RANGES`` lists which.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IDENTIFIERS: Mapping[int, str] = MappingProxyType(
         0x80: "CPO",
     }
 )
-"""Form factors, SFF-8024 Table 4-1; 80h is what makers of co-packaged optics use of the vendors' range."""
+"""Form factors, SFF-8024 Table 4-1; makers of co-packaged optics use 80h of the range for vendors."""
 
 CMIS_IDENTIFIERS = frozenset({0x18, 0x19, 0x1B, *range(0x1E, 0x26), 0x80})
 """Form factors whose memory is CMIS."""
@@ -120,7 +120,7 @@ COPPER_TECHNOLOGIES = frozenset({*range(0x0A, 0x10), *range(0x12, 0x15)})
 LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
 """Technologies with a laser."""
 TUNABLE_TECHNOLOGIES = frozenset({0x10, 0x11})
-"""Technologies with a tunable laser; with a media interface of ``COHERENT_MEDIA`` the module is a coherent one."""
+"""Technologies with a tunable laser; together with a media interface of ``COHERENT_MEDIA``, the module is coherent."""
 
 HOST_INTERFACES: Mapping[int, str] = MappingProxyType(
     {
@@ -419,7 +419,7 @@ FEC_LIMITS: Mapping[int, float] = MappingProxyType(
         ),
     }
 )
-"""Pre-FEC bit error ratio up to which a coherent media interface corrects; the others state none that is known here."""
+"""Pre-FEC bit error ratio up to which a coherent media interface corrects errors, where the limit is known."""
 
 MEDIA_MMF: Mapping[int, str] = MappingProxyType(
     {

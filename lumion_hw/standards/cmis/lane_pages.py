@@ -120,7 +120,7 @@ PAGE_10H: tuple[Field, ...] = (
         MEDIA,
         access=_RW,
         support="tx_disable_supported",
-        note="1: off; a one-carrier module obeys bit 0",
+        note="1: off; a module with one carrier uses bit 0",
     ),
     lane_bits("tx_auto_squelch_disable", _CONTROL, 131, MEDIA, access=_RW, support="tx_auto_squelch_disable_supported"),
     lane_bits("tx_forced_squelch", _CONTROL, 132, MEDIA, access=_RW, support="tx_forced_squelch_supported"),
@@ -194,7 +194,9 @@ PAGE_11H: tuple[Field, ...] = (
         array=Array(HOST, LANES, 4),
     ),
     *_control_set("active", _STATUS, 206, Access.RO, ""),
-    lane_bits("data_path_init_pending", _STATUS, 235, HOST, note="advisory: firmware clears and forgets it"),
+    lane_bits(
+        "data_path_init_pending", _STATUS, 235, HOST, note="only a hint: some firmware clears it early or forgets it"
+    ),
     *_mapping("tx", 240),
     *_mapping("rx", 248),
 )
@@ -286,7 +288,7 @@ PAGE_12H: tuple[Field, ...] = (
         kind=NumberFormat.BOOL,
         array=_BY_BYTE,
         support=_TUNABLE,
-        note="live; wavelength_unlocked_flag is the latched one",
+        note="present state; wavelength_unlocked_flag is latched",
     ),
     lane_bits("tuning_flag_summary", _TUNING, 230, MEDIA, support=_TUNABLE),
     *_tuning_bits("flag", 231, Access.COR),

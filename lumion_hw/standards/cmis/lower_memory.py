@@ -165,14 +165,14 @@ LOWER_MEMORY: tuple[Field, ...] = (
     Field("password_change", _L, 118, length=4, access=Access.WO_SC),
     Field("password_entry", _L, 122, length=4, access=Access.WO_SC, note="host default 00001011h"),
     Field("bank_select", _L, 126, access=Access.RW, note="write with page_select in one transaction"),
-    Field("page_select", _L, 127, access=Access.RWW, note="an unsupported page puts it back to 00h"),
+    Field("page_select", _L, 127, access=Access.RWW, note="returns to 00h for an unsupported page"),
 )
 """All fields of the lower memory."""
 
 DEFAULT_HOST_PASSWORD = 0x0000_1011
-"""Password a host enters unless the vendor says otherwise."""
+"""Password that a host enters, unless the vendor defines another one."""
 FLAT_MEMORY_BYTE, FLAT_MEMORY = 2, 0x80
-"""Byte of the memory model in the lower memory, and the bit that says that there is nothing but page 00h."""
+"""Byte of the memory model in the lower memory, and the bit for a memory with page 00h only."""
 BANK_SELECT_BYTE = 126
 """Byte of BankSelect in the lower memory."""
 PAGE_SELECT_BYTE = 127

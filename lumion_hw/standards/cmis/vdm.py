@@ -1,7 +1,7 @@
 """CMIS versatile diagnostics monitoring (VDM), pages 20h to 2Fh: descriptors, samples, thresholds, flags, freeze.
 
-A module lists up to 64 observables in each of four groups. The descriptor of an instance says what its sample means;
-thresholds and flags belong to instances through the descriptor. Present if ``vdm_supported``.
+A module lists up to 64 observables in each of four groups. The descriptor of an instance defines its sample, thresholds
+and flags. Present if ``vdm_supported``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHECK = Certainty.CHECK
 
 @dataclass(frozen=True)
 class Observable:
-    """What a VDM sample measures.
+    """Quantity that a VDM sample measures.
 
     Attributes:
         code: Type code of the descriptor.
@@ -47,8 +47,9 @@ class Observable:
         kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
         scale: ``unit`` per count.
         unit: Unit of the scaled value.
-        statistic: A minimum, maximum, average or total over the interval, to be read frozen; otherwise a current value.
-        certainty: How well it is known.
+        statistic: Whether it is a minimum, maximum, average or total over the interval, to be read frozen, instead of a
+            current value.
+        certainty: How certain its definition is.
     """
 
     code: int
@@ -61,7 +62,7 @@ class Observable:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is a ratio of errors, never above 1: all F16 observables are."""
+        """Whether it is a ratio of errors, at most 1; true for all F16 observables."""
         return self.kind is NumberFormat.F16
 
 
@@ -100,7 +101,9 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
             *_fec(17, "errored_frames"),
             Observable(25, "ferc_total_media", NumberFormat.F16, statistic=True),
             Observable(26, "ferc_total_host", NumberFormat.F16, statistic=True),
-            *_fec(27, "sewmax", NumberFormat.UINT, "symbols"),  # most symbol errors in one code word; CMIS 5.3
+            *_fec(
+                27, "sewmax", NumberFormat.UINT, "symbols"
+            ),  # highest number of symbol errors in one code word; CMIS 5.3
             *(
                 Observable(77 + k, f"supply_{name}", NumberFormat.UINT, Fraction(1, 10_000), "V")
                 for k, name in enumerate(_RAILS)
@@ -141,12 +144,12 @@ MODULE_RESOURCE = 16
 """``Descriptor.lane`` of an observable of the module as a whole."""
 
 OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
-"""The same by name."""
+"""All observables by name."""
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """What an instance is: its threshold set 0 to 15, its lane 1 to 15 (16: module), its type code (0: unused)."""
+    """Description of an instance: threshold set 0 to 15, lane 1 to 15 (16: module), type code (0: unused)."""
 
     threshold_set: int
     lane: int
@@ -166,7 +169,7 @@ def decode_descriptor(data: bytes) -> Descriptor:
 
 
 def encode_descriptor(descriptor: Descriptor) -> bytes:
-    """Return the two bytes of a descriptor. Raises ``ValueError`` for numbers that have no place in them."""
+    """Return the two bytes of a descriptor. Raises ``ValueError`` for numbers that do not fit."""
     if not (0 <= descriptor.threshold_set < 16 and 1 <= descriptor.lane <= 16 and 0 <= descriptor.code < 256):
         raise ValueError(f"{descriptor} does not fit two bytes")
     return bytes([descriptor.threshold_set << 4 | (descriptor.lane - 1), descriptor.code])
@@ -243,7 +246,7 @@ VDM_PAGES: tuple[Field, ...] = (
         unit="ms",
         support=_VDM,
         certainty=_CHECK,
-        note="three public register maps say 0.1 ms",
+        note="0.1 ms in three public register maps",
     ),
     bit("vdm_freeze_request", CONTROL_PAGE, 144, 7, access=Access.RW, support=_VDM),
     bit("vdm_power_saving", CONTROL_PAGE, 144, 6, access=Access.RW, support=_VDM, certainty=_CHECK),

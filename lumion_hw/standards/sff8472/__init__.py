@@ -1,1 +1,1 @@
-"""SFP and SFP+ memories after SFF-8472, as data."""
+"""Memories of SFP and SFP+ modules after SFF-8472, as data."""

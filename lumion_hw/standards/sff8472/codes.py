@@ -1,4 +1,4 @@
-"""Codes of SFF-8472 memory in words: transceiver codes, encodings, revisions, and extended compliance (SFF-8024)."""
+"""Codes of SFF-8472 memory as text: transceiver codes, encodings, revisions, and extended compliance (SFF-8024)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TRANSCEIVER_CODES: Mapping[tuple[int, int], str] = MappingProxyType(
         (10, 0): "FC 100 MB/s",
     }
 )
-"""What a module is, by byte of A0h and bit (SFF-8472 Table 5-3); Fibre Channel media and lengths are left out."""
+"""Type of a module by byte of A0h and bit (SFF-8472 Table 5-3), without Fibre Channel media and lengths."""
 
 EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
     {
@@ -133,11 +133,11 @@ EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
         0x81: "128GFC",
     }
 )
-"""Extended compliance codes, SFF-8024 Table 4-4, as far as public decoders agree; 00h is unspecified."""
+"""Extended compliance codes, SFF-8024 Table 4-4, where public decoders agree; 00h is unspecified."""
 
 
 def technologies(memory: bytes) -> tuple[str, ...]:
-    """Return what the module in the memory A0h says it is: transceiver codes and extended compliance."""
+    """Return the type of the module in the memory A0h: transceiver codes and extended compliance."""
     names = [name for (byte, bit), name in TRANSCEIVER_CODES.items() if memory[byte] >> bit & 1]
     extended = EXTENDED_COMPLIANCE.get(memory[36])
     return (*names, extended) if extended else tuple(names)
@@ -147,8 +147,8 @@ _COPPER_CONNECTORS = frozenset({0x21, 0x22})
 
 
 def is_copper(memory: bytes) -> bool:
-    """Tell whether the memory A0h is of a cable or of a module for copper.
+    """Return whether the memory A0h belongs to a cable or to a module for copper.
 
-    Byte 18 is in metres then, not in tens of them, and bytes 60 to 62 are no wavelength.
+    In this case byte 18 is in metres instead of tens of metres, and bytes 60 to 62 are not a wavelength.
     """
     return bool(memory[8] & 0x0C) or memory[2] in _COPPER_CONNECTORS

@@ -1,4 +1,4 @@
-"""A saved memory of an SFP module: A0h and A2h, and the forms in which they are kept in files."""
+"""A saved memory of an SFP module: A0h and A2h, and the file forms in which it is stored."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.standards.sff8472.registers import MEMORY_SIZE
 
 _KEYS = ("a0", "a2")
-_LEAST_BYTES = 96
-_HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 bytes of A0h with those of A2h behind them."
+_MIN_BYTES = 96
+_HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 bytes of A0h followed by those of A2h."
 
 
 @dataclass(frozen=True)
 class SfpImage:
-    """Bytes of an SFP module's memory, each from offset 0, as far as they are known.
+    """Known bytes of an SFP module's memory, each device from offset 0.
 
     Attributes:
         a0: Identity.
-        a2: Diagnostics; empty where there are none.
-        source: Where the image comes from.
-        remarks: What was wrong with the file.
-        unreadable: Reasons why ``a0`` or ``a2`` could not be read to its end.
+        a2: Diagnostics; empty if there are none.
+        source: Where the image is from.
+        remarks: Problems of the file.
+        unreadable: Reasons why ``a0`` or ``a2`` could not be read completely.
     """
 
     a0: bytes
@@ -33,14 +33,14 @@ class SfpImage:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the image as what JSON knows; :func:`sfp_image_from_document` is the inverse."""
+        """Return the image as a JSON document; :func:`sfp_image_from_document` is the inverse."""
         document: dict[str, Any] = {"source": self.source} if self.source else {}
         document |= {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
         return document | ({"unreadable": dict(self.unreadable)} if self.unreadable else {})
 
 
 def sfp_image_from_document(document: Mapping[str, object], source: str = "") -> SfpImage:
-    """Return the image of a JSON document. Raises ``ConfigError`` if its texts are not hexadecimal, or too short."""
+    """Return the image of a JSON document. Raises ``ConfigError`` if its texts are not hexadecimal or too short."""
     memories = []
     for key in _KEYS:
         text = document.get(key, "")
@@ -50,23 +50,23 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
             raise ConfigError(f"{source or 'dump'}: {key!r} is not hexadecimal: {error}", hint=_HINT) from error
     failed = document.get("unreadable", {})
     if not isinstance(failed, dict) or not all(isinstance(reason, str) for reason in failed.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' is no table of reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of reasons", hint=_HINT)
     name = document.get("source")
     image = _image(memories[0], memories[1], name if isinstance(name, str) else source)
     return replace(image, unreadable=failed)
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:
-    """Return the image of a linear file: A0h, A2h from 256 on. Raises ``ConfigError`` if it is too short."""
+    """Return the image of a linear file: A0h, then A2h from 256 on. Raises ``ConfigError`` if it is too short."""
     return _image(data[:MEMORY_SIZE], data[MEMORY_SIZE : 2 * MEMORY_SIZE], source)
 
 
 def _image(a0: bytes, a2: bytes, source: str) -> SfpImage:
-    if len(a0) < _LEAST_BYTES:
+    if len(a0) < _MIN_BYTES:
         raise ConfigError(f"{source or 'dump'}: only {len(a0)} bytes of A0h", hint=_HINT)
     if not a2.strip(b"\xff") or not a2.strip(b"\x00"):
-        a2 = b""  # what a driver shows where no device answers
-    # Half of a device is a unit of its own for some tools; anything else was cut.
+        a2 = b""  # drivers show these bytes where no device answers
+    # Some tools store half of a device. Any other length means a truncated file.
     remarks = tuple(
         f"{key}: {len(memory)} of {MEMORY_SIZE} bytes"
         for key, memory in zip(("A0h", "A2h"), (a0, a2), strict=True)

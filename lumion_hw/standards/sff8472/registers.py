@@ -1,7 +1,7 @@
 """The register map of SFP/SFP+ modules after SFF-8472, as data: fields, bits and checksums.
 
-Pure description, shared by whoever reads such a module and whoever imitates one. Offsets count within one I2C device;
-multi-byte values are big-endian. After SFF-8472 Rev 12.x; the table numbers below still have to be compared with it.
+Only descriptions, shared by drivers and emulators. Offsets count within one I2C device; multi-byte values are
+big-endian. After SFF-8472 Rev 12.x; the table numbers below are not yet checked against it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SfpField(Register):
 
     Attributes:
         space: The device.
-        write_mask: Bits of a one-byte field of which the host may write some.
+        write_mask: Bits that the host can write, for a one-byte field that is partly writable.
     """
 
     space: int
@@ -59,7 +59,7 @@ CHECKSUMS: dict[str, Checksum] = {
         Checksum("CC_DMI", A2H, 0, 94, 95),
     )
 }
-"""The three check sums, SFF-8472 Tables 4-1 and 9-1."""
+"""The three checksums, SFF-8472 Tables 4-1 and 9-1."""
 
 
 def _thresholds(quantity: str, offset: int, kind: NumberFormat, scale: Fraction, unit: str) -> tuple[SfpField, ...]:
@@ -155,7 +155,7 @@ FIELDS: dict[str, SfpField] = {field.name: field for field in (*_IDENTITY, *_FAC
 BITS: dict[str, SfpField] = {
     bit.name: bit
     for bit in (
-        # Transceiver codes, Table 5-3 (byte 3); all of them are in sff8472_codes.
+        # Transceiver codes, Table 5-3 (byte 3); all of them are in sff8472/codes.py.
         _bit("code_10gbase_er", A0H, 3, 7),
         _bit("code_10gbase_lrm", A0H, 3, 6),
         _bit("code_10gbase_lr", A0H, 3, 5),

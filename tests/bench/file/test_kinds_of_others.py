@@ -203,7 +203,7 @@ def test_an_installation_without_kinds_says_what_to_do(tmp_path: Path, monkeypat
     install(tmp_path / "site", "lumion-hw")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(registered, "_CHECKOUT", tmp_path / "pyproject.toml")
-    with pytest.raises(ConfigError, match=r"lumion-hw has nothing registered under lumion_hw.kinds.*pip install"):
+    with pytest.raises(ConfigError, match=r"lumion-hw has no entry points in the group lumion_hw.kinds.*pip install"):
         load_bench(DATA / "small.yaml")
 
 

@@ -74,7 +74,7 @@ ONE_MISTAKE = [
         "pol-b: {kind: oz-epc04}",
         "pol-b: {kind: oz-epc04, address: 'tcp://host'}",
         "devices.pol-b.address",
-        "expected an address; 'tcp://host' needs a host and a port",
+        "expected an address; 'tcp://host' needs exactly a host and a port",
     ),
     (
         "sfp-b: {kind: sfp-8472}",

@@ -35,7 +35,7 @@ CONTRADICTIONS = [
         "a device of kind novoptel-pm1000, found 'pol-a', which is of kind oz-epc04",
         "",
     ),
-    ("polarization: pol-a", "polarization: pol-d", "wiring.inputs[0].polarization", "which is not there", "'pol-"),
+    ("polarization: pol-a", "polarization: pol-d", "wiring.inputs[0].polarization", "which is not in devices", "'pol-"),
     ("meter: meter0", "meter: mesh0", "wiring.outputs[0].tap.meter", "of kind lumion-mesh", "line 4"),
     ("nics: [sfp-b]", "nics: [pol-b]", "servers[1].nics[0]", "of kind oz-epc04", ""),
     # heaters that cannot move the light: (0.010 mA)² · 1000 Ω are 1e-4 mW, a quarter of 1.2 mW is 0.3 mW
@@ -43,16 +43,16 @@ CONTRADICTIONS = [
         "serial: A1",
         "heater_max_ma: 0.010",
         "devices.mesh0.heater_max_ma",
-        "found 0.01 mA: through 1000 Ω that is 0.0001 mW, and half a turn of the phase takes at least 1.2 mW",
+        "found 0.01 mA: with 1000 Ω this is 0.0001 mW, but a phase of π needs at least 1.2 mW",
         "",
     ),
-    ("serial: A1", "heater_max_ma: 0.54", "devices.mesh0.heater_max_ma", "that is 0.29 mW", ""),
+    ("serial: A1", "heater_max_ma: 0.54", "devices.mesh0.heater_max_ma", "this is 0.29 mW", ""),
     # more channels than the protocol has: 2 · 1056 PUCs
     (
         "controller: mesh0",
         "controller: mesh0\n  rings: 11",
         "mesh.controller",
-        "expected a mesh of at most 2000 drive channels, which is what a LUMION mesh controller can have, found 2112",
+        "expected a mesh with at most 2000 drive channels, the limit of a LUMION mesh controller, found 2112",
         "line 4",
     ),
     # lasers in place of modules
@@ -75,14 +75,14 @@ CONTRADICTIONS = [
         "{transponder: sfp-c, port: 2}",
         "{laser: sfp-c, port: 2, tributary: x}",
         "wiring.inputs[2].tributary",
-        "expected a module of two tributaries, found the laser 'sfp-c'",
+        "expected a module with two tributaries, found the laser 'sfp-c'",
         "",
     ),
     (
         "{transponder: sfp-a, port: 0, polarization: pol-a",
         "{transponder: sfp-a, port: 0, tributary: x, polarization: pol-a",
         "wiring.inputs[0].polarization",
-        "expected no polarization controller at a tributary, found 'pol-a': behind the splitter-rotator",
+        "expected no polarization controller at a tributary, found 'pol-a': after the splitter-rotator",
         "",
     ),
     # addresses and serial numbers
@@ -170,9 +170,21 @@ CONTRADICTIONS = [
     ("mesh0\nw", "mesh0\n  rings: 0\nw", "mesh.rings", "expected the rings of cells of a mesh, found 0", ""),
     ("mesh0\nw", "mesh0\n  rings: 2.0\nw", "mesh.rings", "expected a whole number", ""),
     ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal' or 'rectangular'", ""),
-    ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected ports with it, the size of", ""),
-    ("mesh0\nw", "mesh0\n  topology: rectangular\n  ports: 1\nw", "mesh.ports", "1 ports on each side make no", ""),
-    ("mesh0\nw", "mesh0\n  ports: 40\nw", "mesh.ports", "expected no ports, which is no size of a hexagonal mesh", ""),
+    ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected also ports, the size of", ""),
+    (
+        "mesh0\nw",
+        "mesh0\n  topology: rectangular\n  ports: 1\nw",
+        "mesh.ports",
+        "cannot build a mesh with 1 ports on each side",
+        "",
+    ),
+    (
+        "mesh0\nw",
+        "mesh0\n  ports: 40\nw",
+        "mesh.ports",
+        "expected no ports, which does not apply to a hexagonal mesh",
+        "",
+    ),
     # outputs
     (
         "{port: 5, transponder: sfp-c}",
@@ -185,7 +197,7 @@ CONTRADICTIONS = [
         "{port: 5, transponder: sfp-c}",
         "{port: 5, transponder: sfp-c, tap: {meter: meter0, channel: 8}}",
         "wiring.outputs[2].tap",
-        "expected less than 1, found none, which stands for 1",
+        "expected less than 1, found none, which means 1",
         "",
     ),
     # parts in the light, splitters, fibres beside the mesh
@@ -200,7 +212,7 @@ CONTRADICTIONS = [
         "{port: 5, transponder: sfp-c}",
         "{port: 5, transponder: sfp-c, taps: [{meter: meter0, channel: 2, fraction: 1}]}",
         "wiring.outputs[2].taps",
-        "less than 1 together, so that light is left for the transponder, found 1",
+        "less than 1, so that the transponder gets light, found 1",
         "",
     ),
     (
@@ -268,7 +280,7 @@ def test_servers_of_a_pair_need_as_many_nics(small: str) -> None:
     text = text.replace("  spares: [c]\n", "")
     (problem,) = check_bench("bench.yaml", text=text)
     assert problem.path == "fabric.pairs[0]"
-    assert problem.message == "expected two servers with as many NICs, found 'a' with 1 and 'b' with 2"
+    assert problem.message == "expected two servers with equal numbers of NICs, found 'a' with 1 and 'b' with 2"
 
 
 def test_a_module_may_have_one_input_and_one_output(small: str) -> None:

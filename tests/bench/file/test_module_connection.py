@@ -92,14 +92,14 @@ def test_byte_streams_are_no_connections_but_bridges_may_stand_behind_them() -> 
 
 
 def test_other_devices_take_no_such_connections() -> None:
-    with pytest.raises(ValueError, match="not an address"):
+    with pytest.raises(ValueError, match="not a device address"):
         PowerMeterModel(kind="keysight-n77xx", address="i2c://1")
 
 
 def test_a_connection_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(BENCH)
-    with pytest.raises(ConfigError, match="leads to no other device"):
+    with pytest.raises(ConfigError, match="for pluggable modules only"):
         Bench.open(path, addresses={"mesh0": "i2c://1"}, only=["mesh0"])
     memory = bytearray(256)
     memory[0], memory[2], memory[128] = 0x18, 0x80, 0x18

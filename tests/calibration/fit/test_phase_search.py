@@ -22,7 +22,7 @@ from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver

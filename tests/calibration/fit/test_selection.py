@@ -12,7 +12,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, default_prior
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.fit.law_significance import law_terms_needed, open_signs, significance
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near

@@ -176,7 +176,10 @@ def test_a_new_run_replaces_the_journal_of_one_that_was_finished(path: Path) -> 
 def test_a_full_disk_is_said_and_what_was_written_stays_whole(path: Path) -> None:
     journal = begun(path)
     journal.add(entry(0))
-    with room(path.stat().st_size + 50), pytest.raises(LumionError, match=r"cannot write the journal.*Make room"):
+    with (
+        room(path.stat().st_size + 50),
+        pytest.raises(LumionError, match=r"cannot write the journal.*Free some disk space"),
+    ):
         journal.add(entry(1))
     assert len(read_journal(path).entries) == 1
     journal.add(entry(1))  # once there is room again

@@ -88,7 +88,7 @@ def test_every_number_says_its_range_in_the_help() -> None:
         if isinstance(parameter, click.Option):
             with click.Context(command) as context:
                 _, text = parameter.get_help_record(context) or ("", "")
-            assert re.search(r"x<=\d|\d to \d|up to \d", text), f"{name}: {text}"
+            assert re.search(r"x<=\d|\d to \d|at most \d", text), f"{name}: {text}"
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "-1", "1e999"])
@@ -102,7 +102,7 @@ def test_numbers_inside_words_are_finite_as_well(option: str, word: str, capsys:
 
 def test_the_error_says_what_was_found_and_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mesh", "route", "--connect", "0:12", "--max-loss-db", "nan"]) == 2
-    assert "'nan' is no finite number of dB" in capsys.readouterr().err
+    assert "'nan' is not a finite number" in capsys.readouterr().err
     assert main(["mesh", "route", "--connect", "0:12", "--max-loss-db=-3"]) == 2
     assert "-3 dB" in capsys.readouterr().err
 

@@ -69,7 +69,7 @@ def test_json_knows_arrays_dataclasses_and_paths(capsys: pytest.CaptureFixture[s
     ("value", "printed"), [(math.nan, "null"), (-math.inf, "null"), (np.array([1.5, math.nan]), "[1.5, null]")]
 )
 def test_json_has_no_number_that_is_none(value: object, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    echo_json({"power_dbm": value}, in_one_line=True)
+    echo_json({"power_dbm": value}, single_line=True)
     assert capsys.readouterr().out == f'{{"power_dbm": {printed}}}\n'
 
 

@@ -141,7 +141,7 @@ def test_a_filter_that_never_rests_is_an_error() -> None:
         *put("INP3:ATT 14.000DB"),
         *[ask("*OPC?", "0")] * 1000,
     )
-    with pytest.raises(DeviceTimeoutError, match="still moves"):
+    with pytest.raises(DeviceTimeoutError, match="still moving"):
         attenuator.set_attenuation_db(2, 14.0)
     assert clock.now() < 60.0
 

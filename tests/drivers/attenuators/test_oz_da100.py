@@ -104,13 +104,13 @@ def test_an_attenuation_outside_the_range_is_not_sent(wrong_db: float) -> None:
 
 def test_a_refusal_is_told_with_what_its_number_means() -> None:
     attenuator, _ = opened(says("H", end="Error-5"))
-    with pytest.raises(DeviceError, match=r"Error-5.*home sensor fails"):
+    with pytest.raises(DeviceError, match=r"Error-5.*home sensor failed"):
         attenuator.home()
 
 
 def test_a_unit_that_lost_its_place_has_no_attenuation() -> None:
     attenuator, _ = opened(says("D", "Pos:0", "Atten:unknown"))
-    with pytest.raises(DeviceError, match="does not know where its motor stands"):
+    with pytest.raises(DeviceError, match="does not know its motor position"):
         attenuator.settings(1)
 
 

@@ -204,7 +204,7 @@ def test_a_sweep_is_checked_by_the_instrument_and_logged(shining: KeysightLaser,
 
 def test_a_sweep_the_instrument_refuses_says_why(shining: KeysightLaser, peer: Laser) -> None:
     peer.check = '371,"trigger frequency too high"'
-    with pytest.raises(DeviceError, match="371 the triggers come too fast") as caught:
+    with pytest.raises(DeviceError, match="371 the trigger rate is too high") as caught:
         shining.sweep(PLAN)
     assert caught.value.code == 371
     assert f"{SWEEP} 1" not in peer.sent
@@ -215,7 +215,7 @@ def test_a_sweep_that_does_not_end_is_stopped_at_its_deadline(
 ) -> None:
     peer.queries[f"{SWEEP}?"] = lambda _: "2"  # paused
     started = clock.now()
-    with pytest.raises(DeviceTimeoutError, match="does not end"):
+    with pytest.raises(DeviceTimeoutError, match="did not end"):
         shining.sweep(PLAN)
     assert clock.now() - started < 25.0
     assert peer.sent[-8:].count(f"{SWEEP} 0") == 1
@@ -239,7 +239,7 @@ def as_block(values: list[float]) -> bytes:
 )
 def test_a_log_that_is_not_of_the_sweep_is_refused(shining: KeysightLaser, peer: Laser, values: list[float]) -> None:
     peer.queries["SOUR0:READ:DATA?"] = lambda _: as_block(values)
-    with pytest.raises(FrameError, match="not that of the sweep"):
+    with pytest.raises(FrameError, match="does not belong to the sweep"):
         shining.sweep(PLAN)
     assert shining.state().emitting
 

@@ -139,7 +139,7 @@ def test_metres_where_nanometres_were_announced_are_an_error(clock: VirtualClock
 
 def test_an_older_laser_is_legacy_and_needs_its_range(clock: VirtualClock) -> None:
     peer = Laser(clock, Dialect.LEGACY, "TSL-550")
-    with pytest.raises(ConfigError, match="does not tell its range"):
+    with pytest.raises(ConfigError, match="does not report its wavelength range"):
         opened(clock, peer)
     laser = opened(clock, peer, limits_nm=(1500.0, 1630.0))
     assert laser.dialect is Dialect.LEGACY
@@ -202,7 +202,7 @@ def test_a_log_is_read_by_its_bytes(clock: VirtualClock, dialect: Dialect, other
     [
         ("0", None, "0 wavelengths"),
         ("3", as_block(np.array([1540.0, 1541.0]), Dialect.LEGACY), "8 bytes for 3 wavelengths"),
-        ("2", as_block(np.array([1541.0, 1540.0]), Dialect.LEGACY), "not rising with it"),
+        ("2", as_block(np.array([1541.0, 1540.0]), Dialect.LEGACY), "wavelengths from 1541 to 1540 nm"),
         ("2", as_block(np.array([1600.0, 1601.0]), Dialect.SCPI), "from 1600 to 1601 nm"),
     ],
 )
@@ -230,7 +230,7 @@ def test_the_log_of_a_laser_that_nobody_knows_one_of_is_not_supported(clock: Vir
     assert not laser.capabilities.wavelength_log
     assert not laser.ranges.sweep_nm_per_s
     laser.enable()
-    with pytest.raises(NotSupportedError, match="does not log"):
+    with pytest.raises(NotSupportedError, match="cannot log wavelengths"):
         laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))
 
 

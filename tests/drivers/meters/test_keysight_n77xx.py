@@ -238,7 +238,7 @@ def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
     meter, peer, _ = opened(read(1, reply, held), *SET_AGAIN, read(1, "+1.00000000E-006"))
     assert meter.read(1).power_w == 1e-6
     assert peer.remaining == ()
-    assert f"somebody else changed the {what}" in caplog.text
+    assert f"another program or the front panel changed the {what}" in caplog.text
 
 
 def test_a_setting_that_somebody_keeps_changing_is_an_error_and_no_reading() -> None:
@@ -299,7 +299,7 @@ def test_all_ports_are_read_in_one_block_of_little_endian_floats() -> None:
 
 def test_a_block_of_another_length_is_refused() -> None:
     meter, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", b"#18" + bytes(8) + b"\n"))
-    with pytest.raises(FrameError, match="8 bytes for 4 ports"):
+    with pytest.raises(FrameError, match="8 bytes instead of 4 ports"):
         meter.read_all()
 
 

@@ -128,7 +128,7 @@ def test_a_triggered_log_takes_a_sample_at_each_pulse_and_keeps_the_levels(clock
     run = meter.start_triggered_log((6,), 3, 2e-4)
     assert [each for each in peer.sent if "?" not in each] == ["AVG 0.2", "LOGN 3", "TRIG 1", "WMOD CONST1", "MEAS"]
     for busy in (lambda: meter.read(1), meter.read_all, meter.zero, lambda: meter.set_range_dbm(1, None)):
-        with pytest.raises(BusyError, match="a log is under way"):
+        with pytest.raises(BusyError, match="a log is in progress"):
             busy()
     log = run.wait(1.0)
     assert log.power_w[0, :2] == pytest.approx([1e-6, 2e-6])
@@ -136,7 +136,7 @@ def test_a_triggered_log_takes_a_sample_at_each_pulse_and_keeps_the_levels(clock
     assert log.period_s is None
     assert peer.sent[-1] == "STOP"
     assert meter.read(1).power_w == pytest.approx(1e-5)
-    with pytest.raises(NotSupportedError, match="no pulses of its own"):
+    with pytest.raises(NotSupportedError, match="no internal trigger pulses"):
         meter.start_triggered_log((6,), 3, 2e-4, internal_trigger=True)
 
 
@@ -175,7 +175,7 @@ def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
         peer.numbers[setting][0] = value
         assert read().power_w == pytest.approx(1e-6)
         assert peer.numbers[setting][0] == kept
-    assert "somebody else changed the" in caplog.text
+    assert "another program or the front panel changed the" in caplog.text
 
 
 def test_a_wavelength_that_was_set_is_held_for_its_port(clock: VirtualClock, peer: Mpm) -> None:

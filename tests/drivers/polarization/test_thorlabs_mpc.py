@@ -178,7 +178,7 @@ def test_a_blocked_paddle_is_named(clock: VirtualClock, peer: Controller) -> Non
 def test_a_paddle_that_turns_for_ever_is_given_up(clock: VirtualClock, peer: Controller) -> None:
     driver = opened(clock, peer)
     peer.velocity = 0.01
-    with pytest.raises(DeviceTimeoutError, match=r"paddle 2 does not come to rest at 20.0°"):
+    with pytest.raises(DeviceTimeoutError, match=r"paddle 2 did not stop at 20.0°"):
         driver.set(np.array([85.0, 20.0, 85.0]))
 
 
@@ -188,7 +188,7 @@ def test_a_paddle_that_finds_no_home_is_given_up(clock: VirtualClock, peer: Cont
     peer.silent_for.clear()
     peer.velocity = 0.001
     peer.paddles[2].target = 0
-    with pytest.raises(DeviceTimeoutError, match="paddle 2 has not found its home"):
+    with pytest.raises(DeviceTimeoutError, match="paddle 2 did not find its home"):
         driver.set(np.array([10.0, 20.0, 30.0]))
 
 
@@ -267,7 +267,7 @@ def test_bytes_that_are_no_message_never_become_a_position(clock: VirtualClock, 
     driver = opened(clock, peer)
     driver.set(np.array([10.0, 20.0, 30.0]))
     peer.ahead = b"\x13\x37"
-    with pytest.raises(FrameError, match="2 bytes that are no message"):
+    with pytest.raises(FrameError, match="2 bytes that are not a message"):
         driver.read()
     assert driver.read() == pytest.approx([10.0, 20.0, 30.0], abs=DEG)
 
@@ -283,7 +283,7 @@ def test_a_device_that_waits_for_the_rest_of_a_frame_is_brought_into_step(
 
 def test_a_silent_device_is_a_timeout_in_time(clock: VirtualClock, peer: Controller) -> None:
     peer.alive = False
-    with pytest.raises(LinkTimeout, match="nothing answers"):
+    with pytest.raises(LinkTimeout, match="no reply to 8 requests"):
         opened(clock, peer)
     assert clock.now() < 5.0
 
@@ -293,7 +293,7 @@ def test_an_instrument_that_speaks_text_is_another_one(clock: VirtualClock) -> N
         def receive(self, data: bytes) -> None:
             self.say(b"ERR: unknown command\r\n")
 
-    with pytest.raises(IdentityError, match=r"expected an MPC220 or MPC320; found .* no APT message"):
+    with pytest.raises(IdentityError, match=r"expected an MPC220 or MPC320; found .* not an APT message"):
         opened(clock, Text(clock))
 
 

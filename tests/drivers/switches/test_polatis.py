@@ -101,7 +101,7 @@ def test_a_connection_that_is_there_is_not_made_again() -> None:
 @pytest.mark.parametrize("wanted", [{1: 8}, {2: 7}])
 def test_a_port_in_use_is_refused_before_anything_is_sent(wanted: dict[int, int]) -> None:
     switch, peer, _ = opened(state("(@1),(@7)"))
-    with pytest.raises(BusyError, match="part of other connections"):
+    with pytest.raises(BusyError, match="belong to other connections"):
         switch.connect(wanted)
     assert peer.remaining == ()
 

@@ -86,9 +86,9 @@ def test_another_instrument_is_refused() -> None:
 @pytest.mark.parametrize(
     ("found", "what"),
     [
-        (sensor(mode="R"), "'R' and not a temperature"),
-        (sensor(kind=2), r"constants of the sensor from 1,1\.125,.* to 2,1\.125"),
-        (sensor("1.129,2.341,0.878"), "Set them back"),
+        (sensor(mode="R"), "'R', not in temperature"),
+        (sensor(kind=2), r"sensor settings changed from 1,1\.125,.* to 2,1\.125"),
+        (sensor("1.129,2.341,0.878"), "Restore them"),
     ],
 )
 def test_temperatures_that_somebody_else_made_other_ones_are_an_error(found: RecordedExchange, what: str) -> None:
@@ -100,7 +100,7 @@ def test_temperatures_that_somebody_else_made_other_ones_are_an_error(found: Rec
 
 def test_a_controller_that_holds_a_current_is_refused() -> None:
     controller, _, _ = controller_on(*opening()[:2], sensor(mode="ITE"))
-    with pytest.raises(DeviceError, match="'ITE' and not a temperature"):
+    with pytest.raises(DeviceError, match="'ITE', not in temperature"):
         controller.open()
 
 
@@ -143,7 +143,7 @@ def test_the_tolerance_is_set_with_its_time() -> None:
 
 def test_an_output_that_does_not_stay_on_is_told_with_the_reason() -> None:
     controller, _, _ = opened(*put("TEC:OUT 1"), ask("TEC:OUT?", "0"), ask("TEC:COND?", OFF | 128))
-    with pytest.raises(DeviceError, match=r"does not stay on: cooler open"):
+    with pytest.raises(DeviceError, match=r"did not stay on: cooler open"):
         controller.enable()
 
 
@@ -194,7 +194,7 @@ def test_waiting_asks_until_the_temperature_is_held() -> None:
 
 def test_waiting_ends_in_its_time_with_the_temperature_it_is() -> None:
     controller, _, _ = opened(*state(512, ON_AND_OUT | 1, "31.5") * 20, condition=ON_AND_OUT)
-    with pytest.raises(DeviceTimeoutError, match=r"25 °C are not held after 1 s; it is 31.500 °C.*current limit"):
+    with pytest.raises(DeviceTimeoutError, match=r"not locked at 25 °C after 1 s; it is 31.500 °C.*current limit"):
         controller.wait_locked(1.0)
 
 

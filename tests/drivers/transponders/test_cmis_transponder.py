@@ -113,7 +113,7 @@ def test_a_wrong_check_sum_is_a_warning_and_no_refusal(peer: Peer, clock: Virtua
     peer.put(1, 191, b"x")
     driver = CmisTransponder(peer, clock)
     driver.open()
-    assert driver.warnings == ("the check sum at 01h:255 does not fit: some of what this page says may be wrong",)
+    assert driver.warnings == ("the checksum 01h:255 is wrong: some content of this page may be wrong",)
     assert driver.identify().serial == "SN0001"
 
 
@@ -136,7 +136,7 @@ def test_opening_and_reading_clear_no_flag(peer: Peer, clock: VirtualClock) -> N
 def test_a_module_that_was_exchanged_is_not_written_to(module: CmisTransponder, peer: Peer) -> None:
     peer.put(0, 166, text("SN0002", 16))
     for action in (module.enable, module.disable, module.power_down, lambda: module.tune(193.2)):
-        with pytest.raises(IdentityError, match=r"this is ZR-400 with serial SN0002, not ZR-400 with serial SN0001"):
+        with pytest.raises(IdentityError, match=r"expected ZR-400 with serial SN0001, found ZR-400 with serial SN0002"):
             action()
     assert peer.log == []
 
@@ -262,14 +262,14 @@ def test_an_initialisation_that_hangs_names_stage_lane_and_state(
     module: CmisTransponder, peer: Peer, clock: VirtualClock
 ) -> None:
     peer.stuck.add("init")
-    with pytest.raises(DeviceTimeoutError, match=r"dp_init: host lane 1 stays in state init for 90 s"):
+    with pytest.raises(DeviceTimeoutError, match=r"dp_init: host lane 1 remains in state init for 90 s"):
         module.enable()
     assert clock.now() == pytest.approx(90.0, abs=0.6)
 
 
 def test_a_module_that_drops_to_low_power_meanwhile_is_told(module: CmisTransponder, peer: Peer) -> None:
     peer.later(5.0, lambda: peer._module(LOW_PWR))
-    with pytest.raises(DeviceError, match="dp_init: the module went to low_pwr meanwhile"):
+    with pytest.raises(DeviceError, match="dp_init: the module changed to state low_pwr"):
         module.enable()
 
 
@@ -340,7 +340,7 @@ def test_the_same_lanes_are_not_put_out_of_use_first(module: CmisTransponder, pe
 )
 def test_a_refused_application_names_lane_and_code(module: CmisTransponder, peer: Peer, code: int, name: str) -> None:
     peer.reject = code
-    with pytest.raises(ConfigRejectedError, match=re.escape(f"host lane 1 answers {code:X}h, {name}")) as told:
+    with pytest.raises(ConfigRejectedError, match=re.escape(f"host lane 1 reports {code:X}h, {name}")) as told:
         module.select_application(1)
     assert (told.value.lane, told.value.code, told.value.name) == (1, code, name)
 
@@ -354,7 +354,7 @@ def test_lanes_that_cannot_be_put_out_of_use_are_a_warning(module: CmisTranspond
 
     peer._apply = refuse_first  # type: ignore[method-assign]
     module.select_application(2, first_lane=1)
-    assert "lanes were not put out of use first: application 0 was refused" in module.warnings[0]
+    assert "lanes could not be set to application 0 first: application 0 was refused" in module.warnings[0]
 
 
 def test_an_apply_without_an_answer_is_given_up_after_10_s(module: CmisTransponder, peer: Peer) -> None:
@@ -374,7 +374,7 @@ def test_an_application_that_is_not_offered_there_is_refused_before_anything_is_
 
 def test_a_path_that_never_comes_to_rest_is_named(module: CmisTransponder, peer: Peer) -> None:
     peer.dp_state(INIT)
-    with pytest.raises(DeviceTimeoutError, match=r"dp_init: host lane 1 stays in state init"):
+    with pytest.raises(DeviceTimeoutError, match=r"dp_init: host lane 1 remains in state init"):
         module.select_application(1)
 
 
@@ -480,9 +480,9 @@ def test_output_power_has_limits_and_is_read_back(module: CmisTransponder, peer:
 def test_a_module_in_low_power_is_not_tuned(clock: VirtualClock) -> None:
     driver = CmisTransponder(Peer(clock, ready=False), clock)
     driver.open()
-    with pytest.raises(DeviceError, match="not ready but in state low_pwr"):
+    with pytest.raises(DeviceError, match="not ready; its state is low_pwr"):
         driver.tune(193.2)
-    with pytest.raises(DeviceError, match="not ready but in state low_pwr"):
+    with pytest.raises(DeviceError, match="not ready; its state is low_pwr"):
         driver.select_application(1)
 
 

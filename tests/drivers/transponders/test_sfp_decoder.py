@@ -103,13 +103,15 @@ def test_a_power_whose_constants_are_no_numbers_is_none() -> None:
             68,
             "47C3 5000",
             "rx_power",
-            r"rx_power is 1e\+04 mW \(40.0 dBm\), and SFF-8472 ends at .*8.16 dBm",
+            r"rx_power is 1e\+04 mW \(40.0 dBm\), outside the SFF-8472 range .*8.16 dBm",
             id="Rx 1e5",
         ),
         pytest.param(80, "0A00", "tx_power", r"12.59 mW \(11.0 dBm\)", id="Tx power, slope 10"),
-        pytest.param(84, "0400", "temperature", r"180 degC, and SFF-8472 ends at -128 to 128 degC", id="temperature"),
-        pytest.param(88, "0300", "supply", r"9.9 V, and SFF-8472 ends at 0 to 6.554 V", id="supply, slope 3"),
-        pytest.param(76, "0200", "tx_bias", r"170 mA, and SFF-8472 ends at 0 to 131.1 mA", id="bias, slope 2"),
+        pytest.param(
+            84, "0400", "temperature", r"180 degC, outside the SFF-8472 range -128 to 128 degC", id="temperature"
+        ),
+        pytest.param(88, "0300", "supply", r"9.9 V, outside the SFF-8472 range 0 to 6.554 V", id="supply, slope 3"),
+        pytest.param(76, "0200", "tx_bias", r"170 mA, outside the SFF-8472 range 0 to 131.1 mA", id="bias, slope 2"),
     ],
 )
 def test_an_absurd_constant_is_an_error_and_makes_no_value(offset: int, constant: str, name: str, message: str) -> None:

@@ -11,7 +11,7 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     CalibrationKind,
     DiagnosticCalibration,
     calibration_kind,
-    implausible_words,
+    implausibility_text,
 )
 from lumion_hw.interfaces import RangeState
 
@@ -138,8 +138,8 @@ def test_an_absurd_constant_makes_no_power() -> None:
     thresholds = calibration.thresholds("rx_power", bytes(memory))
     assert (thresholds.high_alarm, thresholds.high_warning) == (None, None)
     assert thresholds.low_warning is not None
-    words = implausible_words("rx_power", calibration.value("rx_power", 1000))
-    assert words.startswith("500.2 mW (27.0 dBm), and SFF-8472 ends at 0 to 6.5535 mW (8.16 dBm)")
+    words = implausibility_text("rx_power", calibration.value("rx_power", 1000))
+    assert words.startswith("500.2 mW (27.0 dBm), outside the SFF-8472 range 0 to 6.5535 mW (8.16 dBm)")
 
 
 def test_thresholds_are_calibrated_like_their_monitor() -> None:

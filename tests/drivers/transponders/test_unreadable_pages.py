@@ -207,10 +207,10 @@ def test_an_sfp_is_dumped_as_far_as_it_can_be_read(clock: VirtualClock, readable
     registers.readable = readable
     image = driver.dump()
     assert (image.a0, image.a2) == (registers.memory[0x50], registers.memory[A2H][:readable])
-    assert image.unreadable == {"a2": f"from byte {readable} on: not acknowledged"}
+    assert image.unreadable == {"a2": f"from byte {readable}: not acknowledged"}
     module = decode_file(json.dumps(image.to_document()).encode())
     (found,) = module.findings
     assert (found.kind, found.address) == ("unreadable", "A2h")
-    assert f"from byte {readable} on" in found.message
+    assert f"from byte {readable}" in found.message
     assert module.identity.serial == "EMU0000001"
     assert found in module.damage

@@ -82,7 +82,7 @@ def test_numbers_come_back_to_the_last_bit(value: float, phase: float) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_no_sentinel_is_ever_written(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"the calibration record cannot be written: quality.x is {value}"):
+    with pytest.raises(ConfigError, match=f"cannot write the calibration record: quality.x is {value}"):
         dataclasses.replace(sample_record(), quality={"x": value}).to_json()
 
 
@@ -106,13 +106,13 @@ def test_the_document_says_what_it_is_and_whose(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"wavelength_nm": 1551.0}, "its content does not match its hash"),
-        ({"complete": False}, "its content does not match its hash"),
-        ({"content_sha256": "0" * 64}, "its content does not match its hash"),
-        ({"content_sha256": None}, "its content does not match its hash"),
-        ({"remark": "checked by hand"}, "its content does not match its hash"),
-        ({"schema_version": 3}, "has schema version 3, this software reads 1 to 2"),
-        ({"schema_version": None}, "has schema version None, this software reads 1 to 2"),
+        ({"wavelength_nm": 1551.0}, "the content does not match its hash"),
+        ({"complete": False}, "the content does not match its hash"),
+        ({"content_sha256": "0" * 64}, "the content does not match its hash"),
+        ({"content_sha256": None}, "the content does not match its hash"),
+        ({"remark": "checked by hand"}, "the content does not match its hash"),
+        ({"schema_version": 3}, "has schema version 3, but this software reads versions 1 to 2"),
+        ({"schema_version": None}, "has schema version None, but this software reads versions 1 to 2"),
         ({"schema": "some-other-file"}, "is not a calibration record"),
         ({"schema": None}, "is not a calibration record"),
     ],
@@ -166,7 +166,7 @@ def test_a_heater_channel_that_no_controller_has_is_refused(tmp_path: Path, chan
     made = sample_record()
     other = dataclasses.replace(made, heater_channels=(channel, *made.heater_channels[1:]))
     save_record(other, tmp_path / "record.json")
-    with pytest.raises(CalibrationError, match="names a heater channel outside 0 to 65535"):
+    with pytest.raises(CalibrationError, match="a heater channel is outside 0 to 65535"):
         load_record(tmp_path / "record.json")
 
 

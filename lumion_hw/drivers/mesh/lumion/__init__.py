@@ -1,1 +1,1 @@
-"""The driver of the LUMION mesh controller. Sections named in its modules are those of ``docs/protocol.md``."""
+"""Driver of the LUMION mesh controller. Section numbers refer to ``docs/protocol.md``."""

@@ -1,4 +1,4 @@
-"""Limits of the bench file as a configuration of the LUMION mesh controller (protocol section 7)."""
+"""Converts limits of the bench file into a configuration of the LUMION mesh controller (protocol section 7)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from lumion_hw.errors import DeviceAddress, LimitError
 from lumion_hw.interfaces import ControllerLimits
 
 _ENABLED = (FaultSource.TOTAL_POWER, FaultSource.EXTERNAL_LOOP)
-"""Optional fault sources that need no threshold of their own: enabled wherever the board has their sensor."""
+"""Optional fault sources without a threshold; they are enabled if the board has their sensor."""
 
 
 @dataclass(frozen=True)
 class BoardConfiguration:
-    """One configuration in the controller's terms.
+    """One configuration in the units of the controller.
 
     Attributes:
-        global_block: Watchdog policy, power cap, optional faults.
+        global_block: Watchdog policy, power limit, optional faults.
         limits: Limit records, shape ``(n_dac,)``, ``LIMIT_DTYPE``.
     """
 
@@ -47,12 +47,12 @@ class BoardConfiguration:
 
     @property
     def crc32(self) -> int:
-        """CRC-32 by which host and board know a configuration (section 7.2)."""
+        """CRC-32 that identifies a configuration for host and board (section 7.2)."""
         return config_crc32(self.global_block, self.limits)
 
     def requests(self, mtu: int) -> list[Request[Message]]:
-        """Return the requests that apply it, in pieces that fit frames of ``mtu`` bytes."""
-        # Any number of pieces in any order: the board puts them together by channel (section 7.1).
+        """Return the requests that apply the configuration, split to fit frames of ``mtu`` bytes."""
+        # The board assembles the parts by channel, in any number and order (section 7.1).
         per_frame = (max_payload(mtu) - ConfigLimitsRequest.layout.fixed_size) // LIMIT_DTYPE.itemsize
         pieces = [
             ConfigLimitsRequest(start, self.limits[start : start + per_frame])
@@ -63,10 +63,10 @@ class BoardConfiguration:
 
 @dataclass(frozen=True)
 class WatchdogRule:
-    """What the controller does with its outputs when its watchdog trips (section 11.2).
+    """Action of the controller on its outputs when its watchdog trips (section 11.2).
 
     Attributes:
-        policy: OFF at once, RAMP down, or HOLD.
+        policy: OFF immediately, RAMP down, or HOLD.
         time_s: Time of the ramp (0.001…60 s), or longest hold (0.001…3600 s); 0 for OFF.
     """
 
@@ -82,17 +82,17 @@ def board_configuration(
 ) -> BoardConfiguration:
     """Return the configuration for a controller.
 
-    The power cap is rounded down to whole mW; a channel limit is rounded like the currents it is compared with, so
-    that a heater can be driven to exactly its limit.
+    The power limit is rounded down to whole mW. A channel limit is rounded like the currents that are compared with it,
+    so that a heater can be set to exactly its limit.
 
     Args:
         limits: Limits of the bench file.
         hello: Sizes of the controller.
         target: Device name and address, for messages.
-        rule: What a tripped watchdog does; switches off at once unless given.
+        rule: Action when the watchdog trips; by default the outputs are switched off immediately.
 
     Raises:
-        LimitError: A value is outside what the controller can express; the message names the channel.
+        LimitError: A value is outside the range of the controller; the message names the channel.
         ConfigError: An array does not have one value per heater.
     """
     full_scale_ma = hello.dac_full_scale * 1e-3
@@ -102,7 +102,7 @@ def board_configuration(
     records["code_max"] = code_from_output(max_ma, full_scale_ma)
     lowest = np.where(records["code_max"] > 0, 1.0, 0.0)  # 0 Ω means "not fitted" and needs a limit of 0
     for channel in np.flatnonzero(~((np.rint(ohm) >= lowest) & (np.rint(ohm) <= FULL_SCALE_CODE))):
-        raise outside(
+        raise out_of_range_error(
             f"heater_ohm of channel {channel}", ohm[channel], (lowest[channel], FULL_SCALE_CODE), "ohm", target
         )
     records["load_ohm"] = np.rint(ohm)
@@ -116,7 +116,7 @@ def board_configuration(
             wd_policy=rule.policy,
             wd_timeout_ms=round(limits.watchdog_s * 1e3),
             wd_param_ms=round(rule.time_s * 1e3) if rule.policy is not WatchdogPolicy.OFF else 0,
-            # Down: a cap that rounds up allows more than was asked for.
+            # Rounded down: a limit that is rounded up would allow too much.
             total_power_mw=int(limits.total_power_mw),
             fault_enable=_fault_mask(hello.features),
         ),
@@ -125,44 +125,44 @@ def board_configuration(
 
 
 def checked_currents(
-    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], what: str, target: DeviceAddress
+    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], label: str, target: DeviceAddress
 ) -> NDArray[np.float64]:
-    """Return currents that are within 0 … ``max_ma``, channel by channel.
+    """Return ``currents_ma`` if they are within 0 … ``max_ma``, channel by channel.
 
     Raises:
         LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
-        ConfigError: There is not one value per channel.
+        ConfigError: The number of currents is not that of the heaters.
     """
-    values = _column(currents_ma, len(max_ma), what, target)
-    # The common case without building an array of what is wrong: every table goes through here.
+    values = _column(currents_ma, len(max_ma), label, target)
+    # Fast path for the common case, because every table is checked here.
     if (values >= 0.0).all() and (values <= max_ma).all():
         return values
     for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:
-        raise outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", target)
+        raise out_of_range_error(f"{label}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", target)
     return values
 
 
 def nearest_codes(currents_ma: NDArray[np.float64], full_scale_ma: float) -> NDArray[np.uint16]:
-    """Return the codes of currents that were checked: as ``code_from_output``, without checking them once more."""
+    """Return the nearest codes of currents that have been checked; like ``code_from_output``, without checks."""
     return np.rint(currents_ma / full_scale_ma * FULL_SCALE_CODE).astype(np.uint16)
 
 
 def load_ohm(limits: ControllerLimits) -> NDArray[np.int64]:
-    """Return the heater resistances as the controller keeps them, in whole ohm."""
+    """Return the heater resistances as the controller stores them, in whole ohm."""
     return np.rint(limits.heater_ohm).astype(np.int64)
 
 
 def power_cap_uw(limits: ControllerLimits) -> int:
-    """Return the power cap as the controller keeps it, in µW: whole mW, rounded down."""
+    """Return the power limit as the controller stores it, in µW: whole mW, rounded down."""
     return int(limits.total_power_mw) * 1000
 
 
-def check_power(power_uw: int, cap_uw: float, what: str, target: DeviceAddress) -> None:
-    """Compare the computed power of a whole table (section 7.3) with the cap. Raises ``LimitError``."""
+def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress) -> None:
+    """Check the computed total power (section 7.3). Raises ``LimitError`` if it exceeds the limit."""
     if power_uw > cap_uw:
         raise target.error(
             LimitError,
-            f"{what}: the computed power of the whole table, nothing was sent",
+            f"{label}: the computed total power is too high; nothing was sent",
             requested=-(-power_uw // 1000),
             limit=cap_uw / 1000,
             unit="mW",
@@ -174,29 +174,33 @@ def _fault_mask(features: int) -> int:
     return sum(source.mask for source in present)
 
 
-def _column(values: NDArray[np.float64], n: int, what: str, target: DeviceAddress) -> NDArray[np.float64]:
-    return number_each(values, n, what, f"the controller has {n} heaters", device=target.device, address=target.address)
+def _column(values: NDArray[np.float64], n: int, label: str, target: DeviceAddress) -> NDArray[np.float64]:
+    return number_each(
+        values, n, label, f"the controller has {n} heaters", device=target.device, address=target.address
+    )
 
 
-def _check(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> None:
+def _check(label: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> None:
     if not allowed[0] <= value <= allowed[1]:
-        raise outside(what, value, allowed, unit, target)
+        raise out_of_range_error(label, value, allowed, unit, target)
 
 
-def outside(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> LimitError:
-    """Return the error for a value that is not within ``allowed``; nothing was sent."""
+def out_of_range_error(
+    label: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress
+) -> LimitError:
+    """Return the error for a value outside ``allowed``; nothing was sent."""
     broken = allowed[1] if value > allowed[1] else allowed[0]
     return target.error(
         LimitError,
-        f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
+        f"{label} is outside {allowed[0]:g} to {allowed[1]:g} {unit}; nothing was sent",
         requested=float(value),
         limit=float(broken),
         unit=unit,
     )
 
 
-def limit_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) -> LimitError:
-    """Return a controller's LIMIT refusal in the caller's unit: codes of a channel as mA, everything else unchanged."""
+def limit_error_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) -> LimitError:
+    """Convert a LIMIT refusal of the controller to mA if it is about the code of a channel; return others unchanged."""
     if error.unit != "code":
         return error
     asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)

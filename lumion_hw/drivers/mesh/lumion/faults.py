@@ -1,4 +1,4 @@
-"""Faults of the LUMION mesh controller: listed, cleared by id, announced as soon as they are seen (section 11.3)."""
+"""Faults of the LUMION mesh controller: listed, cleared by id, and reported once each (section 11.3)."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
-_MOST_FAULTS = 4096  # no controller keeps as many: a list that is longer never ends
+_MAX_FAULTS = 4096  # more than any controller stores, so a longer list is endless
 _LAST_RESORT_S = 1.0
 
 
 class FaultWatch:
-    """Knows which faults were announced already.
+    """Reports each new fault once.
 
-    A FAULT event announces a fault at once; when it was lost, the flag FAULT_PENDING on any later frame leads to the
-    list. While the flag stays set the list is asked for instead of a PING, so that no fault behind another is missed.
+    A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame causes the
+    list to be read. While the flag is set, the list is requested instead of a PING, so that no further fault is missed.
 
     Args:
         session: The session.
         on_fault: Called once per new latched fault, outside of exchanges; ``None`` to log only.
-        expected: Sources that are no news: they are logged as information, not as errors.
+        expected: Sources of expected faults, which are logged as information and not as errors.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class FaultWatch:
         self._pending = False
 
     def forget(self) -> None:
-        """The controller was restarted: its fault ids begin at 1 again."""
+        """Reset after a restart of the controller, whose fault ids begin at 1 again."""
         self._newest_id = 0
         self._pending = False
 
-    def kept(self) -> tuple[Fault, ...]:
-        """Return the faults the controller keeps, oldest first. Raises as a request."""
+    def read_faults(self) -> tuple[Fault, ...]:
+        """Return the controller's fault list, oldest first. Raises as a request."""
         records = self._records(0)
         self._announce(records)
         return tuple(fault_from_record(record) for record in records)
@@ -73,84 +73,84 @@ class FaultWatch:
         """Clear one latched fault.
 
         Raises:
-            BadValueError: The controller gave no fault this id; nothing was cleared.
-            SafetyError: Its cause is still present, and the message names it; nothing was cleared.
-            VerifyError: The controller agreed, but the fault is still latched.
+            BadValueError: No fault has this id; nothing was cleared.
+            SafetyError: The cause is still present, and the message names it; nothing was cleared.
+            VerifyError: The controller confirmed, but the fault is still latched.
         """
         if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
             self._check_for_first_edition(fault_id)
         try:
             latched = self._session.request(FaultClearRequest(fault_id)).latched
         except LinkTimeout as error:
-            fault = self._find(fault_id)
+            fault = self._find_fault(fault_id)
             if fault is None:
                 raise
-            # A board that still has it latched has not executed the command, and by section 4.5 never will.
+            # If the fault is still latched, the command was not executed and never will be (section 4.5).
             if fault.latched:
                 error.took_effect = False
-                error.message += f" Asked, the controller still has fault {fault_id} latched: it was not cleared."
+                error.message += f" Fault {fault_id} is still latched, so it was not cleared."
                 raise
             return
         except SafetyError as error:
-            fault = self._find(fault_id)
+            fault = self._find_fault(fault_id)
             if fault is None or not fault.present:
                 raise
             raise self._session.error(
                 SafetyError,
-                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {fault}.",
+                f"FAULT_CLEAR refused, and nothing was cleared: the cause is still present: {fault}",
                 hint="Remove the cause first.",
             ) from error
-        # The reply names sources, not ids: another fault of the same source may be what is latched.
-        fault = self._find(fault_id) if latched else None
+        # The reply names sources, not ids, so another fault of the same source may be the latched one.
+        fault = self._find_fault(fault_id) if latched else None
         if fault is not None and fault.latched:
             raise self._session.error(
                 VerifyError,
-                f"FAULT_CLEAR of id {fault_id} was answered, but the fault is still latched",
+                f"FAULT_CLEAR of id {fault_id} was confirmed, but the fault is still latched",
                 wrote="cleared",
                 read=str(fault),
                 hint=f"{LIST_FAULTS}.",
             )
 
     def _check_for_first_edition(self, fault_id: int) -> None:
-        """Keep the rule for a board that clears every fault up to an id, whether it gave the id out or not."""
-        listed = {fault.fault_id: fault for fault in self.kept()}
+        """Check an id for early firmware, which clears every fault up to an id, even if no fault has this id."""
+        listed = {fault.fault_id: fault for fault in self.read_faults()}
         older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
             raise self._session.error(
                 BadValueError,
-                f"FAULT_CLEAR: no fault listed has id {fault_id}, nothing was sent.",
+                f"FAULT_CLEAR: no fault has the id {fault_id}; nothing was sent",
                 code=Status.UNKNOWN_FAULT,
                 command=FaultClearRequest.command.name,
-                hint=f"{LIST_FAULTS}, with the id that clears each.",
+                hint=f"{LIST_FAULTS}, with their ids.",
             )
         if older:
             raise self._session.error(
                 SafetyError,
                 f"FAULT_CLEAR of id {fault_id}: this firmware would also clear {'; '.join(older)}. Nothing was sent.",
-                hint="Clear the oldest one first, each by its own id.",
+                hint="Clear the faults one by one, the oldest first.",
             )
 
-    def _find(self, fault_id: int) -> Fault | None:
+    def _find_fault(self, fault_id: int) -> Fault | None:
         try:
-            return next((fault for fault in self.kept() if fault.fault_id == fault_id), None)
+            return next((fault for fault in self.read_faults() if fault.fault_id == fault_id), None)
         except LinkError as error:
             _log.warning("the fault of id %d could not be read: %s", fault_id, error)
             return None
 
-    def stop(self, patience_s: float | None) -> None:
-        """Stop in an emergency, and make sure that it did. Raises as ``outputs_off`` of the driver."""
-        reply = self._session.emergency_stop(patience_s)
+    def stop(self, timeout_s: float | None) -> None:
+        """Make an emergency stop and verify it. Raises as ``outputs_off`` of the driver."""
+        reply = self._session.emergency_stop(timeout_s)
         if reply.outputs_state is not OutputsState.SAFE:
             raise self._session.error(
                 VerifyError,
-                "ESTOP was answered, but the outputs are not in their safe state",
+                "ESTOP was confirmed, but the outputs are not in their safe state",
                 wrote=OutputsState.SAFE.name,
                 read=reply.outputs_state.name,
-                hint="Cut the heater supply by hand.",
+                hint="Disconnect the heater supply.",
             )
 
     def last_resort(self) -> None:
-        """Stop in an emergency because nothing else brought the outputs to zero; never raises."""
+        """Make an emergency stop because the outputs could not be set to zero otherwise; never raises."""
         try:
             if self._session.is_open:
                 self.stop(_LAST_RESORT_S)
@@ -158,7 +158,7 @@ class FaultWatch:
             _log.error("closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
-        """Ask for faults newer than those announced; skipped, with ``False``, when busy and ``only_if_idle``."""
+        """Request faults newer than those reported; with ``only_if_idle``, skip it and return ``False`` if busy."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)
@@ -169,12 +169,12 @@ class FaultWatch:
         return True
 
     def check(self, *, only_if_idle: bool = False) -> None:
-        """Announce what events and flags of the last requests said; never raises because of the link."""
+        """Report faults from events and flags of the last requests; errors of the link are not raised."""
         events = self._session.take_fault_events()
         if not events and self._session.fault_pending is self._pending:
             return
         self._announce(events)
-        # Only a flag that rises leads to the list; else a latched fault would cost a request after every call.
+        # Only a rising flag causes the list to be read; otherwise a latched fault would cost a request per call.
         rising = self._session.fault_pending and not self._pending
         self._pending = self._session.fault_pending
         if not rising or not self._session.is_open:
@@ -188,8 +188,8 @@ class FaultWatch:
     def _records(self, first_id: int) -> list[FaultRecord]:
         records: list[FaultRecord] = []
         with self._session.transaction():
-            while len(records) <= _MOST_FAULTS:
-                # The list is longer than a frame: asked for from behind the last id, until the newest one is there.
+            while len(records) <= _MAX_FAULTS:
+                # The list may be longer than a frame, so it is read in parts, each from the last id on.
                 first = records[-1].fault_id + 1 if records else first_id
                 reply = self._session.request(FaultListRequest(first_id=first))
                 records.extend(record for record in reply.records if record.fault_id >= first)
@@ -197,13 +197,13 @@ class FaultWatch:
                     return records
         raise self._session.error(
             FrameError,
-            f"FAULT_LIST: more than {_MOST_FAULTS} faults are listed, and no end.",
+            f"FAULT_LIST: the list has more than {_MAX_FAULTS} faults",
             hint="Compare the versions of firmware and lumion-hw.",
         )
 
     def _announce(self, records: Iterable[FaultRecord]) -> None:
         for record in records:
-            # Announced once, though event, list and later lists all bring it.
+            # Reported once, although event and lists all contain it.
             if record.fault_id <= self._newest_id or record.fault_state is FaultState.CLEARED:
                 continue
             self._newest_id = record.fault_id
@@ -214,27 +214,27 @@ class FaultWatch:
 
 
 class WatchedCall:
-    """One call of the driver: afterwards a lost link is noted and new faults are announced.
+    """Context of one call of the driver: afterwards, a lost link is recorded and new faults are reported.
 
-    A plain class and no generator, because every table goes through it.
+    A class instead of a generator for speed, because every table goes through it.
 
     Args:
-        watch: Announces the faults.
-        lost: Told when the call ended with a lost link.
+        watch: Reports the faults.
+        on_lost: Called if the call ended with a lost link.
     """
 
-    __slots__ = ("_lost", "_watch")
+    __slots__ = ("_on_lost", "_watch")
 
-    def __init__(self, watch: FaultWatch, lost: Callable[[LinkLost], None]) -> None:
+    def __init__(self, watch: FaultWatch, on_lost: Callable[[LinkLost], None]) -> None:
         self._watch = watch
-        self._lost = lost
+        self._on_lost = on_lost
 
     def __enter__(self) -> None:
-        """Nothing to be done."""
+        """Do nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, LinkLost):
-            self._lost(error)
+            self._on_lost(error)
         self._watch.check()

@@ -1,4 +1,4 @@
-"""Food for the watchdog of the LUMION mesh controller, as long as the application itself is alive (section 11.2)."""
+"""Keep-alive: feeds the watchdog of the LUMION mesh controller as long as the application is alive (section 11.2)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FEEDS_PER_WATCHDOG = 4  # section 11.2: four chances to feed per period
 
 
 class KeepAlive:
-    """Feeds a quarter of the watchdog's time after the last request, from a ticker and from long waits.
+    """Feeds the watchdog a quarter of its time after the last request, from a ticker and from long waits.
 
-    The lease is the application's own watchdog: every call of the driver renews it, and when it has run out nothing is
-    fed any more, so that a control loop that hangs is not kept alive by a healthy thread.
+    The lease is a watchdog for the application: every call of the driver renews it. When it has expired, the watchdog
+    is no longer fed, so that a healthy thread does not keep a hanging control loop alive.
 
     Args:
-        session: The session to feed.
-        clock: Its clock; runs the ticker.
-        feed: Sends one request of the session, if it is idle (``True`` as argument) or in any case.
-        when_lost: Called by the ticker while the session is not open.
-        lease_s: Time the application has between two calls; ``None`` for no lease.
+        session: Session to feed.
+        clock: Clock of the session; runs the ticker.
+        feed: Sends one request, only if the session is idle if its argument is ``True``.
+        on_lost: Called by the ticker while the session is not open.
+        lease_s: Longest time between two calls of the application; ``None`` for no lease.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class KeepAlive:
         session: FramedSession,
         clock: Clock,
         feed: Callable[[bool], None],
-        when_lost: Callable[[], None],
+        on_lost: Callable[[], None],
         lease_s: float | None,
     ) -> None:
         self._session = session
         self._clock = clock
         self._feed = feed
-        self._when_lost = when_lost
+        self._on_lost = on_lost
         self._lease_s = lease_s
         self._renewed_s = clock.now()
         self._warned = False
@@ -51,50 +51,50 @@ class KeepAlive:
         self._change = fork_safe(threading.Lock())
 
     def start(self, watchdog_s: float) -> None:
-        """Feed from now on; a ticker that runs already is replaced."""
+        """Start feeding; replaces a running ticker."""
         self._replace(watchdog_s / _FEEDS_PER_WATCHDOG)
 
     def stop(self) -> None:
-        """Stop feeding; idempotent. Waits for a feed under way."""
+        """Stop feeding; idempotent. Waits for a feed in progress."""
         self._replace(math.inf)
 
     def _replace(self, period_s: float) -> None:
-        """Exchange the ticker in one step, so that of two threads none leaves a second one behind."""
+        """Replace the ticker in one step, so that two threads cannot leave a second one behind."""
         with self._change:
             before, self._ticker = self._ticker, None
             self._period_s = period_s
             if period_s < math.inf:
                 self._ticker = self._clock.call_every(period_s, self._tick)
         if before is not None:
-            # Outside of the lock: it waits for a feed under way, whose
+            # Outside of the lock: it waits for a feed in progress, whose
             # callbacks may start or stop this very keep-alive.
             before.cancel()
 
     def renew(self) -> None:
-        """The application is alive."""
+        """Renew the lease: the application is alive."""
         self._renewed_s = self._clock.now()
         self._warned = False
 
     def feed_if_due(self) -> float:
-        """Feed if a quarter of the watchdog's time has passed since the last request; for long waits inside a call.
+        """Feed if a quarter of the watchdog's time has passed since the last request; used by long waits.
 
         Returns:
-            The time of the next call.
+            Time at which to call again.
 
         Raises:
-            LumionError: As of the request.
+            LumionError: As for the request.
         """
         if self._clock.now() >= self._session.last_sent_s + self._period_s and self._leased():
             self._feed(False)
         return self._session.last_sent_s + self._period_s if self._leased() else self._clock.now() + self._period_s
 
     def _tick(self) -> None:
-        """Feed from the ticker; a failed feed is the next request's matter, not that of whoever lets the clock run."""
+        """Feed from the ticker; a failed feed is only logged, because the next request raises the error."""
         if not self._session.is_open:
-            self._when_lost()
+            self._on_lost()
             return
-        # Every request of the session feeds (section 11.2); a busy host needs no
-        # PING. Half a period, because ticks and requests do not fall together.
+        # Every request feeds the watchdog (section 11.2), so a busy host sends no
+        # PING. Half a period, because ticks and requests are not synchronous.
         if self._clock.now() < self._session.last_sent_s + 0.5 * self._period_s or not self._leased():
             return
         try:
@@ -108,7 +108,7 @@ class KeepAlive:
         if not self._warned:
             self._warned = True
             _log.error(
-                "%s @ %s: no call for more than %g s, the lease of the application: its watchdog is not fed any more",
+                "%s @ %s: no call for more than the lease of %g s; the watchdog is no longer fed",
                 self._session.device,
                 self._session.address,
                 self._lease_s,

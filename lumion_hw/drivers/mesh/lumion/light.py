@@ -1,7 +1,7 @@
-"""Light at monitors that the LUMION mesh controller watches by itself (protocol section 9.3).
+"""Watch for light at monitors by the LUMION mesh controller (protocol section 9.3).
 
-Every LIGHT event tells the whole state, so that one lost on the wire costs time and nothing else: after a silence the
-host asks, and the controller tells the state again.
+Every LIGHT event contains the whole state, so a lost event costs only time: after a silence the host requests the
+state, and the controller sends it again.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from firmware_protocol import (
     max_elements,
 )
 from lumion_hw.clock import Clock, Deadline, deadline_after
-from lumion_hw.drivers.mesh.lumion.config import outside
-from lumion_hw.drivers.mesh.lumion.monitors import check_ability, chosen_monitors
+from lumion_hw.drivers.mesh.lumion.config import out_of_range_error
+from lumion_hw.drivers.mesh.lumion.monitors import check_capability, checked_monitors
 from lumion_hw.errors import BusyError, ConfigError, DeviceAddress, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import LightState, LightThreshold
 from lumion_hw.sessions.framed.session import FramedSession
 
-_ASK_EVERY_S = 0.5  # an event may have been lost, and nothing but a question shows that
-_SILENCES = 4  # questions in a row that no event followed, after which the watch has failed
+_REQUEST_PERIOD_S = 0.5  # an event may have been lost, which only a request can detect
+_MAX_SILENCES = 4  # consecutive requests without an event after which the watch has failed
 _TOP = 65535
 
 
 def can_watch(hello: HelloReply) -> bool:
-    """Return whether the controller watches light by itself."""
+    """Return whether the controller can watch light."""
     return bool(has_feature(hello.features, Feature.MONITOR_WATCH) and hello.n_adc)
 
 
 def watch_requests(
     hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, target: DeviceAddress
 ) -> list[WatchRequest]:
-    """Return the requests for a watch, in as many pieces as the frames need; the first forgets what was watched.
+    """Return the requests for a watch, split to fit the frames; the first one ends an earlier watch.
 
     Raises:
-        LimitError: A threshold, hold-off or period cannot be expressed.
-        ConfigError: A monitor does not exist, or none is given.
+        LimitError: A threshold, hold time or period is out of range.
+        ConfigError: A monitor does not exist, or no thresholds were given.
     """
-    chosen = chosen_monitors(tuple(each.monitor for each in thresholds), hello.n_adc, "watch_light", target)
+    chosen = checked_monitors(tuple(threshold.monitor for threshold in thresholds), hello.n_adc, "watch_light", target)
     if len(chosen) != len(thresholds):
-        raise target.error(ConfigError, "watch_light: a monitor is named twice.")
+        raise target.error(ConfigError, "watch_light: a monitor is named twice")
     tick_s = hello.tick_us * 1e-6
     shortest_s = max(tick_s, hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _TOP * tick_s:
-        raise outside("watch_light, period_s", period_s, (shortest_s, _TOP * tick_s), "s", target)
+        raise out_of_range_error("watch_light, period_s", period_s, (shortest_s, _TOP * tick_s), "s", target)
     # Rounded to the nearest tick, but never below the time of a scan.
     period = max(round(period_s / tick_s), math.ceil(shortest_s / tick_s - 1e-9))
-    records = np.array([_record(hello, each, target) for each in thresholds], dtype=WATCH_DTYPE)
+    records = np.array([_record(hello, threshold, target) for threshold in thresholds], dtype=WATCH_DTYPE)
     per_frame = max_elements(WatchRequest, hello.fw_rx_max)
     first = WatchRequest(WatchFlag.CLEAR, period, records[:per_frame])
     return [
@@ -72,16 +72,18 @@ def watch_requests(
 
 def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress) -> tuple[int, int, int, int]:
     full_scale_ma, tick_s = hello.adc_full_scale * 1e-6, hello.tick_us * 1e-6
-    what = f"watch_light, monitor {threshold.monitor}"
+    label = f"watch_light, monitor {threshold.monitor}"
     for name, value_ma in (("dark_below_ma", threshold.dark_below_ma), ("light_from_ma", threshold.light_from_ma)):
         if not 0.0 < value_ma < full_scale_ma:
-            raise outside(f"{what}, {name}", value_ma, (0.0, full_scale_ma), "mA", target)
+            raise out_of_range_error(f"{label}, {name}", value_ma, (0.0, full_scale_ma), "mA", target)
     if threshold.light_from_ma < threshold.dark_below_ma:
         lowest_ma = threshold.dark_below_ma
-        raise outside(f"{what}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", target)
+        raise out_of_range_error(
+            f"{label}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", target
+        )
     if not 0.0 <= threshold.hold_s <= _TOP * tick_s:
-        raise outside(f"{what}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", target)
-    # At least one code: 0 would mean that this monitor is not to be watched.
+        raise out_of_range_error(f"{label}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", target)
+    # At least one code, because 0 means that the monitor is not watched.
     dark, light = (
         min(max(math.ceil(value_ma / full_scale_ma * _TOP - 1e-9), 1), _TOP)
         for value_ma in (threshold.dark_below_ma, threshold.light_from_ma)
@@ -90,15 +92,16 @@ def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress)
 
 
 class WatchedLight:
-    """A watch that the controller keeps; implements :class:`~lumion_hw.interfaces.LightWatcher`.
+    """A watch by the controller; implements :class:`~lumion_hw.interfaces.LightWatcher`.
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
-        keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
-        when_lost: Told when the link is lost while somebody waits.
-        ended: Called once, when the watch has ended.
+        keep_going: Called while waiting: feeds the watchdog, or raises to end the wait. Returns the time of its next
+            call.
+        on_lost: Called if the link is lost during a wait.
+        on_ended: Called once, when the watch has ended.
     """
 
     def __init__(
@@ -107,11 +110,11 @@ class WatchedLight:
         clock: Clock,
         target: DeviceAddress,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
-        ended: Callable[[], None],
+        on_lost: Callable[[LinkLost], None],
+        on_ended: Callable[[], None],
     ) -> None:
         self._session, self._clock, self._target = session, clock, target
-        self._keep_going, self._when_lost, self._ended = keep_going, when_lost, ended
+        self._keep_going, self._on_lost, self._on_ended = keep_going, on_lost, on_ended
         self._epoch = session.epoch
         self._tick_s = session.hello.tick_us * 1e-6
         self._n_adc = session.hello.n_adc
@@ -121,35 +124,35 @@ class WatchedLight:
         self._silences = 0
 
     def begin(self, requests: Sequence[WatchRequest]) -> None:
-        """Start watching, in the place of what was watched before."""
+        """Start this watch; it replaces an earlier one."""
         with self._session.transaction():
-            self._session.listen(Stream.LIGHT, self._take)
+            self._session.listen(Stream.LIGHT, self._on_event)
             self._states.clear()
             self._watched = sum(len(request.monitors) for request in requests)
             for request in requests:
                 reply = self._session.request(request)
         if reply.n_watched != self._watched:
-            raise self._wrong_count(reply.n_watched)
+            raise self._count_error(reply.n_watched)
         self._silences, self._news_s = 0, self._clock.now()
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Watch other monitors, or with other thresholds, from now on. Raises as ``watch_light`` of the driver."""
+        """Replace the thresholds and the period. Raises as ``watch_light`` of the driver."""
         self._check_session()
         self.begin(watch_requests(self._session.hello, thresholds, period_s, self._target))
 
     def wait(self, timeout_s: float) -> LightState | None:
-        """Return the next state, or ``None`` when none has come within ``timeout_s``.
+        """Return the next state, or ``None`` if no state arrives within ``timeout_s``.
 
         Raises:
-            LinkLost: The session the watch belonged to is gone.
-            LinkTimeout: The controller answers, but tells no state any more.
+            LinkLost: The session of the watch is lost.
+            LinkTimeout: The controller responds, but no longer sends states.
         """
         deadline = deadline_after(self._clock, timeout_s)
         try:
             while not self._states:
                 self._check_session()
                 due_s = self._keep_going()
-                ask_s = self._news_s + _ASK_EVERY_S
+                ask_s = self._news_s + _REQUEST_PERIOD_S
                 if self._clock.now() >= min(deadline, ask_s):
                     if self._clock.now() < ask_s:
                         return None
@@ -157,44 +160,44 @@ class WatchedLight:
                     continue
                 self._session.wait_events(Deadline(min(due_s, deadline, ask_s)))
         except LinkLost as error:
-            self._when_lost(error)
+            self._on_lost(error)
             raise
         return self._states.popleft()
 
     def close(self) -> None:
         """End the watch; idempotent."""
-        ended, self._ended = self._ended, _nothing
-        ended()
-        # Where the session is another one the watch is gone, and its stream may be somebody else's by now.
+        on_ended, self._on_ended = self._on_ended, _do_nothing
+        on_ended()
+        # In a new session the watch no longer exists, and its stream may belong to another program.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         self._session.unlisten(Stream.LIGHT)
         try:
             self._session.request(WatchRequest(WatchFlag.CLEAR))
         except LumionError:
-            self._watched = 0  # it goes on until the session ends, and disturbs nobody
+            self._watched = 0  # the watch continues harmlessly until the session ends
 
     def _ask(self) -> None:
-        """Ask for the state: an event may have been lost."""
-        if self._silences == _SILENCES:
+        """Request the state, because an event may have been lost."""
+        if self._silences == _MAX_SILENCES:
             raise self._target.error(
                 LinkTimeout,
-                f"watch_light: the controller answers, but told no state for {_SILENCES * _ASK_EVERY_S:.1f} s.",
+                f"watch_light: the controller responds but sent no state for {_MAX_SILENCES * _REQUEST_PERIOD_S:.1f} s",
                 hint="Start the watch again.",
             )
         self._silences, self._news_s = self._silences + 1, self._clock.now()
         reply = self._session.request(WatchRequest())
         if reply.n_watched != self._watched:
-            raise self._wrong_count(reply.n_watched)
+            raise self._count_error(reply.n_watched)
 
-    def _take(self, seq: int, event: AnyEvent) -> None:
-        del seq  # a lost event is repaired by the next one
+    def _on_event(self, seq: int, event: AnyEvent) -> None:
+        del seq  # the next event makes up for a lost one
         if not isinstance(event, LightEvent):
             return
         try:
             dark = channels_from_mask(event.dark, self._n_adc) if event.dark else np.empty(0, np.intp)
         except ChannelError:
-            return  # no monitor of this controller: the next state is asked for
+            return  # not a monitor of this controller; the state is requested again later
         now_s = self._clock.now()
         held_s = ((event.tick - event.since) % (1 << 32)) * self._tick_s
         self._silences, self._news_s = 0, now_s
@@ -203,25 +206,25 @@ class WatchedLight:
     def _check_session(self) -> None:
         if self._session.epoch != self._epoch:
             raise self._target.error(
-                LinkLost, "watch_light: the session it was started in is gone.", hint="Start it again."
+                LinkLost, "watch_light: the session of this watch is lost", hint="Start the watch again."
             )
 
-    def _wrong_count(self, count: int) -> FrameError:
+    def _count_error(self, count: int) -> FrameError:
         return self._target.error(
             FrameError,
-            f"WATCH: the controller watches {count} monitors, asked for were {self._watched}.",
+            f"WATCH: the controller watches {count} monitors instead of {self._watched}",
             hint="Compare the versions of firmware and lumion-hw.",
         )
 
 
-def _nothing() -> None:
-    """Do nothing: the watch has ended before."""
+def _do_nothing() -> None:
+    """Do nothing: the watch has already ended."""
 
 
 class LightWatching:
-    """The one watch of a controller.
+    """Manages the single watch of a controller.
 
-    Args: as of :class:`WatchedLight`.
+    Arguments as for :class:`WatchedLight`.
     """
 
     def __init__(
@@ -230,29 +233,29 @@ class LightWatching:
         clock: Clock,
         target: DeviceAddress,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
+        on_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session, self._clock, self._target = session, clock, target
-        self._keep_going, self._when_lost = keep_going, when_lost
-        self._taken: int | None = None
+        self._keep_going, self._on_lost = keep_going, on_lost
+        self._watch_epoch: int | None = None
 
     def start(self, thresholds: Sequence[LightThreshold], period_s: float) -> WatchedLight:
         """Start a watch. Raises as ``watch_light`` of the driver."""
         session = self._session
         with session.transaction():
-            check_ability(can_watch(session.hello), "WATCH", "does not watch light by itself", self._target)
-            if self._taken == session.epoch:
+            check_capability(can_watch(session.hello), "WATCH", "cannot watch light", self._target)
+            if self._watch_epoch == session.epoch:
                 raise self._target.error(
                     BusyError,
-                    "watch_light: light is watched already.",
+                    "watch_light: a watch is already active",
                     command="WATCH",
                     hint="Change that watch, or close it first.",
                 )
             requests = watch_requests(session.hello, thresholds, period_s, self._target)
-            watch = WatchedLight(session, self._clock, self._target, self._keep_going, self._when_lost, self._free)
+            watch = WatchedLight(session, self._clock, self._target, self._keep_going, self._on_lost, self._mark_free)
             watch.begin(requests)
-            self._taken = session.epoch
+            self._watch_epoch = session.epoch
             return watch
 
-    def _free(self) -> None:
-        self._taken = None
+    def _mark_free(self) -> None:
+        self._watch_epoch = None

@@ -1,7 +1,7 @@
-"""Ways out of a process on which heaters are brought to their safe state: signals, and the end of the interpreter.
+"""Brings heaters to their safe state when the process ends by a signal or the interpreter ends.
 
-No signal handler is installed by importing or opening a driver. SIGINT already raises ``KeyboardInterrupt``; SIGTERM by
-itself ends a process without running any ``finally``, and then only the controller's watchdog is left.
+Importing or opening a driver installs no signal handler. SIGINT already raises ``KeyboardInterrupt``; SIGTERM would end
+the process without running any ``finally`` block, so that only the controller's watchdog would switch the heaters off.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from types import FrameType
 
 from lumion_hw.drivers.life_cycle import Driver
 
-# On a bad link zeros and the question what became of them may wait up to 1.5 s each,
-# the emergency stop another second; an impatient second Ctrl-C must not cut that short.
-_UNDISTURBED_S = 5.0
-_TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
+# On a bad link, writing zeros and checking them may take 1.5 s each, and the emergency stop another second. A second
+# Ctrl-C must not interrupt that.
+_IGNORE_SIGNALS_S = 5.0
+_EXIT_STATUS = 143  # 128 + SIGTERM, as shells report it
 
 
 _opened: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_opened.clear)  # a child has opened none of them
+    os.register_at_fork(after_in_child=_opened.clear)  # these drivers belong to the parent process
 
 
 def close_at_exit(driver: Driver) -> None:
-    """Close a driver when the interpreter ends, if nobody did before and it is still in use."""
+    """Close a driver when the interpreter ends, unless it is closed or deleted before."""
     if not _opened:
-        # Functions run in the reverse order of registration: registered anew,
-        # it runs before what was registered meanwhile and may be needed by it.
+        # Functions run in reverse order of registration. Registering again lets this one run before functions that
+        # were registered since, and that may close what a driver needs.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     _opened.add(driver)
@@ -49,32 +49,32 @@ def _close_all() -> None:
 
 @contextlib.contextmanager
 def safe_on_signals() -> Iterator[None]:
-    """Let SIGTERM raise ``SystemExit(143)`` and SIGINT ``KeyboardInterrupt`` while the block runs.
+    """Make SIGTERM raise ``SystemExit(143)`` and SIGINT raise ``KeyboardInterrupt`` within the block.
 
-    Put it around the ``with`` of the drivers. Further signals within 5 s of the first are ignored: heaters are brought
-    to their safe state without being interrupted at it. Outside of the main thread, where Python runs no signal
-    handlers, it does nothing.
+    Use it around the ``with`` block of the drivers. Further signals within 5 s after the first are ignored, so that
+    nothing interrupts bringing the heaters to their safe state. Outside the main thread, where Python runs no signal
+    handlers, it has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    quiet_until_s = -math.inf
+    ignore_until_s = -math.inf
 
     def handler(error: Callable[[], BaseException]) -> Callable[[int, FrameType | None], None]:
-        def unwind(number: int, frame: FrameType | None) -> None:
-            nonlocal quiet_until_s
+        def raise_error(number: int, frame: FrameType | None) -> None:
+            nonlocal ignore_until_s
             del number, frame
             now = time.monotonic()
-            if now < quiet_until_s:
+            if now < ignore_until_s:
                 return
-            quiet_until_s = now + _UNDISTURBED_S
+            ignore_until_s = now + _IGNORE_SIGNALS_S
             raise error()
 
-        return unwind
+        return raise_error
 
-    signal.signal(signal.SIGTERM, handler(lambda: SystemExit(_TERMINATED)))
+    signal.signal(signal.SIGTERM, handler(lambda: SystemExit(_EXIT_STATUS)))
     signal.signal(signal.SIGINT, handler(KeyboardInterrupt))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sweeps that the LUMION controller runs by itself (section 10): planned and checked here, sent, started, fetched."""
+"""Sweeps that run on the LUMION controller (section 10): checks and encodes plans, starts runs, fetches records."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.drivers.mesh.lumion.config import (
     check_power,
     checked_currents,
-    limit_in_ma,
+    limit_error_in_ma,
     load_ohm,
-    outside,
+    out_of_range_error,
     power_cap_uw,
 )
-from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
+from lumion_hw.drivers.mesh.lumion.monitors import check_average, checked_monitors
 from lumion_hw.errors import (
     LIST_FAULTS,
     ConfigError,
@@ -69,11 +69,11 @@ class PlannedSweep:
 
     Attributes:
         image: The encoded image.
-        n_points: Points, one record each.
+        n_points: Number of points, with one record each.
         monitors: Monitor channels of a record, ascending.
         end: Table driven after the run, codes of shape ``(n_heaters,)``.
         dwell_ticks: Planned time of a point in ticks.
-        window: Records the controller may be ahead.
+        window: Number of records that the controller may send before an acknowledgement.
     """
 
     image: bytes
@@ -85,12 +85,12 @@ class PlannedSweep:
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """What a table may hold.
+class TableLimits:
+    """Limits of the tables.
 
     Attributes:
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
-        limits: The limits applied, for the power cap; ``None`` before any were.
+        limits: Limits in force, for the power cap; ``None`` before :meth:`configure`.
     """
 
     max_ma: NDArray[np.float64]
@@ -98,23 +98,23 @@ class Allowed:
 
 
 def planned_sweep(
-    plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, target: DeviceAddress
+    plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: TableLimits, target: DeviceAddress
 ) -> PlannedSweep:
     """Check a plan against all limits and encode it.
 
     Args:
         plan: The plan.
         base: Codes driven now, shape ``(n_heaters,)``.
-        hello: Sizes of the controller.
-        allowed: What a table may hold.
+        hello: Reply of the controller with its sizes.
+        allowed: Limits of the tables.
         target: Device name and address, for messages.
 
     Raises:
-        LimitError: A point is outside the limits (the message names point and channel), a time or average cannot be
-            expressed, or the image is larger than the controller's memory.
-        ConfigError: There is no point, or a heater or monitor that does not exist.
+        LimitError: A point is outside the limits (the message names point and channel), a time or average is too
+            large, or the image is larger than the controller's memory.
+        ConfigError: There is no point, or a heater or monitor does not exist.
     """
-    monitors = chosen_monitors(plan.monitors, hello.n_adc, "sweep", target)
+    monitors = checked_monitors(plan.monitors, hello.n_adc, "sweep", target)
     _check_run(plan, len(monitors), hello, target)
     start = base
     if plan.start_ma is not None:
@@ -122,7 +122,7 @@ def planned_sweep(
         start = code_from_output(checked, hello.dac_full_scale * 1e-3)
     tables = _TableSequence(plan, start, hello, allowed, target)
     settle_us = math.ceil(plan.settle_s * 1e6)
-    # Latches fall on ticks: settling and scans rounded up to whole ones, or every point would count as late.
+    # Points begin on ticks. Settling and scans are rounded up to whole ticks, or every point would count as late.
     dwell_ticks = max(1, -(-(settle_us + plan.n_avg * hello.adc_scan_us) // hello.tick_us))
     image = SweepImage(
         delta_points(tables, start),
@@ -134,7 +134,7 @@ def planned_sweep(
         start_table=None if plan.start_ma is None else start,
     ).encode()
     _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", target)
-    # No more than the ring holds: what is overwritten before it was pushed is not sent (section 10.4).
+    # Not larger than the ring: records that are overwritten before they are pushed are not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
     window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))
     end = tables.table if plan.keep_last else base
@@ -142,38 +142,38 @@ def planned_sweep(
 
 
 def _window(mtu: int, n_monitors: int) -> int:
-    """Records the controller may push ahead: some frames full, so that it never waits for an acknowledgement."""
-    # Sixteen frames: half of them are acknowledged at a time, while the other half is on its way.
+    """Return the number of records the controller may push ahead, so that it never waits for an acknowledgement."""
+    # Sixteen frames: one half is acknowledged while the other half is being sent.
     return 16 * max_elements(SweepDataEvent, mtu, row=n_monitors)
 
 
 def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: DeviceAddress) -> None:
     if not plan.points:
-        raise target.error(ConfigError, "sweep: there is no point in the plan.")
+        raise target.error(ConfigError, "sweep: the plan has no points.")
     check_average(plan.n_avg, "sweep, n_avg", target)
-    longest_s = _MAX_U32 * 1e-6
-    if not 0.0 <= plan.settle_s <= longest_s:
-        raise outside("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", target)
-    # A record is never split over frames, neither pushed nor read.
+    max_s = _MAX_U32 * 1e-6
+    if not 0.0 <= plan.settle_s <= max_s:
+        raise out_of_range_error("sweep, settle_s", plan.settle_s, (0.0, max_s), "s", target)
+    # A record is never split over frames.
     fit = min(max_elements(kind, hello.fw_tx_max) for kind in (SweepDataEvent, SweepReadReply))
     hint = "Choose fewer monitors."
     _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, target)
 
 
-def _check(what: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
-    if asked > limit:
-        raise target.error(LimitError, what, requested=asked, limit=limit, unit=unit, hint=hint)
+def _check(label: str, requested: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
+    if requested > limit:
+        raise target.error(LimitError, label, requested=requested, limit=limit, unit=unit, hint=hint)
 
 
 class _TableSequence:
-    """The tables of a plan one after the other, each checked on its way.
+    """Iterator over the tables of a plan; checks each table.
 
     Attributes:
-        table: The newest one.
+        table: The current table.
     """
 
     def __init__(
-        self, plan: SweepPlan, start: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, target: DeviceAddress
+        self, plan: SweepPlan, start: NDArray[np.uint16], hello: HelloReply, allowed: TableLimits, target: DeviceAddress
     ) -> None:
         self.table = np.array(start, dtype=np.uint16)
         self._points = plan.points
@@ -201,45 +201,46 @@ class _TableSequence:
                 )
             if not _is_number(current_ma):
                 raise self._target.error(
-                    ConfigError, f"sweep, point {number}, channel {channel}: {current_ma!r} is no number."
+                    ConfigError, f"sweep, point {number}, channel {channel}: {current_ma!r} is not a number."
                 )
-            top_ma = float(self._max_ma[channel])
-            if not 0.0 <= current_ma <= top_ma:
-                what = f"sweep, point {number}, channel {channel}"
-                raise outside(what, current_ma, (0.0, top_ma), "mA", self._target)
-            # Rounded as program() does, so that a point and a table of the same currents are the same codes.
+            max_ma = float(self._max_ma[channel])
+            if not 0.0 <= current_ma <= max_ma:
+                label = f"sweep, point {number}, channel {channel}"
+                raise out_of_range_error(label, current_ma, (0.0, max_ma), "mA", self._target)
+            # Rounded as in program(), so that equal currents give equal codes.
             code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
-            # Kept up to date by what changes: of thousands of points most change one channel.
+            # Updated by differences: most of the points change only one channel.
             self._power_uw += self._channel_uw(channel, code) - self._channel_uw(channel, int(self.table[channel]))
             self.table[channel] = code
 
     def _channel_uw(self, channel: int, code: int) -> int:
-        """Power of one channel in the integers of section 7.3."""
+        """Return the power of one channel in µW, with the integer arithmetic of section 7.3."""
         current_ua = code * self._hello.dac_full_scale // FULL_SCALE_CODE
         return int(current_ua * current_ua * int(self._ohm[channel]) // 1_000_000)
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is one real number: nothing masked or complex, no text."""
+    """Return whether a value is one real number: not masked, complex or text."""
     return isinstance(value, float | int | np.floating | np.integer)
 
 
 _log = logging.getLogger(__name__)
 
-_QUIET_S = 0.1  # silence after which the state of the run is asked for, on top of the time of two points
-_STALLED_S = 5.0  # a run that makes no progress for so long, on top of the time of ten points, has failed
+_QUIET_S = 0.1  # silence, in addition to the time of two points, after which the run's state is requested
+_STALLED_S = 5.0  # time without progress, in addition to the time of ten points, after which the run has failed
 _TICKS = 1 << 32
 
 
 class SweepRun:
-    """One run.
+    """One run of a sweep.
 
     Args:
         session: The open session.
-        clock: Its clock.
-        planned: What to run.
-        generation: Number of the run, newer than what is driven.
-        keep_going: Called while waiting: feeds the watchdog; raises to end the run. Returns the time of its next call.
+        clock: Clock of the link.
+        planned: Sweep to run.
+        generation: Generation of the run, newer than that of the driven table.
+        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the run, and returns the time
+            of its next call.
     """
 
     def __init__(
@@ -265,8 +266,7 @@ class SweepRun:
         self._done: SweepDoneEvent | None = None
         self._reason: EndReason | None = None
         point_s = planned.dwell_ticks * session.hello.tick_us * 1e-6
-        # Records are pushed at the latest SWEEP_PUSH_MS after they were made,
-        # so a silence beyond that and two points means something was lost.
+        # Records are pushed at most SWEEP_PUSH_MS after they were recorded, so a longer silence means a lost event.
         self._quiet_s = _QUIET_S + 1e-3 * SWEEP_PUSH_MS + 2 * point_s
         self._stalled_s = _STALLED_S + 10 * point_s
 
@@ -274,24 +274,24 @@ class SweepRun:
         """Run the sweep to its end.
 
         Args:
-            base_crc32: CRC-32 of the table that is believed to be driven.
+            base_crc32: CRC-32 of the table that should be driven now.
 
         Returns:
             Monitor codes of shape ``(n_points, n_monitors)``, and the number of late points.
 
         Raises:
-            DeviceError: The run ended early or stopped; the message says why and how many points were recorded.
-            LumionError: As of every request. In all cases a run that was started is aborted, if the link allows.
+            DeviceError: The run ended early or stalled; the message gives the reason and the number of recorded points.
+            LumionError: A request failed. After every error the run is aborted if the link permits.
         """
         hello = self._session.hello
         image = self._planned.image
         self._session.request_all(list(load_requests(self._generation, image, hello.fw_rx_max)))
         # Before SWEEP_START: the first records may arrive with its reply.
-        self._session.listen(Stream.SWEEP, self._take)
+        self._session.listen(Stream.SWEEP, self._on_event)
         try:
             self._start(base_crc32)
             self._collect()
-            return self._values, self._late()
+            return self._values, self._count_late_points()
         finally:
             self._session.unlisten(Stream.SWEEP)
 
@@ -301,18 +301,18 @@ class SweepRun:
                 SweepStartRequest(self._generation, self._generation, base_crc32, self._planned.window)
             )
         except LimitError as error:
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
-        except LinkTimeout:  # it may have been started all the same
+            raise limit_error_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
+        except LinkTimeout:  # the run may have been started
             self._abort()
             raise
         self._start_tick = reply.tick
-        # Another shape than planned would put every value at another point or monitor.
-        told, planned = (reply.records, reply.n_adc), self._values.shape
-        if told != planned:
+        # With a different shape, values would be assigned to wrong points or monitors.
+        announced, planned = (reply.records, reply.n_adc), self._values.shape
+        if announced != planned:
             self._abort()
             raise self._session.error(
                 FrameError,
-                f"SWEEP_START: the controller announces {told[0]} records of {told[1]} values instead of "
+                f"SWEEP_START: the controller announces {announced[0]} records of {announced[1]} values instead of "
                 f"{planned[0]} of {planned[1]}.",
                 hint="Compare the versions of firmware and lumion-hw.",
             )
@@ -320,7 +320,7 @@ class SweepRun:
     def _collect(self) -> None:
         try:
             self._receive_all()
-        except BaseException:  # also Ctrl-C: a sweep nobody waits for must not go on driving heaters
+        except BaseException:  # also Ctrl-C: a sweep without a waiting program must not drive heaters
             self._abort()
             raise
 
@@ -333,40 +333,40 @@ class SweepRun:
             _log.warning("the sweep could not be aborted: %s", error)
 
     def _receive_all(self) -> None:
-        asked_s = moved_s = self._clock.now()
-        seen = -1
-        while not self._ended():
+        requested_s = moved_s = self._clock.now()
+        progress = -1
+        while not self._is_complete():
             due_s = self._keep_going()
-            self._session.wait_events(Deadline(min(asked_s + self._quiet_s, due_s)))
+            self._session.wait_events(Deadline(min(requested_s + self._quiet_s, due_s)))
             now = self._clock.now()
-            # Either of the two grows with whatever arrives.
-            if self._track.in_a_row + self._produced > seen:
-                seen = self._track.in_a_row + self._produced
-                asked_s = moved_s = now
-            elif now >= asked_s + self._quiet_s:
-                self._ask_state()
-                asked_s = now
+            # Every new record increases one of the two.
+            if self._track.in_a_row + self._produced > progress:
+                progress = self._track.in_a_row + self._produced
+                requested_s = moved_s = now
+            elif now >= requested_s + self._quiet_s:
+                self._request_state()
+                requested_s = now
             if now - moved_s > self._stalled_s:
                 raise self._error(f"made no progress for {now - moved_s:.1f} s")
-            # Asked by index; the board does not send events again (section 10.4).
-            self._fetch_holes()
-            # Not each record: an acknowledgement costs a frame each way, and the window is long enough for half of it.
-            self._acknowledge(least=max(1, self._planned.window // 2))
-        self._acknowledge(least=1)
+            # Requested by index, because the board does not repeat events (section 10.4).
+            self._fetch_missing()
+            # Not after each record: an acknowledgement costs a frame in each direction, and half a window is available.
+            self._acknowledge(min_records=max(1, self._planned.window // 2))
+        self._acknowledge(min_records=1)
 
-    def _ended(self) -> bool:
-        """Whether everything is here; raises if the run has ended with less."""
+    def _is_complete(self) -> bool:
+        """Return whether all records have arrived; raise if the run ended with fewer records."""
         if self._reason is None:
             return False
         if self._reason is not EndReason.COMPLETE:
             raise self._error(f"ended early ({self._reason.name})")
-        # COMPLETE with fewer records is a firmware that counts otherwise; half a sweep must not pass for a whole one.
+        # Firmware that counts differently may report COMPLETE with fewer records; an incomplete sweep must not pass.
         if self._produced < self._planned.n_points:
-            raise self._error("ended as if it were complete")
+            raise self._error("ended as complete")
         return self._track.in_a_row >= self._planned.n_points
 
-    def _take(self, seq: int, event: AnyEvent) -> None:
-        """Take one event of the stream; anything of another run is left alone."""
+    def _on_event(self, seq: int, event: AnyEvent) -> None:
+        """Process one event of the stream; ignore events of other runs."""
         del seq
         if isinstance(event, SweepDoneEvent) and event.generation == self._generation:
             self._done, self._reason = event, event.reason
@@ -376,69 +376,69 @@ class SweepRun:
             self._due = max(self._due, min(event.first + len(event.values), self._planned.n_points))
 
     def _store(self, first: int, values: NDArray[np.uint16]) -> None:
-        """Keep the records that are new; anything of another shape is left alone."""
+        """Store new records; ignore records of a different shape."""
         n_points, n_monitors = self._values.shape
-        # Passed over and not raised: what is missing then is asked for again.
+        # Ignored without an error: the missing records are requested again.
         if values.shape[1] != n_monitors or not 0 < len(values) <= n_points - first:
             return
-        for fresh in self._track.receive(first, len(values)):
-            self._values[fresh.start : fresh.stop] = values[fresh.start - first : fresh.stop - first]
+        for new in self._track.receive(first, len(values)):
+            self._values[new.start : new.stop] = values[new.start - first : new.stop - first]
         self._produced = max(self._produced, first + len(values))
 
-    def _ask_state(self) -> None:
-        """Ask how far the run is. After this silence every record produced has arrived, or was lost on the way."""
-        self._take_state(self._session.request(SweepReadRequest(self._generation)))
+    def _request_state(self) -> None:
+        """Request the progress of the run. After this silence, every record has arrived or was lost."""
+        self._apply_state(self._session.request(SweepReadRequest(self._generation)))
         self._due = self._produced
 
-    def _take_state(self, reply: SweepReadReply) -> None:
+    def _apply_state(self, reply: SweepReadReply) -> None:
         if reply.generation != self._generation:
             return
         self._produced = max(self._produced, min(reply.produced, self._planned.n_points))
         if reply.run_state is RunState.ENDED and self._reason is None:
             self._reason = reply.reason
 
-    def _fetch_holes(self) -> None:
-        """Ask by index for the records that should be here."""
+    def _fetch_missing(self) -> None:
+        """Request missing records by index."""
         per_frame = max_elements(SweepReadReply, self._session.hello.fw_tx_max, row=len(self._planned.monitors))
-        pieces = [
-            SweepReadRequest(self._generation, first, min(per_frame, hole.stop - first))
-            for hole in self._track.missing(self._due)
-            for first in range(hole.start, hole.stop, per_frame)
+        requests = [
+            SweepReadRequest(self._generation, first, min(per_frame, gap.stop - first))
+            for gap in self._track.missing(self._due)
+            for first in range(gap.start, gap.stop, per_frame)
         ]
-        for piece, reply in zip(pieces, self._session.request_all(pieces), strict=True):
+        for request, reply in zip(requests, self._session.request_all(requests), strict=True):
             if isinstance(reply, SweepReadReply):
-                if reply.first == piece.first and len(reply.values) <= piece.count:
+                if reply.first == request.first and len(reply.values) <= request.count:
                     self._store(reply.first, reply.values)
-                self._take_state(reply)
+                self._apply_state(reply)
 
-    def _acknowledge(self, least: int) -> None:
-        """Release what is here, so that the controller never has to pause for room."""
+    def _acknowledge(self, min_records: int) -> None:
+        """Acknowledge records, so that the controller never waits for memory."""
         up_to, credit_limit = self._track.acknowledgement()
-        if up_to - self._acknowledged >= least:
+        if up_to - self._acknowledged >= min_records:
             self._session.request(SweepAckRequest(self._generation, up_to, credit_limit))
             self._acknowledged = up_to
 
-    def _late(self) -> int:
+    def _count_late_points(self) -> int:
         """Return the number of late points.
 
-        Only SWEEP_DONE carries it. If that was lost, the length of the whole run bounds it: a late point takes at
-        least two ticks more than planned, no point takes less than planned.
+        Only SWEEP_DONE contains it. If that event was lost, an upper bound follows from the duration of the run: a late
+        point takes at least two ticks more than planned, and no point takes less than planned.
         """
         until = Deadline(self._clock.now() + self._quiet_s)
         while self._done is None and self._clock.now() < until:
             self._session.wait_events(until)
         if self._done is not None:
             return self._done.late
-        reply = self._session.request(SweepAbortRequest(self._generation))  # of a run that has ended: changes nothing
+        reply = self._session.request(SweepAbortRequest(self._generation))  # the run has ended: no effect
         planned = self._planned.n_points * self._planned.dwell_ticks
-        at_most = min(self._planned.n_points, max(0, (reply.tick - self._start_tick) % _TICKS - planned) // 2)
-        _log.warning("the end of the sweep was lost on the way; at most %d points were late", at_most)
-        return at_most
+        max_late = min(self._planned.n_points, max(0, (reply.tick - self._start_tick) % _TICKS - planned) // 2)
+        _log.warning("the event at the end of the sweep was lost; at most %d points were late", max_late)
+        return max_late
 
-    def _error(self, what: str) -> DeviceError:
+    def _error(self, label: str) -> DeviceError:
         return self._session.error(
             DeviceError,
-            f"sweep {self._generation} {what}: {self._produced} of {self._planned.n_points} points were recorded.",
+            f"sweep {self._generation} {label}: {self._produced} of {self._planned.n_points} points were recorded.",
             command="SWEEP_START",
-            hint=f"The table from before the sweep is driven again unless a fault keeps it off. {LIST_FAULTS}.",
+            hint=f"The table from before the sweep is driven again, unless a fault prevents it. {LIST_FAULTS}.",
         )

@@ -1,4 +1,4 @@
-"""Tables of the LUMION mesh controller: driven whole, proven by their CRC, read back (protocol section 8)."""
+"""Tables of the LUMION mesh controller: drives complete tables, checks their CRC, reads back (protocol section 8)."""
 
 from __future__ import annotations
 
@@ -24,48 +24,47 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.lumion.config import limit_in_ma
+from lumion_hw.drivers.mesh.lumion.config import limit_error_in_ma
 from lumion_hw.errors import LIST_FAULTS, DeviceAddress, LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
 from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
-# Once more, since a latch between two pieces is the usual reason; twice in a row it is not.
-_READBACK_TRIES = 2
+_READBACK_TRIES = 2  # a new table between two parts is the usual reason for the first failure
 _BANK = 0
 
 
 @dataclass(frozen=True)
 class BoardTable:
-    """A whole table.
+    """A complete table.
 
     Attributes:
         codes: Shape ``(n_heaters,)``.
-        crc32: Its CRC-32.
+        crc32: CRC-32 of the table.
     """
 
     codes: NDArray[np.uint16]
     crc32: int
 
     @classmethod
-    def of(cls, codes: NDArray[np.uint16]) -> BoardTable:
+    def from_codes(cls, codes: NDArray[np.uint16]) -> BoardTable:
         """Return the table of these codes."""
         return cls(codes, table_crc32(codes))
 
 
 class Tables:
-    """Drives tables and remembers which one was confirmed last.
+    """Drives tables and remembers the last confirmed table.
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
 
     Attributes:
         generation: Newest generation used.
-        confirmed: The table the controller confirmed last; ``None`` before the first one.
-        in_flight: A table whose command was sent and never answered; ``None`` if there is none.
+        confirmed: Last table confirmed by the controller; ``None`` before the first.
+        in_flight: Table that was sent without an answer; ``None`` if there is none.
     """
 
     def __init__(self, session: FramedSession, clock: Clock, target: DeviceAddress) -> None:
@@ -78,7 +77,7 @@ class Tables:
         self.in_flight: BoardTable | None = None
 
     def attached(self, hello: HelloReply) -> None:
-        """Continue with the numbers of a new session, whose banks are empty."""
+        """Start with the generation of a new session; its banks are empty."""
         self.generation = hello.active_generation
         self._bank_generation = 0
 
@@ -88,30 +87,29 @@ class Tables:
         return self.generation
 
     def drive(self, codes: NDArray[np.uint16]) -> Generation:
-        """Latch a table under a new generation and compare what the controller says it drives.
+        """Drive a table under a new generation and check the confirmation of the controller.
 
         Raises:
-            LimitError: The controller refused it; currents are in mA.
-            VerifyError: The controller confirmed another table.
-            LinkTimeout: The controller did not answer; ``took_effect`` says whether the table was latched.
-            LumionError: As of every request. After a ``LinkError`` that does not say it, the table is
-                :attr:`in_flight`.
+            LimitError: The controller refused the table; currents are in mA.
+            VerifyError: The controller confirmed a different table.
+            LinkTimeout: The controller did not answer; ``took_effect`` tells whether the table is driven.
+            LumionError: A request failed. After a ``LinkError`` without ``took_effect``, it is :attr:`in_flight`.
         """
         generation = self.next_generation()
-        # Remembered before anything is sent: an interrupt between writing and reading leaves it unknown, too.
-        self.in_flight = table = BoardTable.of(codes)
+        # Set before anything is sent: after an interrupt between writing and reading the result is also unknown.
+        self.in_flight = table = BoardTable.from_codes(codes)
         reply: Message
         try:
-            # Never sent again under a new generation: if the answer was lost
-            # the table is driven already, and the caller decides (section 4.5).
+            # Not sent again under a new generation: if only the answer was lost, the table is already driven, and the
+            # caller decides (section 4.5).
             reply = self._session.request_all(self._requests(generation, table))[-1]
         except LinkTimeout as error:
-            reply = self._what_became(generation, error)
+            reply = self._resolve_timeout(generation, error)
         except LimitError as error:
             self.in_flight = None
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
+            raise limit_error_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
         except LumionError as error:
-            # A refusal is an answer: nothing was latched.
+            # The controller refused the table and drives the previous one.
             if not isinstance(error, LinkError):
                 self.in_flight = None
             raise
@@ -124,64 +122,64 @@ class Tables:
                 f"table {generation} was not confirmed",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"{reply}",
-                hint="Read back what is driven, then program again.",
+                hint="Read back the driven table, then program again.",
             )
         self.confirmed = table
         return Generation(generation, table.crc32, self._clock.now())
 
-    def _what_became(self, generation: int, error: LinkTimeout) -> CommitReply:
-        """Ask which generation is driven, because nobody answered the command to drive this one.
+    def _resolve_timeout(self, generation: int, error: LinkTimeout) -> CommitReply:
+        """Request the driven generation, because the command to drive this one had no answer.
 
-        The question is a fraction of the size of a table, and gets through where that does not. It travels under a
-        number by which the board refuses late copies of the command (section 4.5), so that a "no" stays true.
+        This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
+        the board refuse late copies of the command (section 4.5), so that a negative answer remains true.
 
         Returns:
-            What the answer to the command would have been.
+            The reply that the command would have had.
 
         Raises:
-            LinkTimeout: It was not executed; or that is not known either, because this was not answered.
+            LinkTimeout: The command was not executed, or this request was not answered either.
         """
         try:
-            # Without codes the question is 21 + 35 bytes on the wire: at a byte error rate
-            # of 1e-3 19 in 20 get through, of a table of 144 channels 7 in 10 (section 4.5).
+            # Without codes the exchange has 21 + 35 bytes. At a byte error rate of 1e-3, 19 of 20 succeed, against 7 of
+            # 10 for a table of 144 channels (section 4.5).
             driven = self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0))
         except LinkTimeout:
             raise error from None
         if driven.generation == generation:
-            _log.info("table %d was latched, its answers were lost", generation)
+            _log.info("table %d is driven, but its answers were lost", generation)
             return CommitReply(generation, driven.tick, driven.crc32, True, driven.outputs_state)
         self.in_flight = None
-        told = self._target.error(
+        timeout = self._target.error(
             LinkTimeout,
-            f"{error.message} Asked, the controller drives table {driven.generation}: table {generation} was not "
-            "latched, and will not be.",
+            f"{error.message} The controller drives table {driven.generation}: table {generation} did not take effect "
+            "and will not.",
             hint="Program it again.",
         )
-        told.took_effect = False
-        raise told from error
+        timeout.took_effect = False
+        raise timeout from error
 
-    def settle_in_flight(self, driven_crc32: int) -> bool | None:
-        """Tell whether the unanswered table is the one driven now; ``None`` if there was none."""
+    def resolve_in_flight(self, driven_crc32: int) -> bool | None:
+        """Return whether the table without an answer is driven now; ``None`` if there was none."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
-        # By its content: between loss and return another host may have driven under any number.
+        # Compared by content: another host may have used any generation in the meantime.
         if table.crc32 == driven_crc32:
             self.confirmed = table
             return True
         return False
 
     def driven_crc32(self) -> int:
-        """Ask for the CRC-32 of the table driven now."""
+        """Request the CRC-32 of the driven table."""
         return self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0)).crc32
 
     def confirm(self, codes: NDArray[np.uint16]) -> None:
-        """Prove that these codes are driven now. Raises ``VerifyError`` if others are."""
-        table, driven_crc32 = BoardTable.of(codes), self.driven_crc32()
+        """Check that these codes are driven now. Raises ``VerifyError`` otherwise."""
+        table, driven_crc32 = BoardTable.from_codes(codes), self.driven_crc32()
         if table.crc32 != driven_crc32:
             raise self._target.error(
                 VerifyError,
-                "another table is driven than planned",
+                "the driven table is not the planned one",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"CRC 0x{driven_crc32:08X}",
                 hint=f"A fault switches the outputs off. {LIST_FAULTS}.",
@@ -189,13 +187,13 @@ class Tables:
         self.confirmed = table
 
     def check_confirmed(self) -> None:
-        """Forget the confirmed table if it is not driven any more: what a fault has ended is not to be resumed."""
+        """Forget the confirmed table if it is no longer driven, so that a table ended by a fault is not resumed."""
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 
     def drive_zeros(self) -> bool:
-        """Bring the outputs to zero without latching a fault and tell whether they are; never raises."""
-        zeros = BoardTable.of(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
+        """Set the outputs to zero without latching a fault and return whether they are zero; never raises."""
+        zeros = BoardTable.from_codes(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
         try:
             self.drive(zeros.codes)
         except LumionError as error:
@@ -208,35 +206,34 @@ class Tables:
             return False
 
     def read(self) -> BoardTable:
-        """Read the table driven now.
+        """Read the driven table.
 
         Raises:
-            VerifyError: The codes do not have the checksum the controller gives for them.
+            VerifyError: The codes do not match the checksum sent by the controller.
         """
         with self._session.transaction():
             for _ in range(_READBACK_TRIES):
-                codes, said = self._read_codes()
-                table = BoardTable.of(codes)
-                if {table.crc32} == said and len(codes) == self._session.hello.n_dac:
+                codes, checksums = self._read_codes()
+                table = BoardTable.from_codes(codes)
+                if {table.crc32} == checksums and len(codes) == self._session.hello.n_dac:
                     return table
         raise self._target.error(
             VerifyError,
-            "READBACK: the codes do not have the checksum given for them",
-            wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(said)),
+            "READBACK: the codes do not match their checksum",
+            wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(checksums)),
             read=f"CRC 0x{table.crc32:08X}",
-            hint="The table changed while it was read; read it again.",
+            hint="The table changed during the reading. Read it again.",
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """One SET where it fits the frame, else STAGE fragments and a COMMIT (section 8)."""
+        """Return one SET if it fits into a frame, otherwise STAGE fragments and a COMMIT (section 8)."""
         codes = table.codes
-        # By the bound of section 2.4, so that whether one frame does
-        # depends on the number of channels alone and never on the codes.
+        # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)
         if SetRequest.layout.fixed_size + 2 * len(codes) <= room:
             return [SetRequest(generation, codes)]
-        # A bank whose number has changed begins empty on the board: pieces
-        # of an earlier attempt cannot end up in this table (section 8.1).
+        # With a new bank generation the board starts with an empty bank, so that fragments of an earlier attempt cannot
+        # become part of this table (section 8.1).
         self._bank_generation = bank = next_generation(self._bank_generation)
         per_frame = (room - StageRequest.layout.fixed_size) // 2
         stages = [
@@ -246,7 +243,7 @@ class Tables:
         return [*stages, CommitRequest(generation, bank, table.crc32, _BANK, len(codes))]
 
     def _read_codes(self) -> tuple[NDArray[np.uint16], set[int]]:
-        """Read the driven table in as many pieces as needed, with every checksum the controller gave for it."""
+        """Read the driven table in as many parts as needed, with all checksums sent by the controller."""
         hello = self._session.hello
         per_frame = (max_payload(hello.fw_tx_max) - ReadbackReply.layout.fixed_size) // 2
         replies = self._session.request_all(
@@ -255,6 +252,6 @@ class Tables:
                 for start in range(0, hello.n_dac, per_frame)
             ]
         )
-        # Each piece carries the checksum of the whole table: if they differ, the table changed while it was read.
-        pieces = [reply for reply in replies if isinstance(reply, ReadbackReply)]
-        return np.concatenate([piece.codes for piece in pieces]), {piece.crc32 for piece in pieces}
+        # Each part contains the checksum of the whole table. If they differ, the table changed during the reading.
+        parts = [reply for reply in replies if isinstance(reply, ReadbackReply)]
+        return np.concatenate([part.codes for part in parts]), {part.crc32 for part in parts}

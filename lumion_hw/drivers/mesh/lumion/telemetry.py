@@ -1,7 +1,7 @@
-"""Monitor readings that the LUMION mesh controller sends by itself (protocol sections 9.1 and 9.2).
+"""Monitor readings that the LUMION mesh controller sends periodically (protocol sections 9.1 and 9.2).
 
-The host grants credit and renews it when half is used; what the controller discards for lack of it, and what is lost on
-the wire, are two numbers in every sample.
+The host grants credit and renews it when half is used. Every sample contains the number of records that the controller
+discarded without credit, and the number lost on the link.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from firmware_protocol import (
     monitor_from_code,
 )
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.drivers.mesh.lumion.config import outside
-from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
+from lumion_hw.drivers.mesh.lumion.config import out_of_range_error
+from lumion_hw.drivers.mesh.lumion.monitors import check_average, checked_monitors
 from lumion_hw.errors import BusyError, DeviceAddress, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
 from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
-# Credit for about a second of events, so that the renewal, a round trip
-# away, comes in time; at least 16, and no more than the host can keep.
-_LEAST_WINDOW = 16
-_LARGEST_WINDOW = 1024
-_SILENT_S = 1.0  # silence after which the state of the stream is asked for, on top of the time of four records
-_SILENCES = 5  # questions without a new record in between after which the stream has failed
+# The credit lasts for about one second, so that the renewal arrives in time.
+_MIN_WINDOW = 16
+_MAX_WINDOW = 1024
+_SILENT_S = 1.0  # silence, in addition to the time of four records, after which the state of the stream is requested
+_MAX_SILENCES = 5  # consecutive requests without a record after which the stream has failed
 _MAX_U32 = 0xFFFFFFFF
 
 
@@ -52,26 +51,26 @@ def subscription(
     n_avg: int,
     target: DeviceAddress,
 ) -> SubscribeRequest:
-    """Return the request for a stream, its number still to be chosen.
+    """Return the request for a stream; the caller sets its number.
 
     Raises:
-        LimitError: Period or average cannot be expressed, or the scans take longer than the period.
-        ConfigError: A monitor does not exist, or more than fit into one frame.
+        LimitError: Period or average is out of range, or the scans take longer than the period.
+        ConfigError: A monitor does not exist, or the monitors do not fit into one frame.
     """
-    chosen = chosen_monitors(monitors, hello.n_adc, "telemetry", target)
+    selected = checked_monitors(monitors, hello.n_adc, "telemetry", target)
     fit = max_elements(TelemetryEvent, hello.fw_tx_max)
-    if len(chosen) > fit:
-        raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", target)
+    if len(selected) > fit:
+        raise out_of_range_error("telemetry, monitors of one record", len(selected), (1, fit), "monitors", target)
     check_average(n_avg, "telemetry, n_avg", target)
     tick_s = hello.tick_us * 1e-6
-    # The scans of one record have to fit its period, else the board falls behind for good.
-    shortest_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
-    if not shortest_s <= period_s <= _MAX_U32 * tick_s:
-        raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", target)
-    # Rounded to the nearest tick, but never below the time of the scans.
+    # The scans of one record must fit into its period; otherwise the board falls behind.
+    min_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
+    if not min_s <= period_s <= _MAX_U32 * tick_s:
+        raise out_of_range_error("telemetry, period_s", period_s, (min_s, _MAX_U32 * tick_s), "s", target)
+    # Rounded to ticks, but not below the time of the scans.
     ticks = max(round(period_s / tick_s), -(-n_avg * hello.adc_scan_us // hello.tick_us))
-    window = min(max(_LEAST_WINDOW, math.ceil(1.0 / period_s)), _LARGEST_WINDOW)
-    mask = b"" if monitors is None else mask_from_channels(chosen, hello.n_adc)
+    window = min(max(_MIN_WINDOW, math.ceil(1.0 / period_s)), _MAX_WINDOW)
+    mask = b"" if monitors is None else mask_from_channels(selected, hello.n_adc)
     return SubscribeRequest(FIRST_TELEMETRY_STREAM, window, ticks, n_avg, mask)
 
 
@@ -80,14 +79,15 @@ class TelemetryStream:
 
     Args:
         session: The open session.
-        clock: Its clock.
-        request: What to subscribe to.
-        keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
-        when_lost: Told when the link is lost while somebody waits.
-        ended: Called once, when the subscription has ended.
+        clock: Clock of the link.
+        request: Request for the subscription.
+        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
+            time of its next call.
+        on_lost: Called if the link is lost during a wait.
+        on_ended: Called once, when the subscription has ended.
 
     Raises:
-        LumionError: As of the request; nothing is subscribed to.
+        LumionError: The request failed; there is no subscription.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class TelemetryStream:
         clock: Clock,
         request: SubscribeRequest,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
-        ended: Callable[[], None],
+        on_lost: Callable[[LinkLost], None],
+        on_ended: Callable[[], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._request = request
-        self._keep_going, self._when_lost, self._ended = keep_going, when_lost, ended
+        self._keep_going, self._on_lost, self._on_ended = keep_going, on_lost, on_ended
         self._is_closed = False
         self._epoch = session.epoch
         self._full_scale_ma = session.hello.adc_full_scale * 1e-6
         self._track = EventTrack(request.credit_limit)
-        # Twice the credit: no more can be under way, so the oldest is dropped only if nobody reads.
+        # Twice the credit is the most that can arrive, so samples are dropped only if nothing reads them.
         self._samples: deque[TelemetrySample] = deque(maxlen=2 * request.credit_limit)
         self._silent_s = _SILENT_S + 4 * request.period_ticks * session.hello.tick_us * 1e-6
         self._count = sum(byte.bit_count() for byte in request.mask) or session.hello.n_adc
@@ -119,24 +119,24 @@ class TelemetryStream:
 
     def _subscribe(self) -> None:
         with self._session.transaction():
-            self._session.listen(self._request.stream, self._take)
+            self._session.listen(self._request.stream, self._on_event)
             count = self._session.request(self._request).count
         if count != self._count:
-            raise self._wrong_count(count)
+            raise self._count_error(count)
 
     def read(self) -> TelemetrySample:
         """Return the next reading.
 
         Raises:
-            StopIteration: The stream is closed; a thread that waits learns it within half a second.
-            LinkLost: The session the subscription belonged to is gone.
-            LinkTimeout: The controller no longer sends.
+            StopIteration: The stream is closed; a waiting thread raises it within half a second.
+            LinkLost: The session of the subscription is lost.
+            LinkTimeout: The controller no longer sends records.
         """
         try:
             return self._next()
         except LinkLost as error:
             self.close()
-            self._when_lost(error)
+            self._on_lost(error)
             raise
         except BaseException:
             self.close()
@@ -146,32 +146,31 @@ class TelemetryStream:
         """End the subscription; idempotent."""
         if not self._is_closed:
             self._is_closed = True
-            self._ended()
+            self._on_ended()
             self._unsubscribe()
 
     def _next(self) -> TelemetrySample:
-        silences, last_news_s = 0, self._clock.now()
+        silences, last_event_s = 0, self._clock.now()
         while not self._samples:
             if self._is_closed:
                 raise StopIteration
             self._check_session()
             due_s = self._keep_going()
             self._renew()
-            self._session.wait_events(Deadline(min(due_s, last_news_s + self._silent_s)))
-            if not self._samples and self._clock.now() >= last_news_s + self._silent_s:
-                # A lost renewal stops the stream, and with its last event lost
-                # nothing shows that: the answer to a question tells both.
-                silences, last_news_s = silences + 1, self._clock.now()
-                if silences == _SILENCES:
-                    raise self._silence()
-                self._ask()
+            self._session.wait_events(Deadline(min(due_s, last_event_s + self._silent_s)))
+            if not self._samples and self._clock.now() >= last_event_s + self._silent_s:
+                # After a lost renewal or a lost last event the stream stays silent; the reply to a request tells.
+                silences, last_event_s = silences + 1, self._clock.now()
+                if silences == _MAX_SILENCES:
+                    raise self._silence_error()
+                self._request_state()
         if self._is_closed:
             raise StopIteration
         self._renew()
         return self._samples.popleft()
 
-    def _take(self, seq: int, event: AnyEvent) -> None:
-        # A record of other monitors belongs to an earlier subscription of the same number.
+    def _on_event(self, seq: int, event: AnyEvent) -> None:
+        # A record of a different length belongs to an earlier subscription with the same number.
         if not isinstance(event, TelemetryEvent) or len(event.adc) != self._count:
             return
         if self._track.receive(seq, event.dropped) is None:
@@ -182,55 +181,55 @@ class TelemetryStream:
         self._samples.append(TelemetrySample(reading, event.dropped, self._track.lost, chip_c))
 
     def _renew(self) -> None:
-        """Renew the credit when half of it is used by what was received and read."""
+        """Renew the credit when half of it is used and the records were read."""
         limit = self._track.renewal()
-        # Not renewed for a reader that has fallen behind: the board then drops at the source, and says how much.
+        # Not renewed if the reader falls behind: the board then drops records and counts them.
         if limit is not None and len(self._samples) <= self._track.window // 2:
             self._grant(limit)
 
-    def _ask(self) -> None:
-        """Ask for the state of a silent stream: its last event may have been lost, and the credit with it."""
+    def _request_state(self) -> None:
+        """Request the state of a silent stream, because its last event or its credit may have been lost."""
         self._grant(self._track.renewal() or self._track.credit_limit)
 
     def _grant(self, limit: int) -> None:
         request = SubscribeRequest(self._request.stream, limit, sub_flags=SubscribeFlag.RENEW)
         reply = self._session.request(request)
         self._track.grant(limit)
-        self._track.settle(reply.next_event, reply.dropped)
+        self._track.count_final_losses(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
-        # The session is another one, and with it this subscription is gone; its number may be somebody else's by now.
+        # In a new session the subscription no longer exists, and another program may use its number.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         try:
             self._session.request(SubscribeRequest(self._request.stream, 0))
         except LumionError as error:
-            _log.warning("the telemetry could not be stopped, it ends with its credit: %s", error)
+            _log.warning("the telemetry could not be stopped; it ends when its credit is used: %s", error)
         self._session.unlisten(self._request.stream)
 
     def _check_session(self) -> None:
         if self._session.epoch != self._epoch:
             raise self._session.error(
-                LinkLost, "telemetry: the session it was subscribed in is gone.", hint="Start it again."
+                LinkLost, "telemetry: the session of this subscription is lost.", hint="Start the telemetry again."
             )
 
-    def _wrong_count(self, count: int) -> FrameError:
+    def _count_error(self, count: int) -> FrameError:
         return self._session.error(
             FrameError,
-            f"SUBSCRIBE: the controller announces {count} monitors per record, asked for were {self._count}.",
+            f"SUBSCRIBE: the controller announces {count} monitors per record instead of {self._count}.",
             hint="Compare the versions of firmware and lumion-hw.",
         )
 
-    def _silence(self) -> LinkTimeout:
+    def _silence_error(self) -> LinkTimeout:
         return self._session.error(
             LinkTimeout,
-            f"telemetry: the controller answers, but sent no record for {_SILENCES * self._silent_s:.1f} s.",
-            hint="Start it again; if that does not help, look at GET_STATS for its transmit queue.",
+            f"telemetry: the controller responds but sent no record for {_MAX_SILENCES * self._silent_s:.1f} s.",
+            hint="Start the telemetry again. If that fails, check the transmit queue with GET_STATS.",
         )
 
 
 class TelemetryIterator:
-    """Readings of one subscription, which ends when it is closed or no longer referenced.
+    """Iterator over the readings of one subscription; closing or deleting it ends the subscription.
 
     Args:
         stream: The subscription.
@@ -243,7 +242,7 @@ class TelemetryIterator:
         return self
 
     def __next__(self) -> TelemetrySample:
-        """Return the next reading. Raises as :meth:`TelemetryStream.read`."""
+        """Return the next reading. Raises the errors of :meth:`TelemetryStream.read`."""
         return self._stream.read()
 
     def close(self) -> None:
@@ -251,20 +250,21 @@ class TelemetryIterator:
         self._stream.close()
 
     def __del__(self) -> None:
-        # The session refers to the stream, and not to this object: whoever drops it ends the stream.
+        # The session refers to the stream, not to this object, so that deleting the iterator ends the stream.
         with contextlib.suppress(Exception):  # at the end of the interpreter
             self._stream.close()
 
 
 class TelemetryStreams:
-    """The streams of one controller, handed out one per iterator.
+    """Streams of one controller, one per iterator.
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
-        keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
-        when_lost: Told when the link is lost while an iterator waits.
+        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
+            time of its next call.
+        on_lost: Called if the link is lost while an iterator waits.
     """
 
     def __init__(
@@ -273,31 +273,31 @@ class TelemetryStreams:
         clock: Clock,
         target: DeviceAddress,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
+        on_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._target = target
         self._keep_going = keep_going
-        self._when_lost = when_lost
-        self._taken: set[tuple[int, int]] = set()
+        self._on_lost = on_lost
+        self._used_streams: set[tuple[int, int]] = set()
 
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
-        """Subscribe and return the iterator. Raises as ``telemetry`` of the driver."""
+        """Subscribe and return the iterator. Raises the errors of ``telemetry`` of the driver."""
         with self._session.transaction():
             request = subscription(self._session.hello, period_s, monitors, n_avg, self._target)
             request = replace(request, stream=self._free_stream())
             key = (self._session.epoch, request.stream)
-            self._taken.add(key)
-            ended = functools.partial(self._taken.discard, key)
+            self._used_streams.add(key)
+            on_ended = functools.partial(self._used_streams.discard, key)
             return TelemetryIterator(
-                TelemetryStream(self._session, self._clock, request, self._keep_going, self._when_lost, ended)
+                TelemetryStream(self._session, self._clock, request, self._keep_going, self._on_lost, on_ended)
             )
 
     def _free_stream(self) -> int:
         n_streams = self._session.hello.n_streams
         for stream in range(FIRST_TELEMETRY_STREAM, FIRST_TELEMETRY_STREAM + n_streams):
-            if (self._session.epoch, stream) not in self._taken:
+            if (self._session.epoch, stream) not in self._used_streams:
                 return stream
         raise self._target.error(
             BusyError,

@@ -1,4 +1,4 @@
-"""What the LUMION mesh controller says, in the words of the interfaces."""
+"""Converts replies of the LUMION mesh controller to values of the interfaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _MODEL = "LUMION mesh controller"
 
-NewsT = TypeVar("NewsT")
+EventT = TypeVar("EventT")
 
 
 def controller_info(hello: HelloReply) -> ControllerInfo:
@@ -58,7 +58,7 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
 
 
 def _sweep_points(hello: HelloReply) -> int:
-    """Return the points that fit into the sweep memory even if each changes all channels (protocol section 10.1)."""
+    """Return how many points fit into the sweep memory if each changes all channels (protocol section 10.1)."""
     point = SweepPoint(table=np.zeros(hello.n_dac, np.uint16))
     size = len(point.encode())
     image = SweepImage((point,), mask=bytes(-(-hello.n_adc // 8)))
@@ -66,15 +66,15 @@ def _sweep_points(hello: HelloReply) -> int:
 
 
 def board_counters(session: FramedSession) -> dict[str, int]:
-    """Ask for the counters of GET_STATS and return them by name; what newer firmware appends goes by its number."""
+    """Return the counters of GET_STATS by name; unknown counters of newer firmware are named by their number."""
     counters = session.request(GetStatsRequest()).counters.tolist()
     names = [counter.name.lower() for counter in StatsCounter]
     return {names[i] if i < len(names) else f"counter_{i}": count for i, count in enumerate(counters)}
 
 
 def fault_from_record(record: FaultRecord) -> Fault:
-    """Return one fault; ``extra`` holds the controller's tick and the unit of ``value`` and ``limit``."""
-    known = record.source in FaultSource.__members__.values()
+    """Return one fault; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
+    is_known = record.source in FaultSource.__members__.values()
     return Fault(
         fault_id=record.fault_id,
         source=fault_source_name(record.source),
@@ -83,15 +83,15 @@ def fault_from_record(record: FaultRecord) -> Fault:
         channel=record.channel,
         value=record.value,
         limit=record.limit,
-        extra={"tick": record.tick, "unit": FaultSource(record.source).unit if known else ""},
+        extra={"tick": record.tick, "unit": FaultSource(record.source).unit if is_known else ""},
     )
 
 
-def call_back(callback: Callable[[NewsT], None] | None, news: NewsT) -> None:
-    """Tell the application; what its callback raises is logged, because the controller has to be looked after."""
+def call_back(callback: Callable[[EventT], None] | None, event: EventT) -> None:
+    """Call a callback of the application; its exceptions are logged, because the driver must continue."""
     if callback is None:
         return
     try:
-        callback(news)
-    except Exception:  # noqa: BLE001 - the application's own code, and not the matter of whoever caused the news
-        _log.exception("the callback failed on %s", news)
+        callback(event)
+    except Exception:  # noqa: BLE001 - code of the application
+        _log.exception("the callback failed on %s", event)

@@ -1,1 +1,1 @@
-"""The driver of Qontrol current sources."""
+"""Driver of Qontrol current sources."""

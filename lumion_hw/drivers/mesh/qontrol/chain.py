@@ -1,4 +1,4 @@
-"""Which Qontrol modules are on one serial line, and which channel of the chain is which channel of a module."""
+"""Detects the Qontrol modules on a serial line and maps channels of the chain to channels of a module."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lumion_hw.sessions.qontrol import QontrolSession
 
 _log = logging.getLogger(__name__)
 
-# Of the maker's client (qontrol 1.1.20); only compared, since the modules themselves say what they have.
+# From the maker's client (qontrol 1.1.20); for comparison only, because the modules report their values.
 _FULL_SCALES = {"Q8iv": (12.0, 24.0), "Q8a": (12.0, 100.0), "Q8b": (12.0, 83.333333), "Q8bi": (12.0, 100.0)}
-_OTHER_KINDS = {"M": "a motor module", "S": "an input module"}
-_LARGEST_CHAIN = 8192  # channels; three-byte addresses carry two bytes of channel
+_UNSUPPORTED_KINDS = {"M": "a motor module", "S": "an input module"}
+_MAX_CHANNELS = 8192  # channels; three-byte addresses carry two bytes of channel
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class ChainModule:
     Attributes:
         index: Position in the chain, from 0.
         kind: Type name, such as ``Q8iv``.
-        number: Serial number in hexadecimal, ``****`` if none was assigned.
+        number: Serial number in hexadecimal; ``****`` if none is assigned.
         n_channels: Number of channels.
         first_channel: Number of its channel 0 in the chain.
-        full_scale_v: Largest voltage it can be set to.
-        full_scale_ma: Largest current it can be set to.
+        full_scale_v: Largest voltage that can be set.
+        full_scale_ma: Largest current that can be set.
         firmware: Firmware version.
     """
 
@@ -55,12 +55,12 @@ class ChainModule:
 
     @property
     def name(self) -> str:
-        """The identity, such as ``Q8iv-0001``."""
+        """Identity, such as ``Q8iv-0001``."""
         return f"{self.kind}-{self.number}"
 
     @property
     def channels(self) -> range:
-        """Its channels, as numbered in the chain."""
+        """Channels of the module, as numbered in the chain."""
         return range(self.first_channel, self.first_channel + self.n_channels)
 
 
@@ -69,7 +69,7 @@ class ModuleChain:
     """All modules of one serial line.
 
     Attributes:
-        modules: In the order of the chain.
+        modules: Modules in the order of the chain.
     """
 
     modules: tuple[ChainModule, ...]
@@ -81,7 +81,7 @@ class ModuleChain:
 
     @property
     def serial(self) -> str:
-        """The identities of all modules, such as ``Q8iv-0001,Q8iv-0002``."""
+        """Identities of all modules, such as ``Q8iv-0001,Q8iv-0002``."""
         return ",".join(module.name for module in self.modules)
 
     @cached_property
@@ -95,30 +95,30 @@ class ModuleChain:
         return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
 
     def candidates(self, local_channel: int) -> tuple[int, ...]:
-        """Return the channels an error line may mean, which names a channel and no module."""
+        """Return the channels to which an error line may refer; it names the channel within a module, but no module."""
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:
-        """Return the channel of a module as numbered in the chain; ``None`` if there is no such channel."""
+        """Return the channel number in the chain; ``None`` if the module has no such channel."""
         if module >= len(self.modules) or local_channel >= self.modules[module].n_channels:
             return None
         return self.modules[module].first_channel + local_channel
 
 
 def read_chain(session: QontrolSession) -> ModuleChain:
-    """Ask the modules who they are and what they can do; nothing is changed.
+    """Read identity and capabilities of all modules; nothing is changed.
 
     Raises:
-        DeviceError: What the modules say does not fit together.
-        NotSupportedError: There is a module in the chain that is no current source.
+        DeviceError: The replies of the modules are inconsistent.
+        NotSupportedError: A module of the chain is not a current source.
     """
     with session.transaction():
-        entries = [_fields(CHAIN_ENTRY, line) for line in session.ask_list(text_request("NUPALL?", CHAIN_ENTRY))]
-        # Modules that were moved or a line that was lost: every channel number would be off by eight.
+        entries = [_fields(CHAIN_ENTRY, line) for line in session.request_list(text_request("NUPALL?", CHAIN_ENTRY))]
+        # If a module was moved or a line was lost, all later channel numbers would be off by eight.
         if [int(index) for _, _, index in entries] != list(range(len(entries))):
-            raise _bad_chain(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")
+            raise _inconsistent_chain_error(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")
         for kind, number, _ in entries:
-            _refuse_other_kinds(session, f"{kind}-{number}", kind)
+            _check_kind(session, f"{kind}-{number}", kind)
         columns = [
             _column(session, name, pattern, len(entries))
             for name, pattern in (
@@ -140,7 +140,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
-    """Return one value per module."""
+    """Query one value from every module."""
     lines = session.ask(text_request(f"{name}ALL?", pattern, n_modules))
     return [_fields(pattern, line)[0] for line in lines]
 
@@ -150,23 +150,23 @@ def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     return match.groups() if match else ()
 
 
-def _refuse_other_kinds(session: QontrolSession, name: str, kind: str) -> None:
-    if kind[:1] in _OTHER_KINDS:
+def _check_kind(session: QontrolSession, name: str, kind: str) -> None:
+    if kind[:1] in _UNSUPPORTED_KINDS:
         raise session.error(
             NotSupportedError,
-            f"{name} is {_OTHER_KINDS[kind[:1]]}; this driver drives chains of current sources only.",
+            f"{name} is {_UNSUPPORTED_KINDS[kind[:1]]}; this driver supports only chains of current sources",
             command="NUPALL?",
-            hint="Give it a serial line of its own.",
+            hint="Connect this module to a separate serial line.",
         )
 
 
 def _check(session: QontrolSession, module: ChainModule) -> None:
     digits = re.search(r"\d+", module.kind)
-    # The number in the type name is the number of channels (Q8iv has 8), which checks what NCHAN says.
-    if digits is None or int(digits[0]) != module.n_channels or module.channels.stop > _LARGEST_CHAIN:
-        raise _bad_chain(session, "NCHANALL?", f"{module.n_channels} channels on {module.name}")
+    # The number in the type name is the number of channels (Q8iv has 8), which verifies NCHAN.
+    if digits is None or int(digits[0]) != module.n_channels or module.channels.stop > _MAX_CHANNELS:
+        raise _inconsistent_chain_error(session, "NCHANALL?", f"{module.n_channels} channels on {module.name}")
     if not (module.full_scale_v > 0 and module.full_scale_ma > 0):
-        raise _bad_chain(
+        raise _inconsistent_chain_error(
             session,
             "VFULLALL?",
             f"full scales of {module.full_scale_v} V and {module.full_scale_ma} mA on {module.name}",
@@ -174,7 +174,7 @@ def _check(session: QontrolSession, module: ChainModule) -> None:
     usual = _FULL_SCALES.get(module.kind)
     if usual is not None and not np.allclose((module.full_scale_v, module.full_scale_ma), usual, rtol=1e-4):
         _log.warning(
-            "%s: %s has full scales of %g V and %g mA, others of its type %g V and %g mA",
+            "%s: %s has full scales of %g V and %g mA, the usual values of its type are %g V and %g mA",
             session.device,
             module.name,
             module.full_scale_v,
@@ -183,10 +183,10 @@ def _check(session: QontrolSession, module: ChainModule) -> None:
         )
 
 
-def _bad_chain(session: QontrolSession, command: str, found: str) -> DeviceError:
+def _inconsistent_chain_error(session: QontrolSession, command: str, actual: str) -> DeviceError:
     return session.error(
         DeviceError,
-        f"{command}: the chain says {found}, which does not fit together.",
+        f"{command}: the reply of the chain is inconsistent: {actual}",
         command=command,
-        hint="Check that the slots are filled without a gap, then open it with reenumerate=True.",
+        hint="Check that the slots are filled without a gap, then open the chain with reenumerate=True.",
     )

@@ -1,9 +1,9 @@
-"""Qontrol Q8 modules: chains of eight-channel current sources on one serial line, as a mesh controller.
+"""Driver for Qontrol Q8 modules: chains of eight-channel current sources on a serial line, as a mesh controller.
 
-What the modules lack is said, not hidden: a table goes out module by module, so it is **not atomic**; they have **no
-watchdog**, so the outputs stay on when this process is killed (put the supply on an interlock); they have no monitors
-and run no sweeps. What they report and other clients swallow is raised here: refused requests, requests without
-acknowledgement, currents that do not read back, and over-voltage and over-current reports, traced to their channels.
+Limitations: a table is sent module by module, so it is **not atomic**. There is **no watchdog**: the outputs stay on if
+this process is killed, so put the supply on an interlock. The modules have no monitors and no sweeps. Unlike other
+clients, this driver raises errors for refused requests, missing acknowledgements, currents that do not read back, and
+over-voltage and over-current reports, traced to their channels.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lumion_hw.drivers.mesh.qontrol.values import (
     Mode,
     check_power,
     checked_column,
+    compliance_for,
     step,
-    wanted_compliance,
 )
 from lumion_hw.drivers.ranges import check_fault_id
 from lumion_hw.errors import (
@@ -59,15 +59,15 @@ from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.codecs.qontrol import words_from_values
 from lumion_hw.sessions.qontrol import WINDOW_BYTES, QontrolSession
 
-_LOOKS_PER_PERIOD = 4
+_CHECKS_PER_PERIOD = 4
 
 
 class IdleWatch:
-    """Calls an action when nothing was used for a while, and again for every look after that.
+    """Calls an action when there was no call for a while, and again at every later check.
 
     Args:
-        clock: The clock.
-        idle_s: How long is too long; ``None`` watches nothing.
+        clock: Clock of the controller.
+        idle_s: Idle time after which the action is called; ``None`` disables it.
         action: Called with the idle time in seconds, from the clock's ticker.
     """
 
@@ -79,22 +79,22 @@ class IdleWatch:
         self._ticker: Ticker | None = None
 
     def used(self) -> None:
-        """Begin the idle time anew."""
+        """Restart the idle time."""
         self._used_s = self._clock.now()
 
     def start(self) -> None:
-        """Begin to watch, unless it is being done already."""
+        """Start watching; does nothing if it has started."""
         self.used()
         if self._ticker is None and self._idle_s is not None:
-            self._ticker = self._clock.call_every(self._idle_s / _LOOKS_PER_PERIOD, self._look)
+            self._ticker = self._clock.call_every(self._idle_s / _CHECKS_PER_PERIOD, self._check)
 
     def stop(self) -> None:
-        """End watching; idempotent."""
+        """Stop watching; idempotent."""
         ticker, self._ticker = self._ticker, None
         if ticker is not None:
             ticker.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         idle_s = self._clock.now() - self._used_s
         if self._idle_s is not None and idle_s >= self._idle_s:
             self._action(idle_s)
@@ -103,32 +103,32 @@ class IdleWatch:
 _log = logging.getLogger(__name__)
 
 DEFAULT_TOLERANCE_MA = 0.1
-"""Largest difference between a current set and read; idle outputs read within 0.012 mA. A project default."""
+"""Largest accepted difference between a current set and read; idle outputs read within 0.012 mA. Chosen here."""
 DEFAULT_HEADROOM = 1.5
-"""Voltage limit over what the heater needs at its largest current. A project default."""
+"""Default ratio of the voltage limit to the voltage at the heater's largest current. Chosen by this project."""
 
 
 class QontrolController(Driver):
     """One chain of Qontrol modules; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
-    The constructor touches nothing; :meth:`open` finds the modules and changes no output. Limits are enforced by this
-    driver before anything is sent, and set in the modules (IMAX, VMAX) as far as they have them: the cap of the total
-    power is this driver's alone. Faults are latched by this driver, not by the modules.
+    The constructor does not access the device. :meth:`open` detects the modules and changes no output. This driver
+    checks limits before it sends anything, and also sets them in the modules (IMAX, VMAX). The limit of the total
+    power, and the latching of faults, exist only in this driver, not in the modules.
 
     Args:
-        link: The serial link, 115 200 baud, or a TCP link to one.
-        clock: The link's clock.
+        link: Serial link with 115 200 baud, or a TCP link to one.
+        clock: Clock of the link.
         device: Device name of the bench file, for messages.
-        expected_serial: Identities of all modules that have to answer, such as ``Q8iv-0001,Q8iv-0002``; ``None``
-            accepts any.
+        expected_serial: Required identities of all modules, such as ``Q8iv-0001,Q8iv-0002``; ``None`` accepts any.
         mode: ``binary`` is short and fast; ``ascii`` can be read on a serial monitor.
-        compliance_v: Voltage limit of all channels; by default what each heater needs, times ``headroom``.
+        compliance_v: Voltage limit of all channels; by default the voltage that each heater needs, times ``headroom``.
         headroom: See ``compliance_v``.
-        tolerance_ma: Largest difference between a current set and read.
+        tolerance_ma: Largest accepted difference between a current set and read.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
-        idle_off_s: Switch the outputs off after so long without a call, by a thread of this process; it dies with it.
-        reenumerate: Let the modules number themselves anew at :meth:`open`.
-        leave_on: Leave the outputs as they are at :meth:`close`.
+        idle_off_s: Time without a call after which a thread of this process switches the outputs off. It ends with the
+            process.
+        reenumerate: Let the modules renumber themselves at :meth:`open`.
+        leave_on: Leave the outputs on at :meth:`close`.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class QontrolController(Driver):
     @property
     def info(self) -> ControllerInfo:
         """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
-        chain = self._found("info").chain
+        chain = self._require_outputs("info").chain
         kinds = sorted({module.kind for module in chain.modules})
         versions = sorted({module.firmware for module in chain.modules})
         return ControllerInfo(
@@ -190,37 +190,37 @@ class QontrolController(Driver):
 
     @property
     def chain(self) -> ModuleChain:
-        """The modules found by :meth:`open`. Raises ``LinkLost`` before that."""
-        return self._found("chain").chain
+        """Modules found by :meth:`open`. Raises ``LinkLost`` before that."""
+        return self._require_outputs("chain").chain
 
     @property
     def session(self) -> QontrolSession:
-        """The conversation, for its counters."""
+        """The session, for its counters."""
         return self._session
 
     @property
     def compliance(self) -> Compliance:
-        """The limits the modules supervise, as last read back from them. Raises ``LinkLost`` before :meth:`open`."""
-        return self._found("compliance").compliance
+        """Limits that the modules supervise, as last read back. Raises ``LinkLost`` before :meth:`open`."""
+        return self._require_outputs("compliance").compliance
 
     @property
     def latch_skew_s(self) -> float:
-        """How long the last table took with its reading: the last module follows the first no later than that."""
-        outputs = self._found("latch_skew_s")
-        # Before the first table: one round trip per module.
+        """Upper bound for the delay between first and last module: the time for the last table and its reading."""
+        outputs = self._require_outputs("latch_skew_s")
+        # Before the first table, the estimate is one round trip per module.
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
 
     def open(self) -> None:
-        """Open the link, find the modules, and read their limits; no output changes. When it fails the link is closed.
+        """Open the link, detect the modules and read their limits; no output changes. Close the link on failure.
 
-        Limits given before are applied again.
+        Limits that were configured before are applied again.
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answered.
-            IdentityError: Other modules than the expected ones answered.
-            DeviceError: What the modules say does not fit together.
-            NotSupportedError: A module is no current source.
+            LinkTimeout: There is no reply.
+            IdentityError: The modules are not the expected ones.
+            DeviceError: The replies of the modules are inconsistent.
+            NotSupportedError: A module is not a current source.
         """
         with self._lock, self._session.transaction():
             with close_on_error(self._session.close):
@@ -230,39 +230,39 @@ class QontrolController(Driver):
                 self._outputs = outputs = self._attach(read_chain(self._session))
             self._is_open = True
             if self._limits is None:
-                # Until the bench declares limits those of the modules hold, whoever set them.
+                # Until limits are configured, the present limits of the modules apply.
                 self._max_ma = np.minimum(outputs.chain.full_scale_ma, outputs.compliance.current_ma)
             else:
                 self.configure(self._limits)
             self._idle.start()
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Set the limits of the modules (IMAX, VMAX) and read them back; modules that have them are left alone.
+        """Set the limits of the modules (IMAX, VMAX) and verify them; limits that are already set are not sent.
 
         ``watchdog_s`` has no effect: these modules have no watchdog.
 
         Raises:
             LinkLost: The controller is not open.
-            LimitError: A limit outside what the modules can do, or one that the table driven now breaks.
+            LimitError: A limit is outside the capabilities of the modules, or the present currents exceed it.
             ConfigError: An array does not have one value per channel.
             DeviceError: A module refused.
-            VerifyError: A module keeps another limit.
+            VerifyError: A limit read back differs.
         """
         with self._call("configure") as outputs:
-            wanted = self._wanted(limits, outputs.chain)
-            # Judged by the new limits before any is sent: a limit below what flows would trip the output.
+            requested = self._compliance_for(limits, outputs.chain)
+            # The present currents are checked first: a limit below them would trip the output.
             max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
             if outputs.driven_ma is not None:
-                what = "the table driven now, under the new heater_max_ma"
-                checked_column(outputs.driven_ma, 0.0, max_ma, what, "mA", self._session)
-                check_power(outputs.driven_ma, limits, "the table driven now, under the new limits", self._session)
-            outputs.apply(wanted)
+                label = "present currents, with the new heater_max_ma"
+                checked_column(outputs.driven_ma, 0.0, max_ma, label, "mA", self._session)
+                check_power(outputs.driven_ma, limits, "present currents, with the new limits", self._session)
+            outputs.apply(requested)
             self._limits, self._max_ma = limits, max_ma
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
-        """Drive all channels, module by module in ascending order, and read the currents back.
+        """Set all channels, module by module in ascending order, and read the currents back.
 
-        Not atomic: see :attr:`latch_skew_s`. After an error some modules may carry the new table and others the old.
+        Not atomic: see :attr:`latch_skew_s`. After an error, some modules may have the new currents and others the old.
 
         Args:
             currents_ma: Shape ``(n_heaters,)``, in mA.
@@ -271,60 +271,60 @@ class QontrolController(Driver):
             The receipt; its CRC-32 is that of the 16-bit words of the table, little endian.
 
         Raises:
-            LimitError: A current is outside 0 … its limit, or the table exceeds the power cap; nothing was sent.
-            ConfigError: There is not one current per channel.
+            LimitError: A current is outside its limit, or the table exceeds the power limit; nothing was sent.
+            ConfigError: The number of currents is not that of the channels.
             SafetyError: Faults are latched; nothing was sent.
             DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
-            VerifyError: A current does not read back within the tolerance.
+            VerifyError: A current read back differs by more than the tolerance.
         """
         with self._call("program") as outputs:
             currents = checked_column(currents_ma, 0.0, self._max_ma, "program", "mA", self._session)
             if self._limits is not None:
                 check_power(currents, self._limits, "program", self._session)
-            # Reports of the time since the last call belong to what was driven then, not to this table.
+            # Reports since the last call belong to the previous currents, not to this table.
             self._session.listen()
             outputs.latch_reports()
-            # The modules latch nothing, so it is here that a fault keeps heaters off until somebody has looked at it.
+            # The modules do not latch faults, so the driver keeps the heaters off until the fault is cleared.
             outputs.refuse_while_latched("program")
-            # A module that was powered up since may have forgotten IMAX and VMAX.
-            if outputs.limits_gone and self._limits is not None:
-                outputs.apply(self._wanted(self._limits, outputs.chain))
+            # A module that was powered up again may have lost IMAX and VMAX.
+            if outputs.limits_lost and self._limits is not None:
+                outputs.apply(self._compliance_for(self._limits, outputs.chain))
             self._generation += 1
             outputs.drive(currents)
-            words = words_from_values(currents, outputs.chain.full_scale_ma)
-            return Generation(self._generation, zlib.crc32(words.astype("<u2").tobytes()), self._clock.now())
+            description = words_from_values(currents, outputs.chain.full_scale_ma)
+            return Generation(self._generation, zlib.crc32(description.astype("<u2").tobytes()), self._clock.now())
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the currents the modules measure at their outputs, in mA, shape ``(n_heaters,)``."""
+        """Return the currents that the modules measure at their outputs, in mA, shape ``(n_heaters,)``."""
         with self._call("read_back") as outputs:
             return outputs.read_currents()
 
     def read_channels(self) -> ChannelReadings:
-        """Return voltage and current of all channels, as the modules measure them."""
+        """Return voltage and current of all channels, as measured by the modules."""
         with self._call("read_channels") as outputs:
             return outputs.read_channels()
 
     def read_log(self) -> tuple[LogEntry, ...]:
-        """Return the modules' own logs, 64 entries per module; takes about 0.2 s per module."""
+        """Return the logs of the modules, 64 entries each; takes about 0.2 s per module."""
         with self._call("read_log") as outputs:
             return read_log(self._session, outputs.chain)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Raise ``NotSupportedError``: the modules measure their own outputs, not light."""
+        """Raise ``NotSupportedError``: the modules measure only their own outputs."""
         del n_avg
         self._not_supported("read_monitors", "have no optical monitors", "Read a power meter instead.")
 
     def sweep(self, plan: SweepPlan) -> SweepResult:
-        """Raise ``NotSupportedError``: the modules run no sweeps."""
+        """Raise ``NotSupportedError``: the modules have no sweeps."""
         del plan
-        self._not_supported("sweep", "run no sweeps", "Program the points one by one.")
+        self._not_supported("sweep", "have no sweeps", "Program the points one by one.")
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
     ) -> Iterator[TelemetrySample]:
-        """Raise ``NotSupportedError``: the modules send no readings by themselves."""
+        """Raise ``NotSupportedError``: the modules do not stream readings."""
         del period_s, monitors, n_avg
-        self._not_supported("telemetry", "send no readings by themselves", "Call read_channels() instead.")
+        self._not_supported("telemetry", "do not stream readings", "Call read_channels() instead.")
 
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> LightWatcher:
         """Raise ``NotSupportedError``: the modules have no photodiodes."""
@@ -332,10 +332,10 @@ class QontrolController(Driver):
         self._not_supported("watch_light", "have no photodiodes", "Watch the power meters or the modules' LOS instead.")
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return what the modules reported and this driver keeps, oldest first.
+        """Return the faults that the modules reported and this driver stored, oldest first.
 
-        ``present`` of over-voltage and over-current says whether the channel is at its limit now. ``extra`` holds the
-        code, the line, and the ``candidates`` where the channel could not be told.
+        ``present`` of over-voltage and over-current means that the channel is at its limit now. ``extra`` contains the
+        code, the error line, and ``candidates`` if the channel is ambiguous.
         """
         with self._call("faults") as outputs:
             self._session.check_identity()
@@ -344,11 +344,11 @@ class QontrolController(Driver):
             return self._latch.faults
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear the latched fault of this id and no other; one that was cleared before stays so.
+        """Clear only the latched fault with this id. Clearing it twice is not an error.
 
         Raises:
-            BadValueError: No fault was given this id; nothing was cleared.
-            SafetyError: Its channel is still at its limit; :meth:`outputs_off` ends that.
+            BadValueError: No fault has this id; nothing was cleared.
+            SafetyError: The channel is still at its limit; :meth:`outputs_off` ends that.
         """
         check_fault_id(fault_id, self._session.device, self._session.address)
         with self._call("clear_fault") as outputs:
@@ -358,35 +358,35 @@ class QontrolController(Driver):
             if not self._latch.was_issued(fault_id):
                 raise self._session.error(
                     BadValueError,
-                    f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
+                    f"clear_fault: no fault has the id {fault_id}; nothing was cleared",
                     command="clear_fault",
-                    hint=f"{LIST_FAULTS}, with the id that clears each.",
+                    hint=f"{LIST_FAULTS}, with their ids.",
                 )
             fault = self._latch.find(fault_id)
             if fault is not None and fault.present:
                 raise self._session.error(
                     SafetyError,
-                    f"clear_fault: the cause is still present: {fault}.",
-                    hint="Check the heater, or switch off with outputs_off(), then clear again.",
+                    f"clear_fault: the cause is still present: {fault}",
+                    hint="Check the heater, or switch off with outputs_off(), then clear the fault again.",
                 )
             self._latch.clear(fault_id)
 
     def outputs_off(self) -> None:
-        """Set all currents to zero and read them back, whatever the state; latches an ESTOP fault.
+        """Set all currents to zero in any state and verify them; latches an ESTOP fault.
 
         Raises:
             LinkError: The modules did not confirm in three attempts; the state of the outputs is unknown.
             VerifyError: Currents are still flowing.
         """
         with self._call("outputs_off") as outputs:
-            # Latched before zeros are sent: if that fails, nothing drives heaters again by itself.
+            # Latched before zeros are sent, so that heaters stay off even if sending fails.
             self._latch.add(Fault(0, STOPPED, latched=True, present=False))
             outputs.zero()
 
     def close(self) -> None:
-        """Bring the outputs to zero, unless told to leave them on, and close the link; idempotent, never raises.
+        """Set the outputs to zero, unless they shall stay on, and close the link; idempotent, never raises.
 
-        In a child process that did not open it, nothing is sent and the outputs stay as they are.
+        A forked child process sends nothing and leaves the outputs as they are.
         """
         if self._session.belongs_to_other_process:
             self._session.close()
@@ -397,17 +397,17 @@ class QontrolController(Driver):
                 try:
                     self._outputs.zero()
                 except LumionError as error:
-                    _log.warning("closing without knowing that the outputs are off: %s", error)
+                    _log.warning("closing, but the outputs may still be on: %s", error)
             self._is_open = False
             self._session.close()
 
     @contextlib.contextmanager
     def _call(self, operation: str) -> Iterator[QontrolOutputs]:
-        """Hold lock and session for one public call."""
+        """Lock controller and session for one public call."""
         with self._lock, self._session.transaction():
-            outputs = self._found(operation)
+            outputs = self._require_outputs(operation)
             if not self._is_open:
-                raise self._closed(operation)
+                raise self._not_open_error(operation)
             self._calls += 1
             try:
                 yield outputs
@@ -420,44 +420,46 @@ class QontrolController(Driver):
         if expected is not None and chain.serial != expected:
             raise self._session.error(
                 IdentityError,
-                f"the modules {chain.serial} answered, {expected} were expected.",
+                f"expected the modules {expected}, found {chain.serial}",
                 hint="Check the cabling and the order of the backplanes, or the serial in the bench file.",
             )
-        began = self._clock.now()
+        started_s = self._clock.now()
         self._session.check_identity()
-        # Measured, because the latency timer of the USB bridge (16 ms by default) decides it and not the baud rate.
-        self._round_trip_s = self._clock.now() - began
+        # Measured, because it depends on the latency timer of the USB bridge (16 ms by default), not on the baud rate.
+        self._round_trip_s = self._clock.now() - started_s
         return QontrolOutputs(
             self._session, self._clock, chain, self._latch, mode=self._mode, tolerance_ma=self._tolerance_ma
         )
 
-    def _wanted(self, limits: ControllerLimits, chain: ModuleChain) -> Compliance:
-        return wanted_compliance(limits, chain, self._compliance_v, self._headroom, self._session)
+    def _compliance_for(self, limits: ControllerLimits, chain: ModuleChain) -> Compliance:
+        return compliance_for(limits, chain, self._compliance_v, self._headroom, self._session)
 
-    def _found(self, operation: str) -> QontrolOutputs:
+    def _require_outputs(self, operation: str) -> QontrolOutputs:
         if self._outputs is None:
-            raise self._closed(operation)
+            raise self._not_open_error(operation)
         return self._outputs
 
-    def _closed(self, operation: str) -> LinkLost:
+    def _not_open_error(self, operation: str) -> LinkLost:
         device, address = self._session.device, self._session.address
-        return LinkLost(f"{operation}: not open.", device=device, address=address, hint="Call open() first.")
+        return LinkLost(
+            f"{operation}: the controller is not open", device=device, address=address, hint="Call open() first."
+        )
 
-    def _not_supported(self, operation: str, what: str, hint: str) -> NoReturn:
+    def _not_supported(self, operation: str, label: str, hint: str) -> NoReturn:
         if not self._is_open:
-            raise self._closed(operation)
+            raise self._not_open_error(operation)
         device, address = self._session.device, self._session.address
-        words = f"{operation}: Qontrol modules {what}."
-        raise NotSupportedError(words, command=operation, device=device, address=address, hint=hint)
+        description = f"{operation}: Qontrol modules {label}"
+        raise NotSupportedError(description, command=operation, device=device, address=address, hint=hint)
 
     def _stop_if_idle(self, idle_s: float) -> None:
-        """Switch off if nobody is calling; never in the middle of a call, whose time is its own."""
-        # A call is under way, so the host is not idle.
+        """Switch the outputs off if they have been idle; never during a call."""
+        # A call is in progress, so the host is not idle.
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if self._is_open and not self._calls and self._found("idle").may_carry_current:
-                with self._call("switching off for want of calls") as outputs:
+            if self._is_open and not self._calls and self._require_outputs("idle").may_carry_current:
+                with self._call("switching off after idle time") as outputs:
                     self._latch.add(Fault(0, HOST_IDLE, latched=True, present=False, extra={"idle_s": idle_s}))
                     outputs.zero()
         except LumionError as error:

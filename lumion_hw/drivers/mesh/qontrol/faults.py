@@ -1,6 +1,6 @@
-"""What Qontrol modules reported unasked, traced to channels and kept until it is cleared by its id.
+"""Faults that Qontrol modules reported: traced to channels, and latched until they are cleared by id.
 
-The modules latch nothing: they keep a log. The latch is this driver's, and ends with it.
+The modules have only a log. The latch belongs to this driver and ends with it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from lumion_hw.sessions.qontrol import QontrolSession, Report
 
 STOPPED = "ESTOP"
 HOST_IDLE = "HOST_IDLE"
-# Below 1, since what the modules measure has noise.
-_AT_LIMIT = 0.95  # part of its limit at which an output counts as held there
-_MOST_KEPT = 256
+# Below 1 because of measurement noise.
+_AT_LIMIT_FRACTION = 0.95  # fraction of its limit from which an output counts as being at the limit
+_MAX_FAULTS = 256
 _LOG_LINES = 64
 _AGE_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-# The log tells ages in whole seconds, and reports are traced within one.
+# The log has ages in whole seconds, and reports are traced within one second.
 _RECENT_S = 2.0
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One line of a module's own log.
+    """One line of a module's log.
 
     Attributes:
         module: Position of the module in the chain.
         code: Error code.
         local_channel: Channel within the module.
-        age_s: How long ago, in the coarse unit of the log.
+        age_s: Age of the entry, in the coarse unit of the log.
     """
 
     module: int
@@ -55,7 +55,7 @@ class LogEntry:
 
 
 class FaultLatch:
-    """Faults in order, with growing ids, the oldest forgotten beyond 256 unless latched."""
+    """Faults in order, with increasing ids; beyond 256 the oldest is dropped, unlatched ones first."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -63,46 +63,46 @@ class FaultLatch:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """All faults kept, oldest first."""
+        """All stored faults, oldest first."""
         return tuple(self._faults)
 
     @property
     def latched(self) -> tuple[Fault, ...]:
-        """Those not cleared yet, oldest first."""
+        """All latched faults, oldest first."""
         return tuple(fault for fault in self._faults if fault.latched)
 
     def add(self, fault: Fault) -> Fault:
-        """Latch a fault under the next id; one that is latched already is kept, not doubled."""
-        for kept in self.latched:
-            # A fault that lasts is reported again and again.
-            if (kept.source, _candidates(kept)) == (fault.source, _candidates(fault)):
-                return kept
+        """Latch a fault under the next id; a fault that is already latched is not added again."""
+        for stored in self.latched:
+            # A lasting fault is reported repeatedly.
+            if (stored.source, _candidates(stored)) == (fault.source, _candidates(fault)):
+                return stored
         self._newest_id += 1
         fault = replace(fault, fault_id=self._newest_id, latched=True)
         self._faults.append(fault)
-        if len(self._faults) > _MOST_KEPT:
-            # A latched one goes only if all are: what nobody has cleared nobody has seen.
-            oldest = next((kept for kept in self._faults if not kept.latched), self._faults[0])
+        if len(self._faults) > _MAX_FAULTS:
+            # A latched fault is dropped only if all are latched, because nobody may have seen it yet.
+            oldest = next((stored for stored in self._faults if not stored.latched), self._faults[0])
             self._faults.remove(oldest)
         return fault
 
     def find(self, fault_id: int) -> Fault | None:
-        """Return the fault of this id, if it is kept."""
+        """Return the fault with this id, or ``None`` if it is not stored."""
         return next((fault for fault in self._faults if fault.fault_id == fault_id), None)
 
     def was_issued(self, fault_id: int) -> bool:
-        """Return whether a fault was given this id; those that are no longer kept were cleared."""
+        """Return whether a fault ever had this id; faults that are no longer stored were cleared."""
         return 1 <= fault_id <= self._newest_id
 
     def clear(self, fault_id: int) -> None:
-        """Unlatch the fault of this id."""
+        """Unlatch the fault with this id."""
         self._faults = [
             replace(fault, latched=False, present=False) if fault.fault_id == fault_id else fault
             for fault in self._faults
         ]
 
     def refresh(self, readings: ChannelReadings, compliance: Compliance) -> None:
-        """Say of every latched fault whether its channel is at its limit now."""
+        """Update for every latched fault whether its channel is at its limit now."""
         at_limit = {code: _channels_at_limit(code, readings, compliance) for code in (OVER_VOLTAGE, OVER_CURRENT)}
         for index, fault in enumerate(self._faults):
             code = fault.extra.get("code")
@@ -114,14 +114,14 @@ class FaultLatch:
 def faults_from_reports(
     reports: Iterable[Report], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per distinct report, with the channel it must be about, or all it may be about.
+    """Return one fault per distinct report, with its channel or all channels that it may concern.
 
-    A report names a channel within a module and no module. Over-voltage and over-current are narrowed down to the
-    channels that are at their limit; ``extra`` holds what is left as ``candidates``.
+    A report names the channel within a module, but no module. Over-voltage and over-current reports are narrowed down
+    to the channels at their limit; ``extra`` contains the remaining ``candidates``.
     """
     faults: dict[tuple[int, tuple[int, ...]], Fault] = {}
     for report in reports:
-        candidates = _narrowed(report, chain, readings, compliance)
+        candidates = _narrowed_candidates(report, chain, readings, compliance)
         key = (report.code, candidates)
         if key not in faults:
             faults[key] = _fault(report.code, candidates, readings, compliance, str(report), report.during)
@@ -131,14 +131,14 @@ def faults_from_reports(
 def faults_from_log(
     entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per channel the modules logged in the last two seconds: what ``E30`` kept from being sent."""
+    """Return one fault per channel in the logs of the last two seconds, which ``E30`` kept from being reported."""
     faults: dict[tuple[int, int], Fault] = {}
     for entry in entries:
         channel = chain.channel(entry.module, entry.local_channel)
         supervised = entry.code not in REQUEST_ERRORS | {ERRORS_SUPPRESSED, POWERED_UP}
         if supervised and channel is not None and entry.age_s <= _RECENT_S:
-            words = f"log of module {entry.module}: E{entry.code:02d}:{entry.local_channel:02d}"
-            faults[entry.code, channel] = _fault(entry.code, (channel,), readings, compliance, words, "")
+            description = f"log of module {entry.module}: E{entry.code:02d}:{entry.local_channel:02d}"
+            faults[entry.code, channel] = _fault(entry.code, (channel,), readings, compliance, description, "")
     return list(faults.values())
 
 
@@ -155,11 +155,11 @@ def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...
 
 
 def _candidates(fault: Fault) -> tuple[int, ...]:
-    found = fault.extra.get("candidates", ())
-    return found if isinstance(found, tuple) else ()
+    actual = fault.extra.get("candidates", ())
+    return actual if isinstance(actual, tuple) else ()
 
 
-def _narrowed(
+def _narrowed_candidates(
     report: Report, chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> tuple[int, ...]:
     if report.code in (ERRORS_SUPPRESSED, POWERED_UP):
@@ -168,14 +168,14 @@ def _narrowed(
     if readings is None or report.code not in (OVER_VOLTAGE, OVER_CURRENT):
         return candidates
     at_limit = _channels_at_limit(report.code, readings, compliance)
-    # None at its limit any more: the trouble has passed, and all candidates stay.
+    # If no channel is at its limit, the problem has passed and all candidates remain.
     return tuple(channel for channel in candidates if at_limit[channel]) or candidates
 
 
 def _channels_at_limit(code: int, readings: ChannelReadings, compliance: Compliance) -> NDArray[np.bool_]:
     if code == OVER_VOLTAGE:
-        return np.abs(readings.voltage_v) >= _AT_LIMIT * compliance.voltage_v
-    return np.abs(readings.current_ma) >= _AT_LIMIT * compliance.current_ma
+        return np.abs(readings.voltage_v) >= _AT_LIMIT_FRACTION * compliance.voltage_v
+    return np.abs(readings.current_ma) >= _AT_LIMIT_FRACTION * compliance.current_ma
 
 
 def _fault(
@@ -183,7 +183,7 @@ def _fault(
     candidates: tuple[int, ...],
     readings: ChannelReadings | None,
     compliance: Compliance,
-    words: str,
+    description: str,
     during: str,
 ) -> Fault:
     channel = candidates[0] if len(candidates) == 1 else None
@@ -198,7 +198,13 @@ def _fault(
         )
         value, limit = round(1e3 * measured[channel]), round(1e3 * bound[channel])
         present = bool(_channels_at_limit(code, readings, compliance)[channel])
-    extra: dict[str, object] = {"code": code, "candidates": candidates, "unit": unit, "line": words, "during": during}
+    extra: dict[str, object] = {
+        "code": code,
+        "candidates": candidates,
+        "unit": unit,
+        "line": description,
+        "during": during,
+    }
     return Fault(
         0, error_name(code), latched=True, present=present, channel=channel, value=value, limit=limit, extra=extra
     )

@@ -1,4 +1,4 @@
-"""The outputs of one open Qontrol chain: limits and currents go out, are read back, and trouble is traced."""
+"""Outputs of an open Qontrol chain: sets limits and currents, reads them back, and traces problems to channels."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from lumion_hw.sessions.qontrol import QontrolSession
 _log = logging.getLogger(__name__)
 
 _SETTLE_S = 0.02
-_READINGS_PER_SET = 6  # a supervision report comes 3 to 40 ms after its cause
-# Nothing protects the wire from bit errors; to switch off is worth three attempts.
+_READINGS_PER_SET = 6  # a report arrives 3 to 40 ms after its cause
+# The serial line has no protection against bit errors, so switching off is tried three times.
 _STOP_ATTEMPTS = 3
 _PRINTED_STEP = 1e-4  # replies have four decimals
 
 
 class QontrolOutputs:
-    """What a driver does with the outputs of a chain. The caller holds the session for every call.
+    """Controls the outputs of a chain. The caller must lock the session for every call.
 
     Args:
         session: The open session.
-        clock: Its clock.
-        chain: The modules found.
-        latch: Where faults are kept.
-        mode: How requests are sent.
-        tolerance_ma: Largest difference between a current set and read.
+        clock: Clock of the link.
+        chain: Modules of the chain.
+        latch: Store of the faults.
+        mode: Format of the requests.
+        tolerance_ma: Largest accepted difference between a current set and read.
     """
 
     def __init__(
@@ -68,85 +68,87 @@ class QontrolOutputs:
         self._mode = mode
         self._tolerance_ma = tolerance_ma
         self.compliance = self._read_compliance()
-        self.limits_gone = False
-        """A module was powered up since its limits were set."""
+        self.limits_lost = False
+        """Whether a module was powered up since its limits were set."""
         self.driven_ma: NDArray[np.float64] | None = None
-        """The table confirmed last; ``None`` while it is not known."""
+        """The last confirmed currents; ``None`` if unknown."""
         self.setting_s = 0.0
-        """Time the last table took to set and read."""
+        """Time for setting and reading the last table."""
 
     @property
     def may_carry_current(self) -> bool:
-        """Whether the outputs are not known to be at zero."""
+        """Whether an output may be on."""
         return self.driven_ma is None or bool(self.driven_ma.any())
 
-    def apply(self, wanted: Compliance) -> None:
-        """Set IMAX and VMAX where they differ, and read them back.
+    def apply(self, requested: Compliance) -> None:
+        """Set IMAX and VMAX where they differ, and verify them.
 
         Raises:
             DeviceError: A module refused.
-            VerifyError: A module keeps another limit.
+            VerifyError: A limit read back differs.
         """
         columns = (
-            (Quantity.CURRENT_LIMIT, wanted.current_ma, "mA"),
-            (Quantity.VOLTAGE_LIMIT, wanted.voltage_v, "V"),
+            (Quantity.CURRENT_LIMIT, requested.current_ma, "mA"),
+            (Quantity.VOLTAGE_LIMIT, requested.voltage_v, "V"),
         )
         self.compliance = self._read_compliance()
         requests = [
             request
-            for (quantity, values, _), changed in zip(columns, self._differing(wanted), strict=True)
+            for (quantity, values, _), changed in zip(columns, self._find_differences(requested), strict=True)
             for request in set_requests(self._mode, quantity, values, self.chain, changed)
         ]
         if requests:
             self._session.run(requests)
             self.compliance = self._read_compliance()
-        found = (self.compliance.current_ma, self.compliance.voltage_v)
-        for (quantity, values, unit), seen, wrong in zip(columns, found, self._differing(wanted), strict=True):
+        actual = (self.compliance.current_ma, self.compliance.voltage_v)
+        for (quantity, values, unit), content, wrong in zip(
+            columns, actual, self._find_differences(requested), strict=True
+        ):
             for channel in np.flatnonzero(wrong)[:1]:
                 raise self._session.error(
                     VerifyError,
                     f"{quantity.text} of channel {channel}",
                     wrote=f"{values[channel]:.4f} {unit}",
-                    read=f"{seen[channel]:.4f} {unit}",
-                    hint="The module keeps another limit than it acknowledged; nothing was driven.",
+                    read=f"{content[channel]:.4f} {unit}",
+                    hint="The module holds a different limit from the one it acknowledged. No output was changed.",
                 )
-        self.limits_gone = False
+        self.limits_lost = False
 
     def drive(self, currents_ma: NDArray[np.float64]) -> None:
-        """Set all currents and read them back, again and again for 0.1 s if they do not fit at once.
+        """Set all currents and verify them; repeat the reading for up to 0.1 s until they agree.
 
         Raises:
-            DeviceError: A module refused, or reported trouble meanwhile.
-            VerifyError: A current does not read back within the tolerance.
+            DeviceError: A module refused, or reported a problem meanwhile.
+            VerifyError: A current read back differs by more than the tolerance.
         """
         self.driven_ma = None
-        found_ma = self._set_and_read(currents_ma)
-        # An acknowledged current may still run into its voltage limit:
-        # the module says OK, and reports it milliseconds later.
+        actual_ma = self._set_and_read(currents_ma)
+        # An acknowledged current may still reach its voltage limit:
+        # the module replies OK and reports the limit milliseconds later.
         for reading in range(_READINGS_PER_SET):
             if reading:
                 self._clock.sleep(_SETTLE_S)
-                found_ma = self.read_currents()
+                actual_ma = self.read_currents()
             self._raise_reports("program")
-            wrong = np.abs(found_ma - currents_ma) > self._tolerance_ma
+            wrong = np.abs(actual_ma - currents_ma) > self._tolerance_ma
             if not wrong.any():
                 self.driven_ma = currents_ma.copy()
                 return
-        raise self._not_driven("program", currents_ma, found_ma, wrong, f"{LIST_FAULTS}; check the heater.")
+        raise self._readback_error("program", currents_ma, actual_ma, wrong, f"{LIST_FAULTS}; check the heater.")
 
     def zero(self) -> None:
-        """Set all currents to zero and read them back, in up to three attempts.
+        """Set all currents to zero and verify them, in up to three attempts.
 
         Raises:
-            LinkError: Never confirmed.
-            DeviceError: Refused in every attempt.
+            LinkError: The modules never confirmed.
+            DeviceError: A module refused in every attempt.
             VerifyError: Currents are still flowing.
         """
         zeros = np.zeros(self.chain.n_channels)
         self.driven_ma = None
         for attempt in range(_STOP_ATTEMPTS):
             try:
-                found_ma = self._set_and_read(zeros)
+                actual_ma = self._set_and_read(zeros)
                 break
             # Without a link no attempt can succeed.
             except LinkLost:
@@ -156,13 +158,13 @@ class QontrolOutputs:
                     raise
                 _log.warning("switching off, attempt %d: %s", attempt + 1, error)
         for _ in range(_READINGS_PER_SET):
-            wrong = np.abs(found_ma) > self._tolerance_ma
+            wrong = np.abs(actual_ma) > self._tolerance_ma
             if not wrong.any():
                 self.driven_ma = zeros
                 return
             self._clock.sleep(_SETTLE_S)
-            found_ma = self.read_currents()
-        raise self._not_driven("switching off", zeros, found_ma, wrong, "Cut the analog supply by hand.")
+            actual_ma = self.read_currents()
+        raise self._readback_error("switching off", zeros, actual_ma, wrong, "Disconnect the analog supply.")
 
     def read_currents(self) -> NDArray[np.float64]:
         """Return the measured currents in mA, shape ``(n_channels,)``."""
@@ -170,7 +172,7 @@ class QontrolOutputs:
         return column_from_lines(self._session.ask(request), request, self.chain.full_scale_ma, self._session)
 
     def latch_reports(self) -> tuple[Fault, ...]:
-        """Trace what the modules reported since the last call, and latch it; return the new faults."""
+        """Trace the reports since the last call to channels and latch them; return the new faults."""
         reports = list(self._session.take_reports())
         if not reports:
             return ()
@@ -183,20 +185,20 @@ class QontrolOutputs:
                 faults += faults_from_log(log, self.chain, readings, self.compliance)
         except LumionError as error:
             _log.warning("reports could not be traced to channels: %s", error)
-        # Reading the channels takes a while, in which further reports may have come.
+        # More reports may have arrived while the channels were read.
         reports += self._session.take_reports()
         faults = [*faults_from_reports(reports, self.chain, readings, self.compliance), *faults]
         if any(report.code == POWERED_UP for report in reports):
-            self.limits_gone, self.driven_ma = True, None
+            self.limits_lost, self.driven_ma = True, None
         return tuple(self._latch.add(fault) for fault in faults)
 
     def refresh(self) -> None:
-        """Say of every latched fault whether its channel is at its limit now."""
+        """Update for every latched fault whether its channel is at its limit now."""
         if self._latch.latched:
             self._latch.refresh(self.read_channels(), self.compliance)
 
     def read_channels(self) -> ChannelReadings:
-        """Return measured voltages and currents."""
+        """Return the measured voltages and currents."""
         return read_channels(self._session, self.chain, self._clock)
 
     def refuse_while_latched(self, operation: str) -> None:
@@ -205,17 +207,17 @@ class QontrolOutputs:
         if latched:
             raise self._session.error(
                 SafetyError,
-                f"{operation}: faults are latched, nothing was sent: {'; '.join(map(str, latched))}.",
+                f"{operation}: nothing was sent, because faults are latched: {'; '.join(map(str, latched))}",
                 hint=CLEAR_FAULTS,
             )
 
     def _set_and_read(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Set and read in one go, so that the reading costs no round trip of its own."""
+        """Set and read the currents in one transaction, to save a round trip."""
         sets = set_requests(self._mode, Quantity.CURRENT, currents_ma, self.chain)
         request = read_request(self._mode, Quantity.CURRENT, self.chain)
-        began = self._clock.now()
+        started_s = self._clock.now()
         lines = self._session.run([*sets, request])[-1]
-        self.setting_s = self._clock.now() - began
+        self.setting_s = self._clock.now() - started_s
         return column_from_lines(lines, request, self.chain.full_scale_ma, self._session)
 
     def _raise_reports(self, operation: str) -> None:
@@ -224,10 +226,10 @@ class QontrolOutputs:
             code = new[0].extra["code"]
             raise self._session.error(
                 DeviceError,
-                f"{operation}: the modules report {'; '.join(map(str, new))}.",
+                f"{operation}: the modules report {'; '.join(map(str, new))}",
                 code=code if isinstance(code, int) else None,
                 command=operation,
-                hint=f"The outputs stay as set, as far as the modules let them. {CLEAR_FAULTS}.",
+                hint=f"The outputs stay as set, within the limits of the modules. {CLEAR_FAULTS}.",
             )
 
     def _read_compliance(self) -> Compliance:
@@ -240,19 +242,19 @@ class QontrolOutputs:
         ]
         return Compliance(*columns)
 
-    def _differing(self, wanted: Compliance) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _find_differences(self, requested: Compliance) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         slack_ma = 1.5 * step(self.chain.full_scale_ma) + _PRINTED_STEP
         slack_v = 1.5 * step(self.chain.full_scale_v) + _PRINTED_STEP
         return (
-            np.abs(wanted.current_ma - self.compliance.current_ma) > slack_ma,
-            np.abs(wanted.voltage_v - self.compliance.voltage_v) > slack_v,
+            np.abs(requested.current_ma - self.compliance.current_ma) > slack_ma,
+            np.abs(requested.voltage_v - self.compliance.voltage_v) > slack_v,
         )
 
-    def _not_driven(
+    def _readback_error(
         self,
         operation: str,
-        wanted_ma: NDArray[np.float64],
-        found_ma: NDArray[np.float64],
+        requested_ma: NDArray[np.float64],
+        actual_ma: NDArray[np.float64],
         wrong: NDArray[np.bool_],
         hint: str,
     ) -> VerifyError:
@@ -260,8 +262,8 @@ class QontrolOutputs:
         first = channels[0]
         return self._session.error(
             VerifyError,
-            f"{operation}: current of channel {', '.join(map(str, channels))} does not read back; channel {first}",
-            wrote=f"{wanted_ma[first]:.4f} mA",
-            read=f"{found_ma[first]:.4f} mA",
+            f"{operation}: wrong current read back on channel {', '.join(map(str, channels))}; channel {first}",
+            wrote=f"{requested_ma[first]:.4f} mA",
+            read=f"{actual_ma[first]:.4f} mA",
             hint=hint,
         )

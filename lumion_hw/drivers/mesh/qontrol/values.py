@@ -1,4 +1,4 @@
-"""Values of a Qontrol chain: checked before they are sent, put into requests, and compared with what came back."""
+"""Values of a Qontrol chain: range checks, conversion into requests, and checks of readings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lumion_hw.sessions.codecs.qontrol import (
     Quantity,
     read_all_binary,
     read_all_text,
-    set_one_text,
+    set_channel_text,
     set_vector_binary,
     set_vector_text,
     text_request,
@@ -31,15 +31,15 @@ from lumion_hw.sessions.qontrol import QontrolSession
 
 Mode = Literal["binary", "ascii"]
 LINE_LIMIT_BYTES = 64
-"""Longest text request sent: 22 bytes are recorded to work and 86 to overflow; the limit in between is not known."""
-_LOWEST_VMAX_V = 1.0  # outputs that are off read up to 0.2 V, so a limit of zero would trip on nothing
-_LOWEST_IMAX_MA = 0.05  # and up to 0.012 mA
-_IMPOSSIBLE = 1.5  # readings beyond this part of full scale are damaged lines
+"""Longest text request sent: 22 bytes are known to work and 86 to overflow; the exact limit is unknown."""
+_LOWEST_VMAX_V = 1.0  # outputs that are off read up to 0.2 V, so a limit of zero would trip without cause
+_LOWEST_IMAX_MA = 0.05  # outputs that are off read up to 0.012 mA
+_MAX_FULL_SCALES = 1.5  # readings above this multiple of full scale come from damaged lines
 
 
 @dataclass(frozen=True)
 class ChannelReadings:
-    """What the outputs carry, measured by the modules.
+    """Voltages and currents of the outputs, measured by the modules.
 
     Attributes:
         voltage_v: Shape ``(n_channels,)``.
@@ -54,7 +54,7 @@ class ChannelReadings:
 
 @dataclass(frozen=True)
 class Compliance:
-    """The limits the modules supervise by themselves.
+    """Limits that the modules supervise.
 
     Attributes:
         current_ma: IMAX, shape ``(n_channels,)``.
@@ -66,21 +66,21 @@ class Compliance:
 
 
 def checked_column(
-    values: object, lowest: float, highest: NDArray[np.float64], what: str, unit: str, session: QontrolSession
+    values: object, lowest: float, highest: NDArray[np.float64], label: str, unit: str, session: QontrolSession
 ) -> NDArray[np.float64]:
-    """Return values that are within ``lowest`` … ``highest``, channel by channel.
+    """Return ``values`` if they are within ``lowest`` … ``highest``, channel by channel.
 
     Raises:
-        LimitError: A value is outside, or not a number; the message names the first such channel.
-        ConfigError: There is not one value per channel.
+        LimitError: A value is out of range or not a number; the message names the first such channel.
+        ConfigError: The number of values is not that of the channels.
     """
     owner = f"the chain has {len(highest)} channels"
-    column = number_each(values, len(highest), what, owner, device=session.device, address=session.address).copy()
+    column = number_each(values, len(highest), label, owner, device=session.device, address=session.address).copy()
     for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
         broken = highest[channel] if column[channel] > highest[channel] else lowest
         raise session.error(
             LimitError,
-            f"{what}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
+            f"{label}: channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}; nothing was sent",
             requested=float(column[channel]),
             limit=float(broken),
             unit=unit,
@@ -88,30 +88,33 @@ def checked_column(
     return column
 
 
-def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what: str, session: QontrolSession) -> None:
-    """Compare the computed power of a table with its cap. Raises ``LimitError``; the modules know no such cap."""
+def check_power(
+    currents_ma: NDArray[np.float64], limits: ControllerLimits, label: str, session: QontrolSession
+) -> None:
+    """Check the computed total power. Raises ``LimitError``; the modules have no such limit."""
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
         raise session.error(
             LimitError,
-            f"{what}: computed power of the whole table, nothing was sent",
+            f"{label}: the computed total power is too high; nothing was sent",
             requested=power_mw,
             limit=limits.total_power_mw,
             unit="mW",
         )
 
 
-def wanted_compliance(
+def compliance_for(
     limits: ControllerLimits, chain: ModuleChain, compliance_v: float | None, headroom: float, session: QontrolSession
 ) -> Compliance:
-    """Return the limits the modules are to supervise.
+    """Return the limits that the modules shall supervise.
 
-    IMAX is the largest current of the heater, VMAX what that current needs in the heater, times ``headroom`` because
-    hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below what idle outputs read.
+    IMAX is the largest current of the heater. VMAX is the voltage that the heater needs for that current, times
+    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below
+    the reading of idle outputs.
 
     Raises:
-        LimitError: A current is outside 0 … full scale, a resistance or the power cap is negative or not a number.
+        LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.
         ConfigError: An array does not have one value per channel.
     """
     max_ma = checked_column(limits.heater_max_ma, 0.0, chain.full_scale_ma, "heater_max_ma", "mA", session)
@@ -134,35 +137,36 @@ def set_requests(
     chain: ModuleChain,
     changed: NDArray[np.bool_] | None = None,
 ) -> list[QontrolRequest]:
-    """Return the fewest recorded requests that set the channels, module by module in ascending order.
+    """Return the smallest number of requests that set the channels, module by module in ascending order.
 
     Args:
         mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` one line per module if it is short
-            enough, else one line per channel.
-        quantity: What is set; vectors in text exist for voltages and currents only.
+            enough,
+            else one line per channel.
+        quantity: Quantity to set; text vectors exist for voltages and currents only.
         values: Shape ``(n_channels,)``, within 0 … full scale.
-        chain: The chain.
-        changed: Channels that need setting; all if omitted. Vectors set whole modules.
+        chain: Modules of the chain.
+        changed: Channels to set; all if omitted. Vectors set whole modules.
     """
     full = chain.full_scale_ma if quantity.unit == "mA" else chain.full_scale_v
     requests: list[QontrolRequest] = []
     for module in chain.modules:
         channels = [c for c in module.channels if changed is None or changed[c]]
-        part = values[module.first_channel : module.channels.stop]
+        module_values = values[module.first_channel : module.channels.stop]
         if not channels:
             continue
         if mode == "binary":
-            words = words_from_values(part, full[module.first_channel])
-            requests.append(set_vector_binary(quantity, module.first_channel, words))
+            description = words_from_values(module_values, full[module.first_channel])
+            requests.append(set_vector_binary(quantity, module.first_channel, description))
             continue
-        vector = set_vector_text(quantity, module.first_channel, part.tolist())
+        vector = set_vector_text(quantity, module.first_channel, module_values.tolist())
         has_vector = quantity in (Quantity.VOLTAGE, Quantity.CURRENT) and module.n_channels == MODULE_WORDS
-        # A vector with fewer values than the module has channels is
-        # not recorded, so what a module makes of it is not known.
+        # The effect of a vector with fewer values than channels
+        # is unknown, because none was recorded.
         if has_vector and len(channels) == module.n_channels and len(vector.data) <= LINE_LIMIT_BYTES:
             requests.append(vector)
         else:
-            requests += [set_one_text(quantity, channel, float(values[channel])) for channel in channels]
+            requests += [set_channel_text(quantity, channel, float(values[channel])) for channel in channels]
     return requests
 
 
@@ -174,7 +178,7 @@ def read_request(mode: Mode, quantity: Quantity, chain: ModuleChain) -> QontrolR
 def column_from_lines(
     lines: tuple[str, ...], request: QontrolRequest, full_scale: NDArray[np.float64], session: QontrolSession
 ) -> NDArray[np.float64]:
-    """Return the values of a reply, one per channel; ``FrameError`` for one no output of this chain can have."""
+    """Return the values of a reply, one per channel. Raises ``FrameError`` for a value that is impossible."""
     values = np.array([float(line.split()[0]) for line in lines])
     _check_possible(values, full_scale, request.text, lines, session)
     return values
@@ -186,17 +190,17 @@ def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> ChannelReadings:
-    """Read voltage and current of all channels (``VIPALL?``); every line says which channel it is about.
+    """Read voltage and current of all channels (``VIPALL?``); every line names its channel.
 
     Raises:
-        FrameError: The lines are not those of this chain in order, or a reading is impossible.
+        FrameError: The lines do not match the chain, or a reading is impossible.
     """
     request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
     lines = session.ask(request)
     matches = [match for line in lines if (match := CHANNEL_READING.fullmatch(line))]
     expected = [(module.index, local) for module in chain.modules for local in range(module.n_channels)]
     if [(int(match[1]), int(match[2])) for match in matches] != expected:
-        raise _damaged(session, request.text, "the channels are not those of the chain, in order")
+        raise _damaged_error(session, request.text, "the lines do not match the channels of the chain")
     voltage_v = np.array([float(match[3]) for match in matches])
     current_ma = np.array([float(match[4]) for match in matches])
     _check_possible(voltage_v, chain.full_scale_v, request.text, lines, session)
@@ -207,21 +211,21 @@ def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> 
 def _check_possible(
     values: NDArray[np.float64],
     full_scale: NDArray[np.float64],
-    what: str,
+    label: str,
     lines: tuple[str, ...],
     session: QontrolSession,
 ) -> None:
-    # The wire has no checksum: a digit that was lost or doubled shows as a value no output can have.
-    for channel in np.flatnonzero(np.abs(values) > _IMPOSSIBLE * full_scale)[:1]:
-        raise _damaged(
-            session, what, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"
+    # The protocol has no checksum: a lost or doubled digit shows as an impossible value.
+    for channel in np.flatnonzero(np.abs(values) > _MAX_FULL_SCALES * full_scale)[:1]:
+        raise _damaged_error(
+            session, label, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"
         )
 
 
-def _damaged(session: QontrolSession, what: str, seen: str) -> FrameError:
-    session.mark_out_of_sync(f"{what}: {seen}")
+def _damaged_error(session: QontrolSession, label: str, content: str) -> FrameError:
+    session.mark_out_of_sync(f"{label}: {content}")
     return session.error(
         FrameError,
-        f"{what}: the reply was damaged on its way: {seen}",
-        hint="Read again; if it happens often, look at the cable.",
+        f"{label}: the reply is damaged: {content}",
+        hint="Read again. If it happens often, check the cable.",
     )

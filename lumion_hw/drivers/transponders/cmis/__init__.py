@@ -1,4 +1,4 @@
-"""CMIS and C-CMIS modules: QSFP-DD, OSFP and their kin, from 400G-DR4 to 400ZR, over I2C, a linear file or a dump."""
+"""Driver of CMIS and C-CMIS modules, such as QSFP-DD and OSFP, over I2C, a linear file or a dump."""
 
 from lumion_hw.drivers.transponders.cmis.context import Quirks
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath

@@ -1,6 +1,6 @@
-"""What a module says of itself in the pages that do not change: applications, durations, grids, and what it supports.
+"""Reads what a module advertises in its static pages: applications, durations, grids, supported fields.
 
-Pure: the pages may come from a module or from a dump.
+The pages may come from a module or from a dump.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
 
 N_APPLICATIONS = 15
-"""Most applications a module can describe."""
+"""Maximum number of applications of a module."""
 _IN_LOWER_MEMORY = 8
 STAGES = ("power_up", "power_down", "dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off")
-"""Stages whose longest duration a module advertises."""
+"""Stages whose maximum duration a module advertises."""
 _MONITORS = ("temperature", "supply", "aux1", "aux2", "aux3", "custom", "tx_power", "tx_bias", "rx_power")
 LOOPBACKS = ("media_output", "media_input", "host_output", "host_input")
 """Loopbacks in the order of 13h:180-183."""
 
 
 class Advertised:
-    """What the static pages say.
+    """Content of the static pages.
 
     Args:
-        half: Returns the 128 bytes of a page, or ``None`` if it is not there or not known.
-        has_page: Tells whether a page exists, for the one thing that no page advertises for sure: C-CMIS.
+        half: Returns the 128 bytes of a page, or ``None`` if it does not exist or is unknown.
+        has_page: Returns whether a page exists; needed for C-CMIS, which is not always advertised.
     """
 
     def __init__(self, half: Callable[[Page], bytes | None], has_page: Callable[[int], bool]) -> None:
@@ -44,22 +44,22 @@ class Advertised:
         self._has_page = has_page
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field; ``None`` if its page is not known."""
+        """Return the value of a field; ``None`` if its page is unknown."""
         half = self._half(FIELDS[name].page)
         return None if half is None else decode_from(FIELDS[name], half, index)
 
     def number(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field; 0 if its page is not known."""
+        """Return the value of an integer field; 0 if its page is unknown."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
     def text(self, name: str) -> str:
-        """Return the value of a text field; empty if its page is not known."""
+        """Return the value of a text field; empty if its page is unknown."""
         value = self.value(name)
         return value if isinstance(value, str) else ""
 
     def supported(self, name: str) -> bool | None:
-        """Tell whether the module has a field; ``None`` if the page that says so is not known."""
+        """Return whether the module has a field; ``None`` if the page with its support bit is unknown."""
         return is_supported(FIELDS[name], self._condition)
 
     def _condition(self, name: str) -> int | bool | None:
@@ -80,24 +80,24 @@ class Advertised:
 
     @cached_property
     def tunable(self) -> bool:
-        """Whether it has a tunable laser with pages 04h and 12h."""
+        """Whether the module has a tunable laser with pages 04h and 12h."""
         return not self.flat and bool(self.number("transmitter_tunable"))
 
     @cached_property
     def coherent(self) -> bool:
-        """Whether it has the C-CMIS pages (33h to 35h)."""
+        """Whether the module has the C-CMIS pages (33h to 35h)."""
         if self.flat:
             return False
         single_mode = self.number("media_type") == codes.MediaType.SMF
         by_media = single_mode and any(item.media_id in interface_ids.COHERENT_MEDIA for item in self.applications)
-        # No bit announces C-CMIS on every revision of the standard: the pages themselves have to be there.
+        # Not all revisions of the standard have a bit for C-CMIS, so the pages must exist.
         tunable = self.number("media_technology") in interface_ids.TUNABLE_TECHNOLOGIES
         return by_media or (tunable and self._has_page(0x34) and self._has_page(0x35))
 
     @cached_property
     def applications(self) -> tuple[Application, ...]:
-        """Applications up to the end of the list; those that take no host lanes are left out."""
-        found = []
+        """Applications up to the end of the list, without those that use no host lanes."""
+        result = []
         for number in range(1, N_APPLICATIONS + 1):
             prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
             host = self.value(f"{prefix}_host_interface", number)
@@ -105,8 +105,8 @@ class Advertised:
             if host is None or host == interface_ids.END_OF_APPLICATIONS:
                 break
             if self.number(f"{prefix}_host_lane_count", number):
-                found.append(self._application(prefix, number))
-        return tuple(found)
+                result.append(self._application(prefix, number))
+        return tuple(result)
 
     def _application(self, prefix: str, number: int) -> Application:
         media_id = self.number(f"{prefix}_media_interface", number)
@@ -125,49 +125,49 @@ class Advertised:
 
     @cached_property
     def media_lanes(self) -> tuple[int, ...]:
-        """Media lanes that an application can use; all eight if that is not known."""
-        found = {
+        """Media lanes that an application can use; all eight if unknown."""
+        lanes = {
             lane
             for application in self.applications
             for first in application.first_media_lanes
             for lane in range(first, first + application.media_lanes)
             if lane <= LANES
         }
-        return tuple(sorted(found)) or tuple(range(1, LANES + 1))
+        return tuple(sorted(lanes)) or tuple(range(1, LANES + 1))
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated, or the page is not known."""
-        codes_of = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
-        return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in codes_of.items()}
+        """Maximum time of each of the ``STAGES``; ``None`` if it is not stated or the page is unknown."""
+        duration_codes = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
+        return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in duration_codes.items()}
 
     @cached_property
     def grids(self) -> LaserGrids:
-        """Grids, ranges and fine tuning of the laser; empty if there is no page 04h."""
+        """Grids, ranges and fine tuning of the laser; empty without page 04h."""
         half = self._half(0x04) if self.tunable else None
         return LaserGrids() if half is None else laser_grids(half)
 
     @cached_property
     def tx_power_limits_dbm(self) -> tuple[float, float] | None:
-        """Lowest and highest output power that can be set."""
+        """Minimum and maximum output power setting."""
         low, high = self.value("min_output_power"), self.value("max_output_power")
         if not self.supported("target_output_power") or not isinstance(low, (int, float)):
             return None
         return (float(low), float(high)) if isinstance(high, (int, float)) else None
 
     def identity(self) -> TransponderIdentity:
-        """Return who the module says it is."""
+        """Return the identity of the module."""
         wavelength = self.value("nominal_wavelength")
         application = self.applications[0] if self.applications else None
         technology = codes.describe("technology", self.number("media_technology"))
         if application is not None and application.media_id:
             technology = f"{application.media_interface} ({technology})"
-        nanometres = float(wavelength) if isinstance(wavelength, (int, float)) else 0.0
-        # Tunable modules may leave the nominal wavelength at 0: the middle of the grid stands for it.
-        if not nanometres and self.grids.channels:
+        wavelength_nm = float(wavelength) if isinstance(wavelength, (int, float)) else 0.0
+        # Tunable modules may set the nominal wavelength to 0; the middle of the grid is used instead.
+        if not wavelength_nm and self.grids.channels:
             grid, (low, high) = next(iter(self.grids.channels.items()))
             centre_mhz = (reported_mhz(grid, low) + reported_mhz(grid, high)) / 2
-            nanometres = SPEED_OF_LIGHT_M_PER_S / centre_mhz * 1e3
+            wavelength_nm = SPEED_OF_LIGHT_M_PER_S / centre_mhz * 1e3
         return TransponderIdentity(
             vendor=self.text("vendor_name"),
             part_number=self.text("part_number"),
@@ -175,18 +175,18 @@ class Advertised:
             serial=self.text("serial_number"),
             date_code=self.text("date_code"),
             technology=technology,
-            wavelength_nm=nanometres,
+            wavelength_nm=wavelength_nm,
         )
 
     def ber_limit(self, media_id: int) -> float | None:
-        """Return the pre-FEC bit error ratio that a media interface corrects; ``None`` if it is not known here."""
+        """Return the maximum pre-FEC bit error ratio that a media interface can correct; ``None`` if unknown."""
         single_mode = self.number("media_type") == codes.MediaType.SMF
         return interface_ids.FEC_LIMITS.get(media_id) if single_mode else None
 
     def capabilities(
         self, statistics: bool, loopbacks: tuple[str, ...], performance: Mapping[str, str]
     ) -> TransponderCapabilities:
-        """Return all of it in the form of the interface, with what the optional pages say."""
+        """Return the capabilities, completed with content of the optional pages."""
         fine = self.grids.fine
         return TransponderCapabilities(
             applications=self.applications,

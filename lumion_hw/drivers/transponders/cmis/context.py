@@ -1,4 +1,4 @@
-"""What all parts of the driver of one open module share: its memory, flags, clock, advertised limits and messages."""
+"""State shared by all parts of the driver of an open module: memory, flags, clock, advertised limits, errors."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from lumion_hw.standards.registers import text
 
 @dataclass(frozen=True)
 class Quirks:
-    """Deviations of a module from the standard, or choices that the standard leaves open.
+    """Deviations of a module from the standard, or choices left open by the standard.
 
     Attributes:
-        inverted_deinit: 10h:128 means "power the data path up", as in CMIS 3.
-        power_request: What asks for low power: ``software`` sets LowPwrRequestSW; ``pin`` only allows the pin to ask,
-            for boards that hold the pin of a module that ignores the bit.
-        tunes_while_active: The laser may be retuned while the data path is active.
-        decommission: Lanes of another data path are first put out of use with application 0.
-        tx_disable_all: Tx disable is written for all eight media lanes, whichever are used.
-        settle_after_apply_s: How long an old result may stand in ConfigStatus after an apply.
-        freeze: Statistics are frozen while they are read; ``False`` for a module whose freeze does not work.
-        time_factor: Factor on all advertised durations, for a module that takes longer than it says.
+        inverted_deinit: 10h:128 means "power up the data path", as in CMIS 3.
+        power_request: How low power is requested: ``software`` sets LowPwrRequestSW; ``pin`` enables the pin, for
+            boards that drive it and modules that ignore the bit.
+        tunes_while_active: The laser can be tuned while the data path is active.
+        decommission: Lanes of other data paths are first set to application 0.
+        tx_disable_all: Tx disable is always written for all eight media lanes.
+        settle_after_apply_s: Time after an apply during which ConfigStatus may show an old result.
+        freeze: Statistics are frozen while they are read; ``False`` if freezing does not work.
+        time_factor: Factor for all advertised durations, for modules that exceed them.
     """
 
     inverted_deinit: bool = False
@@ -54,7 +54,7 @@ class Quirks:
 
 @dataclass(frozen=True)
 class ModuleModel:
-    """One row of the table: whom it is about, what is different, and how that is known."""
+    """Modules with the same deviations: identity patterns, changed quirks, and the reason."""
 
     vendor: str = ".*"
     part_number: str = ".*"
@@ -63,8 +63,8 @@ class ModuleModel:
     changes: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
 
-    def fits(self, identity: TransponderIdentity, revision: tuple[int, int]) -> bool:
-        """Tell whether a module is one of these."""
+    def matches(self, identity: TransponderIdentity, revision: tuple[int, int]) -> bool:
+        """Return whether a module matches the patterns."""
         by_name = re.fullmatch(self.vendor, identity.vendor) and re.fullmatch(self.part_number, identity.part_number)
         return bool(by_name) and self.from_revision <= revision < self.below_revision
 
@@ -77,39 +77,41 @@ MODULE_MODELS: tuple[ModuleModel, ...] = (
         reason="10h:128 is DataPathPwrUp in CMIS 3",
     ),
 )
-"""Modules known to differ. Rows are applied in order; what the user says is applied last."""
+"""Modules with known deviations, applied in order. Settings of the user have priority."""
 
 
-def quirks_of(identity: TransponderIdentity, revision: tuple[int, int], told: dict[str, Any] | None = None) -> Quirks:
-    """Return what is known of a module, and what the user says of it."""
+def quirks_of(
+    identity: TransponderIdentity, revision: tuple[int, int], overrides: dict[str, Any] | None = None
+) -> Quirks:
+    """Return the known quirks of a module with the user's overrides."""
     changes: dict[str, Any] = {}
     for row in MODULE_MODELS:
-        if row.fits(identity, revision):
+        if row.matches(identity, revision):
             changes |= row.changes
-    return dataclasses.replace(Quirks(), **changes | (told or {}))
+    return dataclasses.replace(Quirks(), **changes | (overrides or {}))
 
 
 MARGIN = 1.5
-"""Deadlines are this much longer than the module advertises (docs/transponders.md, "Times")."""
+"""Factor of timeouts over the advertised durations (docs/transponders.md, "Times")."""
 UNBOUNDED_S = 3000.0
-"""Bound of a stage for which a module states none: duration code Dh means 3000 s or more."""
-_LEAST_S = 1.0
+"""Duration assumed for stages without a limit: duration code Dh means 3000 s or more."""
+_MIN_TIMEOUT_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
 _T = TypeVar("_T")
 
 
 class ModuleContext:
-    """One open module, shared by the parts of its driver.
+    """Open module, shared by all parts of its driver.
 
     Args:
-        memory: Its fields.
-        clock: Measures deadlines.
-        advertised: What its static pages say.
-        identity: Who it is.
-        quirks: What it does differently.
+        memory: Fields of the module.
+        clock: Clock for timeouts.
+        advertised: Content of the static pages.
+        identity: Identity of the module.
+        quirks: Deviations of the module.
 
     Attributes:
-        warnings: What went wrong without stopping anything, in words.
+        warnings: Problems that did not cause an error.
     """
 
     def __init__(
@@ -133,61 +135,61 @@ class ModuleContext:
         return self.memory.error(LimitError, message, requested=asked, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
-        """Return the error for what the module does not have as it was told."""
+        """Return the error for a value read back that differs."""
         return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
-    def needs(self, supported: object, what: str) -> None:
-        """Raise ``NotSupportedError`` unless the module can do it."""
+    def needs(self, supported: object, label: str) -> None:
+        """Raise ``NotSupportedError`` unless the module supports ``label``."""
         if not supported:
-            raise self.error(NotSupportedError, f"{what} is not supported", "The module does not advertise it.")
+            raise self.error(NotSupportedError, f"{label} is not supported", "The module does not advertise it.")
 
-    def readable(self, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
-        """Return what optional pages say; ``otherwise``, with a warning, where only these pages cannot be read.
+    def readable(self, label: str, read: Callable[[], _T], default: _T) -> _T:
+        """Read optional pages; return ``default`` with a warning if only these pages cannot be read.
 
         Raises:
-            LinkError: The rest of the module cannot be read either.
+            LinkError: The other pages cannot be read either.
         """
         try:
             return read()
         except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
             self.memory.pages.read_page(None, 0, 1)
-            self.warnings.append(f"{what} cannot be read, and what it says is not known: {error.message}")
-            return otherwise
+            self.warnings.append(f"{label} cannot be read, and its content is unknown: {error.message}")
+            return default
 
     def guard(self) -> None:
-        """Make sure that the module is still the one that was opened. Raises ``IdentityError``.
+        """Check that the module was not replaced since opening. Raises ``IdentityError``.
 
-        Every operation that writes begins with this: the module may have been replaced by another one.
+        Every operation that writes begins with this check.
         """
         pages = self.memory.pages
         with pages.transaction():
             part, serial = FIELDS["part_number"].span(), FIELDS["serial_number"].span()
-            # Part and serial number in one transfer: a module exchanged between two reads would look like a mixture.
+            # Both in one transfer, so that they belong to the same module.
             data = pages.read_page(0x00, part.start, serial.stop - part.start)
-        found = text(data[: len(part)]), text(data[serial.start - part.start :])
-        if found != (self.identity.part_number, self.identity.serial):
+        actual = text(data[: len(part)]), text(data[serial.start - part.start :])
+        if actual != (self.identity.part_number, self.identity.serial):
             raise self.error(
                 IdentityError,
-                f"this is {found[0]} with serial {found[1]}, not {self.identity.part_number} with serial "
-                f"{self.identity.serial} as when it was opened; nothing was written",
-                "Close it and open the module that is plugged in now.",
+                f"expected {self.identity.part_number} with serial {self.identity.serial}, found {actual[0]} with "
+                f"serial {actual[1]}: the module was replaced; nothing was written",
+                "Close the driver and open it again.",
             )
 
     def longest_s(self, stage: str) -> float:
-        """Return how long a stage may take."""
+        """Return the timeout for a stage."""
         bound_s = self.advertised.durations_s[stage]
-        # At least a second: modules that advertise 1 ms stages are still polled over a slow bus.
-        return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _LEAST_S)
+        # At least one second, because the module is polled over a slow bus.
+        return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _MIN_TIMEOUT_S)
 
     def state(self) -> int:
-        """Return the module state. Raises ``DeviceError`` with the cause if it is a fault."""
+        """Return the module state. Raises ``DeviceError`` with the cause in the fault state."""
         state = self.memory.number("module_state")
         if state == codes.ModuleState.FAULT:
             cause = self.memory.number("fault_cause")
             fault = self.error(
                 DeviceError,
                 f"the module is in its fault state: {codes.describe('fault_cause', cause)}",
-                "Only a reset leaves this state; reset it or replace it.",
+                "Reset the module, or replace it.",
             )
             fault.code = cause
             raise fault
@@ -197,29 +199,28 @@ class ModuleContext:
         """Raise ``DeviceError`` unless the module is powered up."""
         if self.advertised.flat:
             raise self.error(
-                NotSupportedError, "a flat memory has no lane control", "It is a cable or a simple module."
+                NotSupportedError, "a module with flat memory has no lane control", "It is a cable or a simple module."
             )
         state = self.state()
         if state != codes.ModuleState.READY:
             raise self.error(
                 DeviceError,
-                f"the module is not ready but in state {codes.describe('module_state', state)}",
+                f"the module is not ready; its state is {codes.describe('module_state', state)}",
                 "Call power_up() first.",
             )
 
     def wait(self, done: Callable[[], bool], timeout_s: float, stage: Callable[[], str]) -> None:
-        """Ask again and again until it is done.
+        """Poll until a condition is met.
 
         Args:
-            done: Looks; may raise what it finds.
-            timeout_s: How long at most.
-            stage: Says what it is waiting for, with lane and last code.
+            done: Condition; may raise an error.
+            timeout_s: Maximum time.
+            stage: Returns what is awaited, with lane and last code, for the message.
 
         Raises:
-            DeviceTimeoutError: It was not done in time.
+            DeviceTimeoutError: The condition was not met in time.
         """
-        # From 10 to 250 ms: stages take from milliseconds to minutes, and the bus is there for others, too. What has
-        # taken long already is noticed a fiftieth of that later.
+        # From 10 to 250 ms, to limit the load of the bus. Later the period is at least 2 % of the time already waited.
         period_s = min(max(timeout_s / 200.0, 0.01), 0.25)
         began_s = self.clock.now()
         end = began_s + timeout_s
@@ -228,7 +229,7 @@ class ModuleContext:
                 raise self.error(
                     DeviceTimeoutError,
                     f"{stage()} for {timeout_s:.3g} s",
-                    "It takes longer than the module advertises; wait_for_lock() and flags() may tell why.",
+                    "This exceeds the advertised time. See wait_for_lock() and flags() for the reason.",
                 )
             now_s = self.clock.now()
             self.clock.sleep(min(max(period_s, 0.02 * (now_s - began_s)), max(end - now_s, 0.0)))

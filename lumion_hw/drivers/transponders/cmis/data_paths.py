@@ -1,4 +1,4 @@
-"""Data paths and the applications on them: which lanes belong together, their states, how an application is chosen."""
+"""Data paths: their lanes and states, and the selection of applications."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, Da
 
 ALL_LANES = tuple(range(1, 9))
 """Lanes of a bank."""
-# On top of the advertised time, which is milliseconds for most modules; a project default.
-_TX_EXTRA_S = 1.0
+_TX_EXTRA_S = 1.0  # in addition to the advertised time, which is milliseconds for most modules
 _TRANSIENT_STAGES = {
     int(DataPathState.INIT): "dp_init",
     int(DataPathState.DEINIT): "dp_deinit",
@@ -22,20 +21,20 @@ _TRANSIENT_STAGES = {
     int(DataPathState.TX_TURN_OFF): "tx_turn_off",
 }
 _LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
-MAY_SEND = _LIT | {DataPathState.INITIALIZED}
-"""States in which a media lane that is not disabled may send (CMIS 5.2 clause 6.3.3).
+MAY_EMIT = _LIT | {DataPathState.INITIALIZED}
+"""States in which a media lane that is not disabled may emit light (CMIS 5.2 clause 6.3.3).
 
-In DPInitialized one disabled lane keeps its path from being activated, but not the other lanes from sending.
+In DPInitialized a disabled lane prevents activation of its path, but other lanes may emit light.
 """
 _INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, DataPathState.TX_TURN_ON})
 
 
 @dataclass(frozen=True)
 class DataPath:
-    """Lanes that run one application together.
+    """Lanes that belong to one application.
 
     Attributes:
-        application: Its AppSel code.
+        application: AppSel code.
         host_lanes: Host lanes, from 1.
         media_lanes: Media lanes, from 1.
     """
@@ -46,15 +45,15 @@ class DataPath:
 
     @property
     def first_lane(self) -> int:
-        """First host lane, by which the module names the path (DataPathID + 1)."""
+        """First host lane, which identifies the path (DataPathID + 1)."""
         return self.host_lanes[0]
 
 
 def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
     """Return the media lanes of an application that begins on a host lane.
 
-    The k-th start on the host side goes with the k-th on the media side; with fewer of the latter, as in a muxponder,
-    the last ones share it.
+    The k-th possible start on the host side belongs to the k-th on the media side. With fewer on the media side, as
+    in a muxponder, the remaining ones share the last.
     """
     starts, media = application.first_host_lanes, application.first_media_lanes
     position = starts.index(first_host_lane) if first_host_lane in starts else 0
@@ -85,7 +84,7 @@ def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
 
 
 def media_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> tuple[int, ...]:
-    """Return all media lanes of data paths; all eight if the module obeys only that."""
+    """Return all media lanes of data paths; all eight with the quirk ``tx_disable_all``."""
     if module.quirks.tx_disable_all:
         return ALL_LANES
     return tuple(sorted({lane for path in paths for lane in path.media_lanes}))
@@ -96,65 +95,65 @@ def states(module: ModuleContext) -> dict[int, int]:
     return dict(zip(ALL_LANES, module.memory.numbers("data_path_state"), strict=True))
 
 
-def lanes_sent_on(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
-    """Return the media lanes on which data paths may send now, with one of these paths for each."""
+def emitting_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
+    """Return the media lanes on which data paths may emit light now, each with one of its paths."""
     now = states(module)
-    return {lane: path for path in paths if now[path.first_lane] in MAY_SEND for lane in path.media_lanes}
+    return {lane: path for path in paths if now[path.first_lane] in MAY_EMIT for lane in path.media_lanes}
 
 
 def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[int]:
-    """Return the media lanes of data paths that are switched on: not disabled, in a path that lets them send."""
-    sending = lanes_sent_on(module, paths)
-    if sending and module.advertised.supported("tx_disable"):
+    """Return the media lanes that are switched on: not disabled, and in a path that may emit light."""
+    emitting = emitting_lanes(module, paths)
+    if emitting and module.advertised.supported("tx_disable"):
         disabled = dict(zip(ALL_LANES, module.memory.values("tx_disable"), strict=True))
-        return frozenset(lane for lane in sending if not disabled[lane])
-    return frozenset(sending)
+        return frozenset(lane for lane in emitting if not disabled[lane])
+    return frozenset(emitting)
 
 
 def await_steady(module: ModuleContext, lanes: Collection[int]) -> None:
-    """Wait until no data path on these host lanes is between two steady states: a host writes only then."""
-    # A path may be at the beginning of any transition, and make the others after it.
+    """Wait until all data paths on these host lanes are in steady states, as required before writing."""
+    # A path may be at the start of any transition and continue with the others.
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
     _await(module, lanes, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
 
 def set_deinit(module: ModuleContext, lanes: Iterable[int], on: bool) -> None:
-    """Ask for de-initialisation of host lanes, or no longer; in CMIS 3 the bit means the opposite."""
+    """Set or clear the de-initialisation request of host lanes; in CMIS 3 the bit is inverted."""
     module.memory.set_lanes("data_path_deinit", lanes, on is not module.quirks.inverted_deinit)
 
 
-def wants_deinit(module: ModuleContext) -> tuple[bool, ...]:
-    """Read which host lanes are asked to be de-initialised."""
+def requested_deinit(module: ModuleContext) -> tuple[bool, ...]:
+    """Read which host lanes have a de-initialisation request."""
     return tuple(bool(bit) is not module.quirks.inverted_deinit for bit in module.memory.values("data_path_deinit"))
 
 
 def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collection[int] = ()) -> None:
-    """Switch the transmitters off, de-initialise the host lanes, and wait until they are deactivated.
+    """Switch the transmitters off, de-initialise the host lanes and wait until they are deactivated.
 
     Args:
         module: The module.
         paths: The data paths.
-        keep: Media lanes that stay lit, for other data paths use them.
+        keep: Media lanes of other data paths, which stay on.
     """
-    wanted = host_lanes(paths)
+    lanes = host_lanes(paths)
     if module.advertised.supported("tx_disable"):
-        # Dark first: a path that is initialised again lights up by itself unless
-        # its transmitter is disabled (CMIS: DPInitialized goes on to DPTxTurnOn).
+        # Otherwise a path that is initialised again would emit light automatically (CMIS: DPInitialized continues to
+        # DPTxTurnOn).
         module.memory.set_lanes("tx_disable", set(media_lanes(module, paths)) - set(keep), True)
-    set_deinit(module, wanted, True)
+    set_deinit(module, lanes, True)
     timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S + module.longest_s("dp_deinit")
-    _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), timeout_s, "dp_deinit")
+    _await(module, lanes, frozenset({DataPathState.DEACTIVATED}), timeout_s, "dp_deinit")
 
 
 def initialise(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Let the lanes initialise, and wait until they have."""
+    """Initialise the lanes and wait until this is done."""
     lanes = host_lanes(paths)
     set_deinit(module, lanes, False)
     _await(module, lanes, _INITIALISED, module.longest_s("dp_init"), "dp_init")
 
 
 def switch_on(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Switch the transmitters of initialised data paths on, and wait until they are."""
+    """Switch the transmitters of initialised data paths on and wait until they are on."""
     if module.advertised.supported("tx_disable"):
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), False)
     timeout_s = module.longest_s("tx_turn_on") + _TX_EXTRA_S
@@ -162,12 +161,12 @@ def switch_on(module: ModuleContext, paths: Collection[DataPath]) -> None:
 
 
 def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
-    """Switch the transmitters off, and wait until none of the data paths is active; initialised ones stay so.
+    """Switch the transmitters off and wait until no data path is active; the paths stay initialised.
 
     Args:
         module: The module.
         paths: The data paths.
-        lanes: Media lanes to switch off besides theirs.
+        lanes: Additional media lanes to switch off.
     """
     if not module.advertised.supported("tx_disable"):
         deactivate(module, paths)
@@ -178,30 +177,29 @@ def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterab
 
 
 def _await(
-    module: ModuleContext, lanes: Collection[int], wanted: Collection[int], timeout_s: float, stage: str
+    module: ModuleContext, lanes: Collection[int], targets: Collection[int], timeout_s: float, stage: str
 ) -> None:
-    """Wait until all lanes are in one of the states; stop at once if the module is no longer powered up."""
+    """Wait until all lanes are in a target state; raise immediately if the module is no longer powered up."""
     last: dict[int, int] = {}
 
-    def there() -> bool:
+    def all_reached() -> bool:
         state = module.state()
-        # States of data paths mean nothing outside ModuleReady, so
-        # waiting on would only end in a time-out without a reason.
+        # Outside ModuleReady, states of data paths are meaningless, and waiting would end in a timeout.
         if state != ModuleState.READY:
             raise module.error(
                 DeviceError,
-                f"{stage or 'waiting'}: the module went to {codes.describe('module_state', state)} meanwhile",
-                "It was reset, or put in low power; call power_up() and begin again.",
+                f"{stage or 'waiting'}: the module changed to state {codes.describe('module_state', state)}",
+                "It was reset or set to low power. Call power_up() and start again.",
             )
         last.update(states(module))
-        return all(last[lane] in wanted for lane in lanes)
+        return all(last[lane] in targets for lane in lanes)
 
-    def words() -> str:
-        lane = next(lane for lane in lanes if last[lane] not in wanted)
+    def describe() -> str:
+        lane = next(lane for lane in lanes if last[lane] not in targets)
         state = codes.describe("data_path_state", last[lane])
-        return f"{stage or _TRANSIENT_STAGES[last[lane]]}: host lane {lane} stays in state {state}"
+        return f"{stage or _TRANSIENT_STAGES[last[lane]]}: host lane {lane} remains in state {state}"
 
-    module.wait(there, timeout_s, words)
+    module.wait(all_reached, timeout_s, describe)
 
 
 APPLY_S = 10.0
@@ -210,30 +208,30 @@ _PENDING = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus
 
 
 def select_application(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> None:
-    """Run an application on the host lanes from ``first_lane`` on; the transmitter is off afterwards.
+    """Run an application on host lanes starting at ``first_lane``; the transmitter is off afterwards.
 
     Args:
         module: The module.
         number: AppSel code.
         first_lane: First host lane.
-        check: Refuse what the module does not advertise; otherwise let the module refuse it.
+        check: Refuse applications that the module does not advertise; otherwise the module decides.
 
     Raises:
-        ConfigError: The module does not offer it there.
-        ConfigRejectedError: The module refused it.
-        DeviceTimeoutError: It neither accepted nor refused it in time.
+        ConfigError: The module does not offer the application on these lanes.
+        ConfigRejectedError: The module refused the application.
+        DeviceTimeoutError: The module did not respond in time.
     """
     application = _offered(module, number, first_lane, check)
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))
     module.guard()
     module.need_ready()
     in_use = data_paths(module)
-    concerned = [path for path in in_use if set(path.host_lanes) & set(lanes)]
-    await_steady(module, {*lanes, *host_lanes(concerned)})
-    wanted = DataPath(number, lanes, media_lanes_of(application, first_lane))
-    beside = [path for path in in_use if path not in concerned]
-    deactivate(module, [*concerned, wanted], keep=lanes_sent_on(module, beside))
-    others = [path for path in concerned if path.host_lanes != lanes]
+    affected = [path for path in in_use if set(path.host_lanes) & set(lanes)]
+    await_steady(module, {*lanes, *host_lanes(affected)})
+    new_path = DataPath(number, lanes, media_lanes_of(application, first_lane))
+    unaffected = [path for path in in_use if path not in affected]
+    deactivate(module, [*affected, new_path], keep=emitting_lanes(module, unaffected))
+    others = [path for path in affected if path.host_lanes != lanes]
     if others and module.quirks.decommission:
         _decommission(module, host_lanes(others))
     _apply(module, lanes, number << 4 | (first_lane - 1) << 1)
@@ -258,15 +256,15 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
 
 
 def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
-    """Put lanes out of use. Some modules refuse that; it only means that they do it by themselves."""
+    """Set lanes to application 0. A refusal is only a warning, because some modules do this automatically."""
     try:
         _apply(module, lanes, 0)
     except (ConfigRejectedError, DeviceTimeoutError) as error:
-        module.warnings.append(f"lanes were not put out of use first: {error.message}")
+        module.warnings.append(f"lanes could not be set to application 0 first: {error.message}")
 
 
 def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
-    """Stage one byte per lane, apply it, and wait for the module's answer."""
+    """Stage one byte per lane, apply it, and wait for the result."""
     memory = module.memory
     ordered = sorted(lanes)
     with memory.pages.transaction():
@@ -275,32 +273,32 @@ def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
             memory.write_bytes("staged_0_app_sel", first, data)
         memory.trigger("staged_0_apply_dp_init", ordered)
     started = module.clock.now()
-    seen_in_progress = False
+    was_in_progress = False
     last: dict[int, int] = {}
 
-    def answered() -> bool:
-        nonlocal seen_in_progress
+    def is_accepted() -> bool:
+        nonlocal was_in_progress
         with memory.pages.transaction():
-            # Both have to fit: the status tells that a configuration was taken, the active set which one.
+            # The status tells that a configuration was accepted, and the active set tells which one.
             last.update(zip(ALL_LANES, memory.numbers("config_status"), strict=True))
             active = dict(zip(ALL_LANES, memory.numbers("active_app_sel"), strict=True))
-        found = [last[lane] for lane in ordered]
-        if ConfigStatus.IN_PROGRESS in found:
-            seen_in_progress = True
+        statuses = [last[lane] for lane in ordered]
+        if ConfigStatus.IN_PROGRESS in statuses:
+            was_in_progress = True
             return False
-        # Without having been seen at work, the module may still show its answer to an older question.
-        fresh = seen_in_progress or module.clock.now() - started >= module.quirks.settle_after_apply_s
+        # Until it was in progress, the module may still show the result of an earlier request.
+        is_new = was_in_progress or module.clock.now() - started >= module.quirks.settle_after_apply_s
         refused = [lane for lane in ordered if last[lane] not in _PENDING]
-        if refused and fresh:
+        if refused and is_new:
             raise _rejected(module, refused[0], last[refused[0]], staged)
         return not refused and all(
             last[lane] == ConfigStatus.SUCCESS and active[lane] == staged >> 4 for lane in ordered
         )
 
-    module.wait(answered, APPLY_S, lambda: _words(ordered, last))
+    module.wait(is_accepted, APPLY_S, lambda: _status_text(ordered, last))
 
 
-def _words(lanes: Collection[int], last: dict[int, int]) -> str:
+def _status_text(lanes: Collection[int], last: dict[int, int]) -> str:
     lane = next((lane for lane in lanes if last[lane] != ConfigStatus.SUCCESS), min(lanes))
     return f"config_in_progress: host lane {lane} shows {codes.describe('config_status', last[lane])}"
 
@@ -312,7 +310,7 @@ def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> Confi
         lane=lane,
         code=code,
         name=codes.describe("config_status", code),
-        hint="The configuration in force did not change; see the applications the module offers.",
+        hint="The active configuration did not change. See the applications of the module.",
     )
 
 
@@ -320,7 +318,7 @@ def _runs(lanes: Collection[int]) -> list[tuple[int, int]]:
     """Return ascending lanes as pairs of first lane and number of lanes."""
     runs: list[tuple[int, int]] = []
     for lane in lanes:
-        # A write may carry eight bytes, so lanes in a row cost one transaction.
+        # One write can contain eight bytes, so adjacent lanes need only one transaction.
         if runs and runs[-1][0] + runs[-1][1] == lane:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:

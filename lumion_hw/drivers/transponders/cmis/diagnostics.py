@@ -1,4 +1,4 @@
-"""What a module measures of itself: loopbacks and test patterns (pages 13h, 14h), VDM samples (pages 20h to 2Fh)."""
+"""Loopbacks and test patterns (pages 13h, 14h) and VDM samples (pages 20h to 2Fh)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lumion_hw.standards.cmis.vdm import (
 )
 
 RESULTS_S = 0.2
-"""Time until page 14h shows what its selector was set to (docs/transponders.md, "Times")."""
+"""Time until page 14h shows the selected results (docs/transponders.md, "Times")."""
 _SELECTORS = {
     "host_ber": ("ber_results_supported", DiagnosticsSelector.BER),
     "media_ber": ("ber_results_supported", DiagnosticsSelector.BER),
@@ -38,10 +38,10 @@ _SELECTORS = {
 
 
 class Diagnostics:
-    """Diagnostics of an open module. What it offers is read once.
+    """Diagnostics of an open module. The supported functions are read once.
 
     Attributes:
-        loopbacks: Names of the loopbacks it has.
+        loopbacks: Names of the supported loopbacks.
     """
 
     def __init__(self, module: ModuleContext) -> None:
@@ -54,7 +54,7 @@ class Diagnostics:
         self.loopbacks = tuple(name for name in LOOPBACKS if supported.get(name))
 
     def _offered(self) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Read which loopbacks and which results there are."""
+        """Read which loopbacks and results are supported."""
         memory = self._module.memory
         with memory.pages.transaction():
             supported = {name: bool(memory.value(f"{name}_loopback_supported")) for name in LOOPBACKS}
@@ -65,11 +65,11 @@ class Diagnostics:
 
         Args:
             kind: One of ``LOOPBACKS``.
-            on: Close it.
-            lanes: Lanes; all by default. A module without loopbacks of single lanes takes only all of them.
+            on: Close the loopback, or open it.
+            lanes: Lanes; all by default. Some modules support loopbacks only for all lanes.
 
         Raises:
-            NotSupportedError: The module does not offer it.
+            NotSupportedError: The module does not support it.
         """
         module = self._module
         module.needs(kind in self.loopbacks, f"a {kind.replace('_', ' ')} loopback")
@@ -84,12 +84,16 @@ class Diagnostics:
         module = self._module
         module.needs(self._offers, "test patterns")
         if f"{end}_patterns" not in FIELDS:
-            raise module.error(ConfigError, f"no such end {end!r}", "Ends are host or media _generator or _checker.")
+            raise module.error(
+                ConfigError,
+                f"{end!r} is not an end",
+                "Ends are host_generator, media_generator, host_checker and media_checker.",
+            )
         bits = module.memory.number(f"{end}_patterns")
         return tuple(pattern for pattern in Pattern if bits >> pattern & 1)
 
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Let a generator or checker work. Raises ``NotSupportedError`` for a pattern it does not have."""
+        """Start a generator or checker. Raises ``NotSupportedError`` for unsupported patterns."""
         module = self._module
         module.needs(pattern in self.patterns(end), f"{pattern.name} at the {end.replace('_', ' ')}")
         module.guard()
@@ -99,13 +103,13 @@ class Diagnostics:
             module.memory.set_lanes(f"{end}_enable", lanes, True)
 
     def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
-        """Let a generator or checker rest."""
+        """Stop a generator or checker."""
         self.patterns(end)
         self._module.guard()
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
     def checks_received_bits(self, lane: int) -> bool:
-        """Tell whether the media checker of a lane runs, before the FEC: its errors are those that the FEC corrects."""
+        """Return whether the media checker of a lane runs before the FEC and counts errors that the FEC corrects."""
         checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
         return checks and not self._module.memory.value("media_checker_fec_side", lane)
 
@@ -113,10 +117,10 @@ class Diagnostics:
         return bool(self._module.memory.value(f"{side}_checker_enable", lane))
 
     def result(self, name: str, lane: int) -> Reading | None:
-        """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not offer it.
+        """Return a result of page 14h, such as ``media_ber``; ``None`` if it is not supported.
 
-        Bit error ratios are those of the pattern checkers (CMIS 5.x, page 14h): without one that runs, what stands
-        there is no measurement and comes as stale.
+        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); they are stale if the checker does not
+        run.
         """
         if not self._results.get(name):
             return None
@@ -126,8 +130,7 @@ class Diagnostics:
         if quantity == "ber" and not self._checks(side, lane):
             return Reading(None, FIELDS[name].unit, Quality.STALE, f"14h:{FIELDS[name].span(lane).start}")
         with memory.pages.transaction():
-            # Written only if it differs: page 14h takes up to 0.2 s to
-            # show what it was set to, and a write starts that again.
+            # Written only if it differs, because each write delays the results by up to 0.2 s.
             if memory.number("diagnostics_selector") != selector:
                 memory.write("diagnostics_selector", int(selector))
                 module.clock.sleep(RESULTS_S)
@@ -138,12 +141,12 @@ class Diagnostics:
 
 
 FREEZE_S = 1.0
-"""Time for a freeze or its release (docs/transponders.md, "Times")."""
+"""Time to freeze or unfreeze (docs/transponders.md, "Times")."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance that a module lists."""
+    """One instance listed by the module."""
 
     group: int
     number: int
@@ -151,30 +154,30 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """Its byte on the descriptor and sample pages of its group."""
+        """Byte on the descriptor and sample pages of the group."""
         return HALF_BYTES + 2 * self.number
 
     @property
     def source(self) -> str:
-        """Address of its sample."""
+        """Address of the sample."""
         return f"{SAMPLE_PAGE + self.group:02X}h:{self.byte}"
 
 
 @dataclass(frozen=True)
 class VdmSample:
-    """One sample: its instance, and its value in the observable's unit (the raw number of an unknown type)."""
+    """One sample: instance and value in the unit of the observable (raw number for unknown types)."""
 
     instance: Instance
     value: float
 
 
-def listed(descriptors: bytes, group: int) -> tuple[Instance, ...]:
-    """Return the instances on the 128 bytes of a descriptor page."""
-    found = (
+def listed_instances(descriptors: bytes, group: int) -> tuple[Instance, ...]:
+    """Return the instances in the 128 bytes of a descriptor page."""
+    instances = (
         Instance(group, number, decode_descriptor(descriptors[2 * number : 2 * number + 2]))
         for number in range(INSTANCES)
     )
-    return tuple(item for item in found if item.descriptor.code)
+    return tuple(item for item in instances if item.descriptor.code)
 
 
 def sample_value(instance: Instance, data: bytes) -> float:
@@ -184,39 +187,39 @@ def sample_value(instance: Instance, data: bytes) -> float:
 
 
 class Vdm:
-    """The diagnostics of an open module. Descriptors are read once.
+    """VDM of an open module. Descriptors are read once.
 
     Attributes:
-        instances: What the module lists.
-        groups: Groups with instances, and those whose page cannot be read.
+        instances: Instances listed by the module.
+        groups: Groups with instances or with an unreadable page.
     """
 
     def __init__(self, module: ModuleContext) -> None:
         self._module = module
-        found: dict[int, tuple[Instance, ...] | None] = {}
+        by_group: dict[int, tuple[Instance, ...] | None] = {}
         if module.advertised.supported("vdm_groups"):
             memory = module.memory
             with memory.pages.transaction():
-                # The register holds the number of groups less one.
+                # The register contains the number of groups minus one.
                 last = module.readable(f"page {CONTROL_PAGE:02X}h", lambda: memory.number("vdm_groups"), None)
                 groups = range(0 if last is None else min(last + 1, GROUPS))
-                found = {group: self._listed(group) for group in groups}
+                by_group = {group: self._listed(group) for group in groups}
             if last is None:
-                found = dict.fromkeys(range(GROUPS))
-        self.instances = tuple(item for items in found.values() for item in items or ())
-        self.groups = frozenset(group for group, items in found.items() if items != ())
+                by_group = dict.fromkeys(range(GROUPS))
+        self.instances = tuple(item for items in by_group.values() for item in items or ())
+        self.groups = frozenset(group for group, items in by_group.items() if items != ())
         module.flags.names |= dict(self._flag_names())
 
     def _listed(self, group: int) -> tuple[Instance, ...] | None:
         """Return the instances of a group; ``None`` if its page cannot be read."""
         page = DESCRIPTOR_PAGE + group
         return self._module.readable(
-            f"page {page:02X}h", lambda: listed(self._module.memory.half(page)[0], group), None
+            f"page {page:02X}h", lambda: listed_instances(self._module.memory.half(page)[0], group), None
         )
 
     @property
     def has_statistics(self) -> bool:
-        """Whether an instance is a statistic, so that a freeze has a meaning."""
+        """Whether there are statistics, which can be frozen."""
         return any(item.descriptor.observable and item.descriptor.observable.statistic for item in self.instances)
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
@@ -228,22 +231,22 @@ class Vdm:
         return None
 
     def samples(self, statistic: bool | None = None) -> tuple[VdmSample, ...]:
-        """Read samples, in one transfer per group.
+        """Read samples with one transfer per group.
 
         Args:
-            statistic: Only statistics, or only basic values; both by default.
+            statistic: ``True`` for statistics only, ``False`` for basic values only; default both.
         """
-        wanted = [item for item in self.instances if statistic in (None, _is_statistic(item.descriptor.observable))]
+        selected = [item for item in self.instances if statistic in (None, _is_statistic(item.descriptor.observable))]
         memory = self._module.memory
-        found = []
-        for group in sorted({item.group for item in wanted}):
+        result = []
+        for group in sorted({item.group for item in selected}):
             data = memory.pages.read_page(SAMPLE_PAGE + group, HALF_BYTES, HALF_BYTES, memory.bank)
-            found += [
+            result += [
                 VdmSample(item, sample_value(item, data[2 * item.number : 2 * item.number + 2]))
-                for item in wanted
+                for item in selected
                 if item.group == group
             ]
-        return tuple(found)
+        return tuple(result)
 
     def current(self, name: str, lane: int = 1) -> float | None:
         """Read one basic value; ``None`` if the module does not list it."""
@@ -255,20 +258,20 @@ class Vdm:
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
-        """Hold the statistics still inside the block; the release begins a new interval.
+        """Freeze the statistics within the block; the end of the block starts a new interval.
 
-        Yields whether they are frozen. A module without statistics is not asked; one that never reports the freeze is
-        read unfrozen, and a warning is kept.
+        Yields whether they are frozen. If the module does not report the freeze, a warning is added and the values are
+        not frozen.
         """
         module = self._module
-        # A module with basic types only may never set FreezeDone, which is no failure.
+        # Modules without statistics may never set FreezeDone.
         if not (self.has_statistics and module.quirks.freeze):
             yield False
             return
         memory = module.memory
         memory.write("vdm_freeze_request", True)
         try:
-            # The release begins a new interval, so everything has to be read before it (CMIS, VDM freeze).
+            # Unfreezing starts a new interval, so all values must be read before (CMIS, VDM freeze).
             yield self._await("vdm_freeze_done")
         finally:
             memory.write("vdm_freeze_request", False)
@@ -284,7 +287,7 @@ class Vdm:
         return True
 
     def _flag_names(self) -> Iterator[tuple[FlagKey, FlagKey]]:
-        """Yield how the flags of instances are called by what they observe."""
+        """Yield names of the flags of instances, with the names of their observables."""
         for item in self.instances:
             observable, lane = item.descriptor.observable, item.descriptor.lane
             name = observable.name if observable else f"vdm_type_{item.descriptor.code}"

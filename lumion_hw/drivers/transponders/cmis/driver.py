@@ -1,4 +1,4 @@
-"""The driver of one CMIS module."""
+"""Driver of CMIS modules."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ from lumion_hw.standards.cmis.image import MemoryImage
 
 
 class CmisTransponder(PathDriver, Driver):
-    """Driver of one module; implements ``CoherentTransponder``, ``BreakoutTransponder``. Thread-safe.
+    """Driver of one CMIS module; implements ``CoherentTransponder``, ``BreakoutTransponder``. Thread-safe.
 
-    State is read from the module, never remembered: only what cannot change while it is plugged in is kept, and every
-    operation that writes first makes sure that it is still the same module. Short accesses of several threads take
-    turns on the module; operations that change it (power, application, tuning, enable) wait for each other.
+    State is always read from the module; only content that cannot change is stored. Every operation that writes first
+    checks that the module was not replaced. Operations that change the module (power, application, tuning, enable)
+    wait for each other; short accesses of other threads may come between.
 
     Args:
-        link: The module: an ``I2cDevice`` at 0x50, or page-level access such as a linear file or the replay of a dump.
-        clock: Measures deadlines.
+        link: Access to the module: an ``I2cDevice`` at 0x50, or page-level access such as a linear file or a dump.
+        clock: Clock for timeouts.
         device: Device name, for messages.
-        expected_vendor: Vendor name that must be found; any if omitted.
-        expected_part_number: The same for the part number.
-        expected_serial: The same for the serial number.
-        quirks: Options of ``Quirks`` by name, over those that the module's identity brings along.
-        bank: Bank of lanes of a module with more than eight.
-        lane: Serve only the data paths on this media lane, as where only its fibre is plugged in; by default all of the
-            module. :meth:`path` serves one.
+        expected_vendor: Required vendor name; any if omitted.
+        expected_part_number: Required part number; any if omitted.
+        expected_serial: Required serial number; any if omitted.
+        quirks: Values of ``Quirks`` by name; they override those known for the module.
+        bank: Bank of lanes, for modules with more than eight.
+        lane: Use only the data paths on this media lane, for example if only its fibre is connected; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
-        pins: Low-speed signals of the socket, where an adapter has them.
+        pins: Adapter with the low-speed signals of the socket, if there is one.
     """
 
     def __init__(
@@ -82,50 +81,50 @@ class CmisTransponder(PathDriver, Driver):
     # -- opening and closing
 
     def open(self) -> None:
-        """Open the way to the module and read its identity, what it advertises, and what its optional pages list.
+        """Open the link and read identity, advertised capabilities and optional pages.
 
         Raises:
-            ConnectError: The way cannot be opened.
-            ModuleAbsentError: No module.
-            NotRespondingError: The module does not answer within its start-up time.
-            IdentityError: Another module than expected, or one that is not managed by CMIS.
+            ConnectError: The link cannot be opened.
+            ModuleAbsentError: There is no module.
+            NotRespondingError: The module does not respond within its start-up time.
+            IdentityError: A different module is inserted, or it does not follow CMIS.
         """
         shared = self._shared
         with shared.changing, close_on_error(self.close):
             shared.pages.open()
-            # Asked before the bus is: an empty socket does not acknowledge, and neither does a module that starts up.
+            # Checked first, because an empty socket cannot be distinguished from a starting module on the bus.
             pins = shared.pins
             if pins is not None and "mod_prs_l" in pins.wired and not pins.is_asserted("mod_prs_l"):
                 raise ModuleAbsentError(
-                    "ModPrsL is high: no module in the socket",
+                    "no module in the socket (ModPrsL is high)",
                     device=self._device,
                     address=shared.pages.name,
-                    hint="Plug it in; if there is one, check which pin ModPrsL is wired to.",
+                    hint="Insert the module. If it is inserted, check the pin of ModPrsL.",
                 )
             module = open_module(shared.pages, shared.clock, self._device, self._bank, self._expected, self._quirks)
             vdm, diagnostics = Vdm(module), Diagnostics(module)
             shared.opened = OpenModule(module, vdm, diagnostics, PerformanceReader(module, vdm, diagnostics))
 
     def close(self) -> None:
-        """Release the way to the module; idempotent, never raises. The transmitter is left as it is."""
+        """Close the link; idempotent, never raises. The transmitter does not change."""
         self._shared.opened = None
         self._shared.lit.clear()
         self._shared.pages.close()
 
     def path(self, first_lane: int) -> ModulePath:
-        """Return the driver of one data path: the one that begins on a host lane, as after :meth:`select_application`.
+        """Return the driver of the data path that begins on a host lane.
 
-        It selects, enables, proves, locks and reads its own lanes, and leaves those of other paths alone.
+        It uses and changes only its own lanes.
 
         Args:
             first_lane: First host lane, from 1.
 
         Raises:
-            ConfigError: No application of the module begins there.
+            ConfigError: No application can begin on this lane.
         """
         return path_of(self._shared, first_lane)
 
-    # -- who and what it is
+    # -- properties
 
     @property
     def is_flat(self) -> bool:
@@ -134,36 +133,36 @@ class CmisTransponder(PathDriver, Driver):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong without stopping anything, since the module was opened."""
+        """Problems since opening that did not cause an error."""
         return tuple(self._opened.warnings)
 
-    # -- what is read, and changes nothing but flags
+    # -- readings
 
     def module_state(self) -> ModuleState | int:
-        """Read the module state; a reserved code comes as a number."""
+        """Read the module state; reserved codes are returned as numbers."""
         state = self._opened.memory.number("module_state")
         return ModuleState(state) if state in tuple(ModuleState) else state
 
     def data_paths(self) -> tuple[DataPath, ...]:
-        """Read which lanes run which application together."""
+        """Read the data paths in use."""
         return dp.data_paths(self._opened)
 
     def data_path_states(self) -> dict[int, str]:
-        """Read the data path state of every host lane, in words."""
+        """Read the name of the data path state of every host lane."""
         return {lane: codes.describe("data_path_state", state) for lane, state in dp.states(self._opened).items()}
 
     def module_readings(self) -> dict[str, Reading]:
-        """Read the monitors of the module, by name; those it does not have are marked, not 0."""
+        """Read the monitors of the module by name; unsupported monitors are marked."""
         return monitors.module_readings(self._opened)
 
     def samples(self) -> tuple[VdmSample, ...]:
-        """Read all diagnostic samples, unfrozen."""
-        # Also where there is nothing to sample: a module that is gone is an error, not an empty answer.
+        """Read all diagnostic samples without freezing them."""
+        # This access raises an error if the module was removed, even if there are no samples.
         self._opened.memory.number("module_state")
         return self._shared.parts().vdm.samples()
 
     def dump(self) -> MemoryImage:
-        """Read the whole memory without clearing a flag."""
+        """Read the complete memory without clearing flags."""
         module = self._opened
         with module.memory.pages.transaction():
             return snapshots.dump(module, self._shared.parts().vdm)
@@ -171,9 +170,9 @@ class CmisTransponder(PathDriver, Driver):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Switch off the data paths that were switched on in this block, and close."""
+        """Switch off the data paths that were switched on within this block, and close."""
         if self._shared.lit:
-            # The error that ended the block says more than one from a module that may be gone by now.
+            # The error that ended the block matters more than one from this operation.
             with contextlib.suppress(LumionError), self._shared.operation() as module:
                 module.guard()
                 in_use = dp.data_paths(module)
@@ -183,15 +182,15 @@ class CmisTransponder(PathDriver, Driver):
     # -- power
 
     def power_down(self) -> None:
-        """Put the module in low power, and wait until it is. Raises as :meth:`power_up`."""
+        """Set the module to low power and wait for it. Raises the errors of :meth:`power_up`."""
         with self._shared.operation() as module:
             power.power_down(module, self._shared.pins)
             self._shared.lit.clear()
 
     def reset(self) -> None:
-        """Reset the module and open it anew; it forgets application, tuning and power.
+        """Reset the module and open it again; application, tuning and power settings are lost.
 
-        By ResetL where that is wired, which also reaches a module that hangs on its bus; otherwise by software.
+        Uses ResetL if it is wired, which also works if the module blocks the bus; otherwise software.
         """
         with self._shared.operation() as module:
             power.reset(module, self._shared.pins)
@@ -199,14 +198,16 @@ class CmisTransponder(PathDriver, Driver):
             self.open()
 
     def interrupt(self) -> bool:
-        """Whether the module pulls IntL: one of its flags that is not masked is up. Reading the flags releases it.
+        """Return whether IntL is asserted, because of an unmasked flag. Reading the flags releases it.
 
         Raises:
             NotSupportedError: IntL is not wired to a pin.
         """
         if self._shared.pins is None:
             raise self._opened.error(
-                NotSupportedError, "IntL is not wired to a pin", "Name it under 'pins' of an ftdi:// or mcp2221:// way."
+                NotSupportedError,
+                "IntL is not wired to a pin",
+                "Add it under 'pins' of an ftdi:// or mcp2221:// connection.",
             )
         return self._shared.pins.is_asserted("int_l")
 
@@ -216,7 +217,7 @@ class CmisTransponder(PathDriver, Driver):
         """Close or open a loopback: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
 
         Raises:
-            NotSupportedError: The module does not offer it.
+            NotSupportedError: The module does not support it.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
@@ -225,20 +226,20 @@ class CmisTransponder(PathDriver, Driver):
         """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
         Raises:
-            NotSupportedError: The module does not offer it.
+            NotSupportedError: The module does not support it.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.start_pattern(end, pattern, lanes)
 
     def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
-        """Stop a test pattern. Raises as :meth:`start_pattern`."""
+        """Stop a test pattern. Raises the errors of :meth:`start_pattern`."""
         with self._shared.operation():
             self._shared.parts().diagnostics.stop_pattern(end, lanes)
 
     def pattern_ber(self, side: str, lane: int) -> Reading | None:
-        """Return the bit error ratio that the checker of ``host`` or ``media`` counts.
+        """Return the bit error ratio of the checker of ``host`` or ``media``.
 
-        It is stale while that checker does not run, and ``None`` if the module has no such results.
+        It is stale if that checker does not run, and ``None`` if the module has no such results.
         """
         self._opened.memory.number("module_state")
         return self._shared.parts().diagnostics.result(f"{side}_ber", lane)
@@ -247,14 +248,14 @@ class CmisTransponder(PathDriver, Driver):
         """Run a command of the command data block and return its reply.
 
         Raises:
-            NotSupportedError: It changes the firmware: there are calls for that, in an order that is safe.
+            NotSupportedError: The command changes firmware; use the methods for firmware instead.
         """
         with self._shared.operation() as module:
             if number in CDB_FIRMWARE_WRITES:
                 raise module.error(
                     NotSupportedError,
                     f"CDB command {number:04X}h changes firmware",
-                    "Use download_firmware() and so on.",
+                    "Use the methods for firmware, such as download_firmware().",
                 )
             return cdb.command(module, number, payload)
 
@@ -266,40 +267,40 @@ class CmisTransponder(PathDriver, Driver):
             return firmware.images(module)
 
     def firmware_features(self) -> FirmwareFeatures:
-        """Return how the module takes firmware."""
+        """Return how the module accepts firmware."""
         with self._shared.operation() as module:
             return firmware.features(module)
 
     def download_firmware(self, file: bytes, progress: Progress = lambda done, of: None) -> None:
-        """Write a vendor's file into the bank that does not run; the module runs on as it did.
+        """Write a vendor's file to the inactive bank; the operation of the module does not change.
 
         Args:
-            file: The file, whole.
-            progress: Told the bytes written and those of the file, after every block.
+            file: Complete content of the file.
+            progress: Called after every block with the bytes written and the size of the file.
 
         Raises:
-            NotSupportedError: The module takes no firmware this way.
-            DeviceError: The module refused the file or a part of it; code 46h asks for :meth:`enter_password`.
-            VerifyError: The module took it all and does not call the image valid.
+            NotSupportedError: The module does not accept firmware this way.
+            DeviceError: The module refused the file or a part of it; code 46h requires :meth:`enter_password`.
+            VerifyError: The module accepted the file, but the image is not valid.
         """
         with self._shared.operation() as module:
             firmware.download(module, file, progress)
 
     def run_firmware(self, *, inactive: bool = True, hitless: bool = False) -> None:
-        """Restart the module with the other image, wait until it answers, and open it anew.
+        """Restart the module with the other image, wait until it responds, and open it again.
 
-        Not committed, the image is gone with the next reset. Without ``hitless`` the module is as after a reset: dark,
-        in low power, application and tuning forgotten.
+        Unless committed, the image is not used after the next reset. Without ``hitless`` the module is in its state
+        after a reset: dark, in low power, without application and tuning.
 
         Args:
-            inactive: Start the image that does not run; otherwise the one that does, again.
-            hitless: Leave the traffic alone, where the module can.
+            inactive: Start the inactive image; otherwise restart the active one.
+            hitless: Do not interrupt the traffic, if the module supports this.
 
         Raises:
-            NotSupportedError: The module does not restart without a hit.
+            NotSupportedError: The module cannot restart without interrupting the traffic.
             DeviceError: The image is not valid, or the module refused.
-            DeviceTimeoutError: It did not come back.
-            VerifyError: It came back with another image.
+            DeviceTimeoutError: The module did not respond in time.
+            VerifyError: The module started with a different image.
         """
         with self._shared.operation() as module:
             firmware.run(module, inactive=inactive, hitless=hitless)
@@ -308,51 +309,51 @@ class CmisTransponder(PathDriver, Driver):
             self.open()
 
     def commit_firmware(self) -> None:
-        """Make the running image the one that starts from now on. Raises ``DeviceError``, ``VerifyError``."""
+        """Make the running image start after future resets. Raises ``DeviceError``, ``VerifyError``."""
         with self._shared.operation() as module:
             firmware.commit(module)
 
     def copy_firmware(self, source: Literal["A", "B"]) -> None:
-        """Copy an image into the other bank. Raises ``NotSupportedError``, ``DeviceError``, ``VerifyError``."""
+        """Copy an image to the other bank. Raises ``NotSupportedError``, ``DeviceError``, ``VerifyError``."""
         with self._shared.operation() as module:
             firmware.copy(module, source)
 
     # -- password and user memory
 
     def enter_password(self, password: int) -> None:
-        """Unlock what the module protects, until its next reset.
+        """Unlock protected functions until the next reset.
 
         Args:
-            password: The host's password, 0 to 7FFFFFFFh; 00001011h until it was changed.
+            password: Host password, 0 to 7FFFFFFFh; initially 00001011h.
 
         Raises:
-            DeviceError: It is wrong.
+            DeviceError: The password is wrong.
         """
         with self._shared.operation() as module:
             cdb.enter_password(module, password)
 
     def change_password(self, password: int) -> None:
-        """Give the module another host password; the present one has been entered.
+        """Change the host password; the present one must have been entered.
 
         Raises:
-            LimitError: Not from 0 to 7FFFFFFFh; what lies above belongs to the maker. Nothing was changed.
+            LimitError: The password is not from 0 to 7FFFFFFFh; higher ones belong to the vendor. Nothing was changed.
             DeviceError: The module is locked.
         """
         with self._shared.operation() as module:
             cdb.change_password(module, password)
 
     def user_memory(self) -> bytes:
-        """Return the 128 bytes that the module keeps for its user (page 03h). Raises ``NotSupportedError``."""
+        """Return the 128 bytes of user memory (page 03h). Raises ``NotSupportedError``."""
         with self._shared.operation() as module:
             return cdb.read_user_memory(module)
 
     def write_user_memory(self, offset: int, data: bytes) -> None:
-        """Write some of the 128 bytes of the user and read them back.
+        """Write a part of the user memory and read it back.
 
         Raises:
-            NotSupportedError: The module keeps none.
-            LimitError: They do not fit; nothing was written.
-            VerifyError: The module keeps others: it may want its password first.
+            NotSupportedError: The module has no user memory.
+            LimitError: The bytes do not fit; nothing was written.
+            VerifyError: The bytes read back differ; the module may require its password.
         """
         with self._shared.operation() as module:
             cdb.write_user_memory(module, offset, data)

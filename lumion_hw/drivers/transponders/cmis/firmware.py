@@ -1,7 +1,7 @@
-"""Firmware of a CMIS module: what is stored, a new image into the bank that does not run, run, commit, roll back.
+"""Firmware of CMIS modules: download to the inactive bank, run, commit, copy.
 
-The bank that runs is never written. An image that was run but not committed is gone after the next reset: the committed
-one runs again. So an update can be cut off at any step, and the module comes up with an image that is good.
+The running bank is never written. After a reset the committed image runs, so an update can be interrupted at any step
+and the module still starts with a valid image.
 """
 
 from __future__ import annotations
@@ -29,146 +29,157 @@ from lumion_hw.standards.cmis.firmware import (
 
 Images = tuple[FirmwareImage | None, FirmwareImage | None]
 Progress = Callable[[int, int], None]
-"""Told the bytes written and the bytes of the file."""
+"""Called with the bytes written and the size of the file."""
 
 BOOT_S = 90.0
-"""Time until a module that starts another image answers; the standard bounds only the management interface, 2 s."""
+"""Time until a module responds after starting an image; the standard limits only the management interface, to 2 s."""
 RUN_DELAY_MS = 100
-"""Between the answer to the run command and the restart: time to read that answer."""
-_RESTARTING_S = 5e-3 * RUN_DELAY_MS  # until the module is surely on its way: what answers before is the old image
+"""Delay between the reply to the run command and the restart, so that the reply can be read."""
+_RESTARTING_S = 5e-3 * RUN_DELAY_MS  # until the module has restarted; earlier replies come from the old image
 _NAMES = "AB"
 _T = TypeVar("_T")
 
 
 def images(module: ModuleContext) -> Images:
-    """Return the stored images A and B. Raises as :func:`cdb.command`."""
+    """Return the stored images A and B. Raises the errors of :func:`cdb.command`."""
     return _decoded(module, decode_firmware_info, cdb.command(module, CdbCommand.FIRMWARE_INFO))
 
 
 def features(module: ModuleContext) -> FirmwareFeatures:
-    """Return how this module takes firmware. Raises as :func:`cdb.command`."""
-    # A block longer than the pages that the module has would be written to pages that it has not.
+    """Return how this module accepts firmware. Raises the errors of :func:`cdb.command`."""
+    # Blocks must not be longer than the existing pages.
     pages = EPL_PAGES.get(module.advertised.number("cdb_epl_pages"), 0)
     reply = cdb.command(module, CdbCommand.FIRMWARE_FEATURES)
     return _decoded(module, lambda payload: decode_firmware_features(payload, pages), reply)
 
 
 def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
-    """Write a vendor's file into the bank that does not run. Whatever ends it early, the running image is untouched.
+    """Write a vendor's file to the inactive bank. The running image never changes.
 
     Raises:
-        NotSupportedError: The module takes no firmware over its command data block.
+        NotSupportedError: The module does not accept firmware over its command data block.
         DeviceError: The module refused the file or a part of it.
-        VerifyError: The module took everything and does not call the image valid.
+        VerifyError: The module accepted the file, but the image is not valid.
     """
-    can = features(module)
-    module.needs(can.block_bytes, "firmware over the command data block")
-    bank = _spare_bank(module, images(module))
-    if len(file) <= can.start_bytes:
-        raise module.error(DeviceError, f"{len(file)} bytes are no firmware file", "Check the file.")
-    _command(module, CdbCommand.FIRMWARE_START, encode_start(len(file), file[: can.start_bytes]), can.start_s)
-    with _aborted_if_failed(module, can):
-        _write_blocks(module, file[can.start_bytes :], can, lambda done: progress(can.start_bytes + done, len(file)))
-        _command(module, CdbCommand.FIRMWARE_COMPLETE, b"", can.complete_s)
-    # Read back rather than believed: the completion only says that the command was carried out.
-    found = images(module)[bank]
-    if found is None or not found.valid:
+    supported = features(module)
+    module.needs(supported.block_bytes, "firmware over the command data block")
+    bank = _inactive_bank(module, images(module))
+    if len(file) <= supported.start_bytes:
+        raise module.error(DeviceError, f"{len(file)} bytes are not a firmware file", "Check the file.")
+    _command(
+        module, CdbCommand.FIRMWARE_START, encode_start(len(file), file[: supported.start_bytes]), supported.start_s
+    )
+    with _aborted_if_failed(module, supported):
+        _write_blocks(
+            module,
+            file[supported.start_bytes :],
+            supported,
+            lambda done: progress(supported.start_bytes + done, len(file)),
+        )
+        _command(module, CdbCommand.FIRMWARE_COMPLETE, b"", supported.complete_s)
+    # Read back, because completion only means that the command was executed.
+    image = images(module)[bank]
+    if image is None or not image.valid:
         raise module.error_verify(
             f"firmware image {_NAMES[bank]}",
             "valid",
-            "missing" if found is None else "invalid",
-            "Download it again; the module runs on with the image it has.",
+            "missing" if image is None else "invalid",
+            "Download it again. The module continues with its present image.",
         )
 
 
 def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
-    """Restart the module with the other image, or with the one that runs, and wait until it answers.
+    """Restart the module with the inactive or the active image and wait until it responds.
 
     Raises:
         DeviceError: The image is not valid, or the module refused.
-        DeviceTimeoutError: It did not come back.
-        VerifyError: It came back with another image: what it ran before, or a fallback.
+        DeviceTimeoutError: The module did not respond in time.
+        VerifyError: The module started with a different image.
     """
     before = images(module)
-    wanted = _spare_bank(module, before) if inactive else 1 - _spare_bank(module, before)
-    image = before[wanted]
+    target = _inactive_bank(module, before) if inactive else 1 - _inactive_bank(module, before)
+    image = before[target]
     if image is None or not image.valid:
-        raise module.error(DeviceError, f"image {_NAMES[wanted]} is not valid", "Download it first.")
+        raise module.error(DeviceError, f"image {_NAMES[target]} is not valid", "Download it first.")
     if hitless:
-        module.needs(features(module).hitless, "a restart that leaves the traffic alone")
+        module.needs(features(module).hitless, "a restart without interrupting the traffic")
     payload = encode_run(inactive=inactive, hitless=hitless, delay_ms=RUN_DELAY_MS)
-    with contextlib.suppress(LinkError):  # a module may be gone before its answer is read
-        cdb.command(module, CdbCommand.FIRMWARE_RUN, payload, first_look_s=1e-3, replies=False)
+    with contextlib.suppress(LinkError):  # the module may restart before its reply is read
+        cdb.command(module, CdbCommand.FIRMWARE_RUN, payload, first_poll_s=1e-3, replies=False)
     module.clock.sleep(_RESTARTING_S)
-    # A restarted module shows page 00h, whatever was selected before.
+    # After a restart page 00h is selected.
     module.memory.pages.forget()
-    module.wait(lambda: _answers(module), BOOT_S, lambda: f"no answer after starting image {_NAMES[wanted]}")
-    found = images(module)[wanted]
-    if found is None or not found.running:
+    module.wait(lambda: _is_responding(module), BOOT_S, lambda: f"no answer after starting image {_NAMES[target]}")
+    image = images(module)[target]
+    if image is None or not image.running:
         raise module.error_verify(
-            "running firmware image", _NAMES[wanted], "the other one", "The module fell back; look at its images."
+            "running firmware image", _NAMES[target], "the other image", "The module fell back. Check its images."
         )
 
 
 def commit(module: ModuleContext) -> None:
-    """Make the running image the one that starts from now on.
+    """Make the running image start after future resets.
 
     Raises:
         DeviceError: The module refused.
-        VerifyError: It does not say so afterwards.
+        VerifyError: The running image is not committed afterwards.
     """
     _command(module, CdbCommand.FIRMWARE_COMMIT, b"", 0.0)
     if not any(image and image.running and image.committed for image in images(module)):
-        raise module.error_verify("committed firmware image", "the running one", "another one", "Look at its images.")
+        raise module.error_verify(
+            "committed firmware image", "the running image", "a different image", "Check the images of the module."
+        )
 
 
 def copy(module: ModuleContext, source: str) -> None:
-    """Copy image ``A`` or ``B`` into the other bank.
+    """Copy image ``A`` or ``B`` to the other bank.
 
     Raises:
-        NotSupportedError: The module does not copy images.
+        NotSupportedError: The module cannot copy images.
         DeviceError: The module refused.
         VerifyError: The copy is not valid.
     """
-    can = features(module)
-    module.needs(can.copy, "copying firmware images")
-    _command(module, CdbCommand.FIRMWARE_COPY, encode_copy(source), can.copy_s)
+    supported = features(module)
+    module.needs(supported.copy, "copying firmware images")
+    _command(module, CdbCommand.FIRMWARE_COPY, encode_copy(source), supported.copy_s)
     target = 1 - _NAMES.index(source)
-    found = images(module)[target]
-    if found is None or not found.valid:
+    image = images(module)[target]
+    if image is None or not image.valid:
         raise module.error_verify(f"firmware image {_NAMES[target]}", "valid", "invalid", "Copy or download it again.")
 
 
-def _write_blocks(module: ModuleContext, body: bytes, can: FirmwareFeatures, progress: Callable[[int], None]) -> None:
-    size = can.block_bytes
+def _write_blocks(
+    module: ModuleContext, body: bytes, supported: FirmwareFeatures, progress: Callable[[int], None]
+) -> None:
+    size = supported.block_bytes
     for start in range(0, len(body), size):
         block = body[start : start + size]
         is_last = start + size >= len(body)
-        # The last block is always sent: with it the module has seen the end of the image.
-        if not (can.skip_erased and not is_last and block == bytes([can.erased_byte]) * len(block)):
+        # The last block is always sent, so that the module receives the end of the image.
+        if not (supported.skip_erased and not is_last and block == bytes([supported.erased_byte]) * len(block)):
             address = encode_address(start)
             cdb.command(
                 module,
-                CdbCommand.FIRMWARE_WRITE_EPL if can.extended else CdbCommand.FIRMWARE_WRITE_LPL,
-                address if can.extended else address + block,
-                extended=block if can.extended else b"",
-                longest_write=min(can.write_bytes, HALF_BYTES),
-                within_s=can.write_s,
-                first_look_s=0.0,
+                CdbCommand.FIRMWARE_WRITE_EPL if supported.extended else CdbCommand.FIRMWARE_WRITE_LPL,
+                address if supported.extended else address + block,
+                extended=block if supported.extended else b"",
+                max_write=min(supported.write_bytes, HALF_BYTES),
+                within_s=supported.write_s,
+                first_poll_s=0.0,
                 replies=False,
             )
         progress(start + len(block))
 
 
 @contextlib.contextmanager
-def _aborted_if_failed(module: ModuleContext, can: FirmwareFeatures) -> Iterator[None]:
-    """End a download that failed, so that the next one can begin; Ctrl-C is such a failure."""
+def _aborted_if_failed(module: ModuleContext, supported: FirmwareFeatures) -> Iterator[None]:
+    """Abort a download after an error or Ctrl-C, so that a new one can start."""
     try:
         yield
     except BaseException:
-        if can.abort:
+        if supported.abort:
             with contextlib.suppress(LumionError):
-                _command(module, CdbCommand.FIRMWARE_ABORT, b"", can.abort_s)
+                _command(module, CdbCommand.FIRMWARE_ABORT, b"", supported.abort_s)
         raise
 
 
@@ -176,21 +187,21 @@ def _command(module: ModuleContext, number: CdbCommand, payload: bytes, within_s
     cdb.command(module, number, payload, within_s=within_s, replies=False)
 
 
-def _spare_bank(module: ModuleContext, stored: Images) -> int:
-    """Return the bank that does not run: 0 for A, 1 for B."""
+def _inactive_bank(module: ModuleContext, stored: Images) -> int:
+    """Return the inactive bank: 0 for A, 1 for B."""
     running = [bank for bank, image in enumerate(stored) if image is not None and image.running]
     if len(running) != 1:
         raise module.error(
             NotSupportedError,
-            f"{'both images run' if running else 'neither image runs'}, says the module",
-            "It runs its factory image, or has no two banks; use the vendor's tool.",
+            f"the module reports that {'both images run' if running else 'neither image runs'}",
+            "It may run its factory image or have only one bank. Use the vendor's tool.",
         )
     return 1 - running[0]
 
 
-def _answers(module: ModuleContext) -> bool:
+def _is_responding(module: ModuleContext) -> bool:
     try:
-        # A module in its start-up says Reset; before that its registers mean nothing.
+        # Other states mean that the module is still starting.
         return module.memory.number("module_state") in (ModuleState.LOW_PWR, ModuleState.READY)
     except LumionError:
         module.memory.pages.forget()
@@ -201,4 +212,4 @@ def _decoded(module: ModuleContext, decode: Callable[[bytes], _T], reply: bytes)
     try:
         return decode(reply)
     except ValueError as error:
-        raise module.error(FrameError, str(error), "The module's answer cannot be used.") from error
+        raise module.error(FrameError, str(error), "The reply of the module is invalid.") from error

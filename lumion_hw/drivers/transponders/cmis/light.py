@@ -1,4 +1,4 @@
-"""Proof that media lanes launch light, or launch none, by the module's own measurement of each."""
+"""Checks that media lanes emit light or are dark, with the power measured by the module."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lumion_hw.errors import VerifyError
 from lumion_hw.interfaces import Quality, Reading
 
 DARK_DBM = -30.0
-"""A media lane at or below this power is dark; modules show their floor of -40 dBm then."""
+"""A media lane at or below this power is dark; modules then report their floor of -40 dBm."""
 LIGHT_S = 5.0
-"""Time from an active data path to a power reading above the floor."""
+"""Time from activation of a data path to a power reading above the floor."""
 DARK_S = 1.0
-"""Time from data paths that are off to power readings that say so."""
-_LOOK_S = 0.1
+"""Time until power readings show that data paths are off."""
+_POLL_S = 0.1
 
 
-def launched(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> dict[int, Reading]:
-    """Read the launched power of media lanes: by the lane monitors, or else by the diagnostics of the module.
+def emitted_power(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> dict[int, Reading]:
+    """Read the emitted power of media lanes from the lane monitors, or otherwise from the VDM samples.
 
-    Lanes that the module does not measure are left out.
+    Lanes without a measurement are omitted.
     """
     readings = {lane: reading["tx_power"] for lane, reading in monitors.lanes_readings(module, lanes).items()}
     sampled = {
@@ -35,50 +35,50 @@ def launched(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> dict[in
 
 
 def is_lit(reading: Reading) -> bool:
-    """Tell whether a launched power is light. Exactly 0 dBm is 1 mW."""
+    """Return whether an emitted power is light."""
     return reading.value is not None and reading.value > DARK_DBM
 
 
 def await_light(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
-    """Wait until every one of the media lanes that the module measures launches light.
+    """Wait until all measured media lanes emit light.
 
     Raises:
-        DeviceTimeoutError: One does not; the message names all that do not.
+        DeviceTimeoutError: A lane stays dark; the message names all dark lanes.
     """
     dark: list[int] = []
 
-    def lit() -> bool:
+    def all_lit() -> bool:
         module.state()
-        dark[:] = [lane for lane, reading in launched(module, vdm, lanes).items() if not is_lit(reading)]
+        dark[:] = [lane for lane, reading in emitted_power(module, vdm, lanes).items() if not is_lit(reading)]
         return not dark
 
-    def words() -> str:
-        named = f"media lane {dark[0]} launches" if len(dark) == 1 else f"media lanes {_listed(dark)} launch"
+    def describe() -> str:
+        named = f"media lane {dark[0]} emits" if len(dark) == 1 else f"media lanes {_joined(dark)} emit"
         return f"tx_failure: {named} no light"
 
-    module.wait(lit, LIGHT_S, words)
+    module.wait(all_lit, LIGHT_S, describe)
 
 
 def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
-    """Make sure that none of the media lanes that the module measures launches light.
+    """Check that all measured media lanes are dark.
 
     Raises:
-        VerifyError: One does; the message names all that do, with their power.
+        VerifyError: A lane emits light; the message names all such lanes with their power.
     """
     end = module.clock.now() + DARK_S
-    while lit := {lane: reading for lane, reading in launched(module, vdm, lanes).items() if is_lit(reading)}:
+    while lit := {lane: reading for lane, reading in emitted_power(module, vdm, lanes).items() if is_lit(reading)}:
         if module.clock.now() >= end:
             first = next(iter(lit))
-            named = f"media lane {first} is" if len(lit) == 1 else f"media lanes {_listed(lit)} are"
+            named = f"media lane {first} is" if len(lit) == 1 else f"media lanes {_joined(lit)} are"
             raise module.memory.error(
                 VerifyError,
                 f"{named} not dark",
                 wrote="Tx disable",
                 read=", ".join(f"{reading.value:.2f} dBm" for reading in lit.values()),
-                hint="Treat the fibre as lit; unplug the module if it has to be dark.",
+                hint="Treat the fibre as lit. Remove the module if it must be dark.",
             )
-        module.clock.sleep(_LOOK_S)
+        module.clock.sleep(_POLL_S)
 
 
-def _listed(lanes: Collection[int]) -> str:
+def _joined(lanes: Collection[int]) -> str:
     return ", ".join(map(str, lanes))

@@ -1,4 +1,4 @@
-"""Whether a link is up, and if not, what holds it up, in the order of docs/transponders.md, "Why is there no link?"."""
+"""Finds whether a link is up, or the reason why not, in the order of docs/transponders.md, "Why is there no link?"."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from lumion_hw.standards.cmis.codes import ConfigStatus, DataPathState, ModuleSt
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS
 
 POLL_S = 0.2
-"""Period at which the link is looked at."""
-FRESH_S = 5.0
-"""A bit counter that stands still for longer counts no more; modules update it about once per second."""
+"""Period of the checks."""
+STALE_AFTER_S = 5.0
+"""A bit counter without change for this time has stopped; modules update it about once per second."""
 FINAL = frozenset(
     {LockStage.ABSENT, LockStage.FAULT, LockStage.CONFIG_REJECTED, LockStage.TUNING_REJECTED, LockStage.LOCKED}
 )
-"""Stages that waiting does not change."""
+"""Stages that do not change by waiting."""
 _COHERENT_FLAGS = 0x33
 _LOL_CAUSES = ("coherent_rx_lof", "coherent_rx_lom", "coherent_rx_demodulator_lol", "coherent_rx_cd_compensation_lol")
-_ANSWERED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
+_NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
 
 
 @dataclass
-class _PathMemory:
-    """What one look at a data path leaves for the next.
+class _PathState:
+    """State of a data path between two checks.
 
     Attributes:
-        init_since_s: Since when it has been seen initialising.
-        bits: The bit counter at the last look.
-        counted_s: When that counter last moved.
+        init_since_s: Start of the initialisation.
+        bits: Bit counter at the last check.
+        counted_s: Time of the last change of that counter.
     """
 
     init_since_s: float | None = None
@@ -53,39 +53,39 @@ class _PathMemory:
 
 
 class LockWatch:
-    """Looks at the links of data paths again and again, and keeps how long each stage took.
+    """Checks the links of data paths repeatedly and records the duration of each stage.
 
     Args:
         module: The module.
-        vdm: Its diagnostics.
-        scope: The data paths; the link is up when all of them are.
+        vdm: VDM of the module.
+        scope: Data paths; the link is up when all are up.
     """
 
     def __init__(self, module: ModuleContext, vdm: Vdm, scope: Scope) -> None:
         self._module = module
         self._vdm = vdm
         self._scope = scope
-        self._memories: dict[int, _PathMemory] = {}
+        self._path_states: dict[int, _PathState] = {}
 
     def wait(self, timeout_s: float) -> LockReport:
-        """Look until the link is up, cannot come up, or the time is over; the last look is reported."""
+        """Check until the link is up or cannot come up, or until the timeout; return the last report."""
         clock = self._module.clock
         deadline = deadline_after(clock, timeout_s)
         started = last = clock.now()
-        seen: dict[LockStage, float] = {}
+        durations: dict[LockStage, float] = {}
         while True:
-            report = self.look()
+            report = self.check()
             now = clock.now()
-            seen[report.stage] = seen.get(report.stage, 0.0) + now - last
+            durations[report.stage] = durations.get(report.stage, 0.0) + now - last
             last = now
             if report.stage in FINAL or now >= deadline:
-                return dataclasses.replace(report, elapsed_s=now - started, stages=tuple(seen.items()))
+                return dataclasses.replace(report, elapsed_s=now - started, stages=tuple(durations.items()))
             clock.sleep(min(POLL_S, deadline - now))
-            seen[report.stage] += clock.now() - last
+            durations[report.stage] += clock.now() - last
             last = clock.now()
 
-    def look(self) -> LockReport:
-        """Return what holds the link up now; errors of the link are stages as well."""
+    def check(self) -> LockReport:
+        """Return why the link is not up; errors of the access are stages too."""
         try:
             return next(self._reasons())
         except ModuleAbsentError as error:
@@ -94,15 +94,14 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield the reasons in the order of their tests; the last is that there is none."""
+        """Yield the reasons in the order of their checks; the last report is that the link is up."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:
-            detail = f"no application is selected{self._scope.words()}: select one"
+            detail = f"no application is selected{self._scope.suffix()}"
             yield LockReport(LockStage.DP_INIT, detail, lane=self._scope.first_lane or self._scope.media_lane)
             return
-        # What is latched may be of yesterday: only a flag that is set
-        # again right after it was read holds the link up now.
+        # Latched flags may be old; only a flag that is set again immediately after reading is present now.
         flags = self._module.flags.live(LANE_STATUS_PAGE)
         for path in paths:
             yield from self._path_reasons(path, flags)
@@ -113,7 +112,7 @@ class LockWatch:
         yield from self._tuning_reasons(path)
         valid = dict(zip(dp.ALL_LANES, self._module.memory.values("tx_output_valid"), strict=True))
         for lane in path.media_lanes:
-            if not valid[lane]:  # and the laser is not the reason
+            if not valid[lane]:  # the laser is not the reason
                 yield _dark(lane, "tx_output_valid")
         yield from self._receiver_reasons(path, flags)
 
@@ -121,7 +120,7 @@ class LockWatch:
         memory = self._module.memory
         state = memory.number("module_state")
         if self._module.advertised.flat:
-            raise self._module.error(NotSupportedError, "a flat memory has no link state", "It is a cable.")
+            raise self._module.error(NotSupportedError, "a module with flat memory has no link state", "It is a cable.")
         if state == ModuleState.FAULT:
             cause = memory.number("fault_cause")
             name = codes.describe("fault_cause", cause)
@@ -131,58 +130,57 @@ class LockWatch:
         elif state == ModuleState.PWR_DN:
             yield _module(LockStage.LOW_POWER, "the module is powering down", state)
         elif state != ModuleState.READY:
-            why = "sw" if memory.value("low_pwr_request_sw") else "pin"
-            yield _module(LockStage.LOW_POWER, f"low power is requested ({why})", state, why)
+            source = "sw" if memory.value("low_pwr_request_sw") else "pin"
+            yield _module(LockStage.LOW_POWER, f"low power is requested ({source})", state, source)
 
     def _data_path_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
         module = self._module
         states = dp.states(module)
         active = all(states[lane] == DataPathState.ACTIVATED for lane in path.host_lanes)
-        answers = dict(zip(dp.ALL_LANES, module.memory.numbers("config_status"), strict=True))
+        statuses = dict(zip(dp.ALL_LANES, module.memory.numbers("config_status"), strict=True))
         for lane in () if active else path.host_lanes:
-            # An old refusal stays readable while an active path runs on
-            # undisturbed, hence only for paths that are not active.
-            if answers[lane] not in _ANSWERED:
-                yield self._code(LockStage.CONFIG_REJECTED, "config_status", answers[lane], lane)
-            if answers[lane] == ConfigStatus.IN_PROGRESS:
-                yield self._code(LockStage.CONFIG_IN_PROGRESS, "config_status", answers[lane], lane)
+            # Only for inactive paths, because an old refusal remains readable while an active path continues.
+            if statuses[lane] not in _NOT_REJECTED:
+                yield self._code(LockStage.CONFIG_REJECTED, "config_status", statuses[lane], lane)
+            if statuses[lane] == ConfigStatus.IN_PROGRESS:
+                yield self._code(LockStage.CONFIG_IN_PROGRESS, "config_status", statuses[lane], lane)
         if not active:
             if all(states[lane] == DataPathState.DEACTIVATED for lane in path.host_lanes):
-                yield from self._tuning_reasons(path)  # a path is held down for it: that is no initialisation
+                yield from self._tuning_reasons(path)  # the path is deactivated for tuning
             yield from self._state_reasons(path, states)
-        self._memory_of(path).init_since_s = None
+        self._state_of(path).init_since_s = None
         for lane in path.media_lanes:
             if ("tx_failure", lane) in flags:
                 yield _dark(lane, "tx_failure")
 
-    def _memory_of(self, path: DataPath) -> _PathMemory:
-        return self._memories.setdefault(path.first_lane, _PathMemory())
+    def _state_of(self, path: DataPath) -> _PathState:
+        return self._path_states.setdefault(path.first_lane, _PathState())
 
     def _state_reasons(self, path: DataPath, states: dict[int, int]) -> Iterator[LockReport]:
-        """Yield why a data path is not active."""
+        """Yield the reasons why a data path is not active."""
         module = self._module
-        deinit = dp.wants_deinit(module)
+        deinit = dp.requested_deinit(module)
         disabled = dict(zip(dp.ALL_LANES, module.memory.values("tx_disable"), strict=True))
-        # One disabled lane keeps the whole path from being activated (CMIS 5.2 clause 6.3.3, DPDeactivateS).
+        # A single disabled lane prevents activation of the path (CMIS 5.2 clause 6.3.3, DPDeactivateS).
         dark = any(disabled[lane] for lane in path.media_lanes)
         for lane in path.host_lanes:
             state = states[lane]
             if state in (DataPathState.DEACTIVATED, DataPathState.DEINIT) or (
                 state in (DataPathState.INIT, DataPathState.TX_TURN_OFF) and deinit[lane - 1]
             ):
-                why = "DPDeinit is set" if deinit[lane - 1] else "it has not begun to initialise"
-                yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" ({why})")
+                reason = "DPDeinit is set" if deinit[lane - 1] else "initialisation has not started"
+                yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" ({reason})")
             if state == DataPathState.INIT:
                 yield self._initialising(path, lane, state)
             if state in (DataPathState.INITIALIZED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF):
-                self._memory_of(path).init_since_s = None
-                why = "Tx disable is set" if dark else "the transmitter is on its way"
-                yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({why})")
+                self._state_of(path).init_since_s = None
+                reason = "Tx disable is set" if dark else "the transmitter is changing"
+                yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({reason})")
             if state != DataPathState.ACTIVATED:
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
 
     def _initialising(self, path: DataPath, lane: int, state: int) -> LockReport:
-        now, memory = self._module.clock.now(), self._memory_of(path)
+        now, memory = self._module.clock.now(), self._state_of(path)
         if memory.init_since_s is None:
             memory.init_since_s = now
         elapsed_s = now - memory.init_since_s
@@ -203,11 +201,13 @@ class LockWatch:
         memory = module.memory
         if memory.value("tuning_in_progress", lane):
             yield LockReport(LockStage.TUNING, f"media lane {lane} is tuning", lane=lane, flag="tuning_in_progress")
-        wanted, found = configured_mhz(module, lane), memory.number("current_frequency", lane)
-        if wanted is None or abs(wanted - found) > TOLERANCE_MHZ:
+        configured, actual = configured_mhz(module, lane), memory.number("current_frequency", lane)
+        if configured is None or abs(configured - actual) > TOLERANCE_MHZ:
             flag = next((name for name in REFUSALS if module.flags.has_seen(name, lane)), "")
-            values = {"current_mhz": float(found)} | ({} if wanted is None else {"configured_mhz": float(wanted)})
-            detail = f"media lane {lane} is at {found} MHz, configured {wanted} MHz"
+            values = {"current_mhz": float(actual)} | (
+                {} if configured is None else {"configured_mhz": float(configured)}
+            )
+            detail = f"media lane {lane} is at {actual} MHz, configured {configured} MHz"
             yield LockReport(LockStage.TUNING_REJECTED, detail, lane=lane, flag=flag, values=values)
         if memory.value("wavelength_unlocked", lane):
             flag = "wavelength_unlocked"
@@ -226,13 +226,15 @@ class LockWatch:
             yield from self._power_reasons(lanes)
         if unlocked:
             cause = self._lol_cause()
-            detail = f"media lane {unlocked[0]} finds no signal in the light" + (f" ({cause})" if cause else "")
+            detail = f"media lane {unlocked[0]} receives light without a valid signal" + (
+                f" ({cause})" if cause else ""
+            )
             yield LockReport(LockStage.RX_LOL, detail, lane=unlocked[0], flag=cause or "rx_lol")
         if ber:
             yield ber
 
     def _power_reasons(self, lanes: Collection[int]) -> Iterator[LockReport]:
-        """Yield received powers outside the module's own alarm limits."""
+        """Yield received powers outside the module's alarm limits."""
         module = self._module
         if not module.advertised.supported("rx_power"):
             return
@@ -253,7 +255,7 @@ class LockWatch:
                     yield LockReport(stage, detail, lane=lane, values=values)
 
     def _lol_cause(self) -> str:
-        """Return which part of the coherent receiver is not locked, if page 33h can be read."""
+        """Return which part of the coherent receiver is not locked; empty if unknown."""
         module = self._module
         if not (module.advertised.coherent and module.memory.pages.has_page(_COHERENT_FLAGS)):
             return ""
@@ -261,14 +263,14 @@ class LockWatch:
         return next((name for name in _LOL_CAUSES if name in live), "")
 
     def _ber_reason(self, path: DataPath) -> LockReport | None:
-        """Return what is wrong with the bit error ratio of a coherent module."""
+        """Return the report if the bit error ratio of a coherent module is too high or stale."""
         module = self._module
         if not module.advertised.coherent or not path.media_lanes:
             return None
         lane = path.media_lanes[0]
         ratio, quality = self._ber(path, lane)
         if ratio is None or quality is Quality.STALE:
-            return LockReport(LockStage.BER_STALE, "no bit errors are being counted", lane=lane)
+            return LockReport(LockStage.BER_STALE, "bit errors are not counted", lane=lane)
         offered = {item.number: item.media_id for item in module.advertised.applications}
         limit = module.advertised.ber_limit(offered.get(path.application, 0))
         if limit is not None and ratio >= limit:
@@ -278,18 +280,18 @@ class LockWatch:
         return None
 
     def _ber(self, path: DataPath, lane: int) -> tuple[float | None, Quality]:
-        """Return the bit error ratio now; stale if nothing has been counted lately."""
+        """Return the present bit error ratio; stale if the bit counter does not change."""
         current = self._vdm.current("ber_current_media", lane)
         first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
         if current is not None:
             return (current, Quality.OK) if 0.0 < current < 0.5 else (None, Quality.STALE)
         counters = read_counters(self._module.memory.pages.read_page(FEC_PAGE, first, last - first))
-        now, memory = self._module.clock.now(), self._memory_of(path)
-        # Without a basic type for the ratio of now: the counter has to move, or the ratio is that of an earlier signal.
+        now, memory = self._module.clock.now(), self._state_of(path)
+        # Without a VDM sample: if the counter does not change, the ratio belongs to an earlier signal.
         if counters["bits"] != memory.bits:
             memory.bits, memory.counted_s = counters["bits"], now
         ratios = bit_error_ratios(counters)
-        if ratios is None or now - memory.counted_s > FRESH_S:
+        if ratios is None or now - memory.counted_s > STALE_AFTER_S:
             return None, Quality.STALE
         return ratios[0], Quality.OK
 
@@ -299,7 +301,7 @@ class LockWatch:
 
 
 def _dark(lane: int, flag: str) -> LockReport:
-    return LockReport(LockStage.TX_FAILURE, f"media lane {lane} gives no valid light", lane=lane, flag=flag)
+    return LockReport(LockStage.TX_FAILURE, f"media lane {lane} emits no valid light", lane=lane, flag=flag)
 
 
 def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockReport:
@@ -307,7 +309,7 @@ def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockRe
 
 
 def _dbm(threshold_mw: object) -> float | None:
-    """Return a threshold in dBm; ``None`` for one that is not set."""
+    """Return a threshold in dBm; ``None`` if it is not set."""
     if not isinstance(threshold_mw, (int, float)) or threshold_mw <= 0:
         return None
     return dbm_from_w(threshold_mw * 1e-3)

@@ -1,4 +1,4 @@
-"""Fields of an open module by name, and the one place where its flags are read."""
+"""Access to the fields of an open module by name, and reading of its flags."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ FlagKey = tuple[str, int | None]
 
 
 class CmisMemory(DeviceErrors):
-    """Fields of one module. A field that a read would clear is refused here: flags go through :class:`FlagStore`.
+    """Fields of one module. Fields that a reading clears are refused; use :class:`FlagStore` for flags.
 
     Args:
-        pages: The module's memory.
+        pages: Memory of the module.
         device: Device name, for messages.
         bank: Bank of lanes; 0 is host lanes 1 to 8.
     """
@@ -44,12 +44,12 @@ class CmisMemory(DeviceErrors):
 
     @property
     def address(self) -> str:
-        """How the module is reached."""
+        """Address of the module."""
         return self.pages.name
 
     def value(self, name: str, index: int | None = None) -> Value:
         """Return the value of a field, or of one element of an array."""
-        field = _quiet(name)
+        field = _read_safe_field(name)
         return decode(field, self._read(field, field.span(index)), index)
 
     def number(self, name: str, index: int | None = None) -> int:
@@ -58,23 +58,23 @@ class CmisMemory(DeviceErrors):
         return int(value) if isinstance(value, (int, float)) else 0
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Return all elements of an array, from one transfer."""
-        field = _quiet(name)
+        """Return all elements of an array, read in one transfer."""
+        field = _read_safe_field(name)
         whole = field.whole_span()
         data = self._read(field, whole)
         spans = [(index, field.span(index)) for index in (field.array.indices if field.array else ())]
         return tuple(decode(field, data[s.start - whole.start : s.stop - whole.start], index) for index, s in spans)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Return all elements of an array of integers, from one transfer."""
+        """Return all elements of an array of integers, read in one transfer."""
         return tuple(int(value) for value in self.values(name) if isinstance(value, (int, float)))
 
     def half(self, page: Page) -> tuple[bytes, frozenset[int]]:
-        """Return the 128 bytes of a page without its flags, and the flag bytes left out (0 in the former)."""
+        """Return the 128 bytes of a page with flag bytes set to 0, and the positions of these bytes."""
         first = 0 if page is None else HALF_BYTES
         data = bytearray(HALF_BYTES)
         with self.pages.transaction():
-            # A block read over flag bytes would clear them in the module, and nobody would ever see them.
+            # Reading flag bytes would clear the flags before FlagStore has seen them.
             for run in quiet_runs(page, first, HALF_BYTES):
                 data[run.start - first : run.stop - first] = self.pages.read_page(
                     page, run.start, len(run), self._bank(page)
@@ -82,10 +82,10 @@ class CmisMemory(DeviceErrors):
         return bytes(data), flag_bytes(page)
 
     def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
-        """Return a page like :meth:`half`; ``None`` if the module lacks it, an error if this page alone is unreadable.
+        """Return a page like :meth:`half`; ``None`` if it does not exist, an error if only this page is unreadable.
 
         Raises:
-            LinkError: The rest of the module cannot be read either.
+            LinkError: The other pages cannot be read either.
         """
         try:
             if page is not None and not self.pages.has_page(page, self._bank(page)):
@@ -96,49 +96,49 @@ class CmisMemory(DeviceErrors):
             return error
 
     def write(self, name: str, value: Value, index: int | None = None) -> None:
-        """Write a field and read it back. The other bits of its byte stay. Raises ``VerifyError``."""
+        """Write a field and read it back. Other bits of its byte do not change. Raises ``VerifyError``."""
         field = FIELDS[name]
         span = field.span(index)
         with self.pages.transaction():
-            # Other bits of the byte belong to other settings, or are reserved and not 0 on real modules.
+            # Other bits of the byte belong to other settings, or are reserved and need not be 0.
             current = self._read(field, span) if field.bits is not None else None
             self._write(field, span, encode(field, value, index, current=current))
-            found = decode(field, self._read(field, span), index)
-        # Compared as the register can hold it, rounded to its counts.
-        wanted = decode(field, encode(field, value, index, current=current), index)
-        if found != wanted:
-            raise self._mismatch(field, wanted, found)
+            actual = decode(field, self._read(field, span), index)
+        # Compared with the value rounded to the resolution of the register.
+        expected = decode(field, encode(field, value, index, current=current), index)
+        if actual != expected:
+            raise self._mismatch(field, expected, actual)
 
     def trigger(self, name: str, lanes: Iterable[int]) -> None:
-        """Write the lane mask of a trigger, in one single-byte write; a trigger cannot be read back."""
+        """Write the lane mask of a trigger in one byte; triggers cannot be read back."""
         field = FIELDS[name]
         self._write(field, field.whole_span(), bytes([mask_of(lanes)]))
 
     def set_lanes(self, name: str, lanes: Iterable[int], on: bool) -> None:
-        """Set or clear one bit per lane in one write, the others stay, and read it back. Raises ``VerifyError``."""
+        """Set or clear one bit per lane in one write, keep other bits, and read it back. Raises ``VerifyError``."""
         field = FIELDS[name]
         span, mask = field.whole_span(), mask_of(lanes)
         with self.pages.transaction():
             before = self._read(field, span)[0]
-            wanted = before | mask if on else before & ~mask & 0xFF
-            # Nothing to change, and no write that a module could take for a new request.
-            if wanted == before:
+            expected = before | mask if on else before & ~mask & 0xFF
+            # Without a change nothing is written, because a module may treat a write as a new request.
+            if expected == before:
                 return
-            self._write(field, span, bytes([wanted]))
-            found = self._read(field, span)[0]
-        if found != wanted:
-            raise self._mismatch(field, f"{wanted:02X}h", f"{found:02X}h")
+            self._write(field, span, bytes([expected]))
+            actual = self._read(field, span)[0]
+        if actual != expected:
+            raise self._mismatch(field, f"{expected:02X}h", f"{actual:02X}h")
 
     def write_bytes(self, name: str, first: int, data: bytes) -> None:
-        """Write consecutive elements of an array of bytes in one transaction, and read them back."""
+        """Write consecutive elements of an array of bytes in one transaction and read them back."""
         field = FIELDS[name]
         start = field.span(first).start
         span = range(start, start + len(data))
         with self.pages.transaction():
             self._write(field, span, data)
-            found = self._read(field, span)
-        if found != data:
-            raise self._mismatch(field, data.hex(), found.hex())
+            actual = self._read(field, span)
+        if actual != data:
+            raise self._mismatch(field, data.hex(), actual.hex())
 
     def _read(self, field: Field, span: range) -> bytes:
         return self.pages.read_page(field.page, span.start, len(span), self._bank(field.page))
@@ -156,7 +156,7 @@ class CmisMemory(DeviceErrors):
             f"{field.name} ({field})",
             wrote=wrote,
             read=read,
-            hint="The module did not keep what was written; it may not support it in this state.",
+            hint="The module ignored the write. It may not support this setting in its present state.",
         )
 
 
@@ -168,65 +168,65 @@ def mask_of(lanes: Iterable[int]) -> int:
     return mask
 
 
-def _quiet(name: str) -> Field:
+def _read_safe_field(name: str) -> Field:
     field = FIELDS[name]
     if field.access is Access.COR:
-        raise ConfigError(f"{name} ({field}) is cleared by a read", hint="Read flags with flags().")
+        raise ConfigError(f"{name} ({field}) is cleared by reading", hint="Use flags() to read flags.")
     return field
 
 
 class FlagStore:
-    """Reads flags, and keeps every one seen until the user clears it.
+    """Reads flags and stores them until the user clears them.
 
     Args:
-        memory: The module's fields.
-        clock: Dates the flags.
+        memory: Fields of the module.
+        clock: Clock for the times of the flags.
     """
 
     def __init__(self, memory: CmisMemory, clock: Clock) -> None:
         self._memory = memory
         self._clock = clock
-        self._seen: dict[FlagKey, StickyFlag] = {}
+        self._flags: dict[FlagKey, StickyFlag] = {}
         self.unsupported: frozenset[str] = frozenset()
         self.names: dict[FlagKey, FlagKey] = {}
 
     def read(self, page: Page) -> frozenset[FlagKey]:
-        """Read all flags of a page, which clears them in the module, and return those that were set."""
+        """Read all flags of a page and return those that were set; reading clears them in the module."""
         pages = self._memory.pages
         with pages.transaction():
             data: dict[int, int] = {}
             for run in _runs(sorted(flag_bytes(page))):
                 bank = self._memory.bank if page is not None and page >= 0x10 else 0
                 data |= dict(zip(run, pages.read_page(page, run.start, len(run), bank), strict=True))
-            found = frozenset(self._asserted(page, data))
-            self._remember(found)
-        return found
+            asserted = frozenset(self._asserted(page, data))
+            self._store(asserted)
+        return asserted
 
     def live(self, page: Page) -> frozenset[FlagKey]:
-        """Return the flags whose cause lasts: those that are set again right after they were read."""
+        """Return the flags that are present now: those set again immediately after reading."""
         self.read(page)
         return self.read(page)
 
     def all(self) -> tuple[StickyFlag, ...]:
-        """Return all flags seen, in the order in which they were first seen."""
+        """Return all stored flags in the order of their first reading."""
         with self._memory.pages.transaction():
-            return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
+            return tuple(sorted(self._flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
     def has_seen(self, name: str, lane: int | None) -> bool:
-        """Tell whether a flag is kept."""
-        return (name, lane) in self._seen
+        """Return whether a flag is stored."""
+        return (name, lane) in self._flags
 
     def clear(self, names: Collection[str] | None = None) -> None:
-        """Forget flags: those of these names, or all."""
+        """Remove stored flags: those with these names, or all."""
         self.forget(lambda key: names is None or key[0] in names)
 
-    def forget(self, which: Callable[[FlagKey], bool]) -> None:
-        """Forget the flags that a condition holds for."""
+    def forget(self, condition: Callable[[FlagKey], bool]) -> None:
+        """Remove the stored flags that meet a condition."""
         with self._memory.pages.transaction():
-            self._seen = {key: flag for key, flag in self._seen.items() if not which(key)}
+            self._flags = {key: flag for key, flag in self._flags.items() if not condition(key)}
 
     def _asserted(self, page: Page, data: dict[int, int]) -> Iterable[FlagKey]:
-        if not any(data.values()):  # mostly, and a module that is waited for is asked again and again
+        if not any(data.values()):  # the usual case, checked first for speed
             return
         for field in fields_of(page):
             if field.access is not Access.COR or field.name in self.unsupported:
@@ -237,13 +237,13 @@ class FlagStore:
                     lane = index if field.kind is NumberFormat.BOOL else None
                     yield self.names.get((name, lane), (name, lane))
 
-    def _remember(self, found: Iterable[FlagKey]) -> None:
+    def _store(self, asserted: Iterable[FlagKey]) -> None:
         now = self._clock.now()
-        for name, lane in found:
-            before = self._seen.get((name, lane))
+        for name, lane in asserted:
+            before = self._flags.get((name, lane))
             first = now if before is None else before.first_seen_s
             count = 1 if before is None else before.count + 1
-            self._seen[name, lane] = StickyFlag(name, lane, first, now, count)
+            self._flags[name, lane] = StickyFlag(name, lane, first, now, count)
 
 
 def _runs(numbers: list[int]) -> Iterable[range]:

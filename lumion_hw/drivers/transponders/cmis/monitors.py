@@ -1,4 +1,4 @@
-"""Module and lane monitors, each value with its quality, and the live status of a lane."""
+"""Module and lane monitors with quality, and the live status of lanes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lumion_hw.standards.registers import decode, raw
 LANE_STATUS_PAGE = 0x11
 """Page of lane flags and lane monitors."""
 _LOWER = ("temperature", "supply")
-_AUX = {  # what an auxiliary monitor is: its name and meaning when its bit of 01h:145 is 0, and when it is 1
+_AUX = {  # bit of 01h:145, then name and meaning of the auxiliary monitor if the bit is 0 and if it is 1
     "aux1": ("aux1_is_tec_current", ("aux1", ""), ("tec_current", "tec")),
     "aux2": ("aux2_is_tec_current", ("laser_temperature", "temperature"), ("tec_current", "tec")),
     "aux3": ("aux3_is_supply_2", ("laser_temperature", "temperature"), ("supply_2", "supply")),
@@ -28,9 +28,9 @@ _LANE = ("tx_power", "tx_bias", "rx_power")
 
 
 def module_readings(module: ModuleContext) -> dict[str, Reading]:
-    """Read the monitors of the module, in one transfer."""
+    """Read the monitors of the module in one transfer."""
     first, last = FIELDS["temperature"].byte, FIELDS["custom_monitor"].span().stop
-    # One transfer for all of them: two transfers can tear a number of two bytes.
+    # In one transfer, so that the two bytes of a number belong together.
     data = module.memory.pages.read_page(None, first, last - first)
     readings = {}
     for name in (*_LOWER, *_AUX):
@@ -57,14 +57,14 @@ def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
 
 
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
-    """Read power, bias and received power of media lanes, by lane, in one transfer for all."""
+    """Read power, bias and received power of media lanes, by lane, in one transfer."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
     return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
-    """Read a power of a media lane from the diagnostics; ``None`` if the module does not list it."""
+    """Read a power of a media lane from the VDM samples; ``None`` if the module does not list it."""
     item = vdm.find(name, lane)
     if item is None:
         return None
@@ -78,7 +78,7 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
     span = field.span(lane)
     source = f"11h:{span.start}"
     unit = "mA" if name == "tx_bias" else "dBm"
-    # Without its support bit a monitor reads 0, which is a valid power of -inf dBm and must not pass for one.
+    # Unsupported monitors read 0, which would be a valid power.
     if not module.advertised.supported(name):
         return Reading(None, unit, Quality.NOT_SUPPORTED, source)
     part = data[span.start - first : span.stop - first]
@@ -91,11 +91,11 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Return the monitors in the form that all transponders have.
+    """Return the monitors in the form of the interface.
 
     Args:
         module: The module.
-        vdm: Its diagnostics, which measure the powers of modules without lane monitors.
+        vdm: VDM of the module, for powers of modules without lane monitors.
         lane: Media lane.
 
     Raises:
@@ -133,21 +133,21 @@ def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
     module.needs(reading is not None, "a power monitor")
     if reading is not None and reading.quality is Quality.ABOVE_RANGE:
         raise module.error(
-            OutOfRangeError, f"the power at {reading.source} is above the module's range", "Put an attenuator in."
+            OutOfRangeError, f"the power at {reading.source} is above the module's range", "Insert an attenuator."
         )
     return reading.value if reading is not None and reading.quality is Quality.OK else None
 
 
 def status(module: ModuleContext, paths: Collection[DataPath], lane: int) -> SignalStatus:
-    """Read the live status of data paths: what one of their media lanes shows, all show.
+    """Read the live status of data paths; a flag of one media lane counts for all.
 
-    Flags are read twice, because the first read only clears old ones. A module raises none for a data path that is
-    down; a receiver that measures no power at all has lost its signal all the same.
+    Flags are read twice, because the first reading clears old ones. Inactive data paths raise no flags, but a receiver
+    without power also counts as loss of signal.
 
     Args:
         module: The module.
         paths: The data paths.
-        lane: Media lane to look at if there is no data path.
+        lane: Media lane to use if there is no data path.
     """
     state = module.memory.number("module_state")
     live = module.flags.live(LANE_STATUS_PAGE)
@@ -155,9 +155,9 @@ def status(module: ModuleContext, paths: Collection[DataPath], lane: int) -> Sig
     readings = lanes_readings(module, lanes)
     return SignalStatus(
         rx_los=any(
-            ("rx_los", each) in live or readings[each]["rx_power"].quality is Quality.BELOW_RANGE for each in lanes
+            ("rx_los", item) in live or readings[item]["rx_power"].quality is Quality.BELOW_RANGE for item in lanes
         ),
-        tx_fault=any(("tx_failure", each) in live for each in lanes) or state == codes.ModuleState.FAULT,
+        tx_fault=any(("tx_failure", item) in live for item in lanes) or state == codes.ModuleState.FAULT,
         tx_disabled=not dp.lanes_on(module, paths),
         data_ready=state == ModuleState.READY,
         timestamp_s=module.clock.now(),

@@ -1,4 +1,4 @@
-"""From an open way to a module to what is known of it: who it is, and what it advertises."""
+"""Reads identity and advertised capabilities of a module after opening its link."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
 from lumion_hw.errors import IdentityError, LinkError
-from lumion_hw.sessions.module.pages import ModulePages, page_words
+from lumion_hw.sessions.module.pages import ModulePages, page_name
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 
 START_UP_S = 2.0
-"""Time given to a module just plugged in until it answers (docs/transponders.md, "Times")."""
+"""Time for a newly inserted module until it responds (docs/transponders.md, "Times")."""
 _LASER_PAGE = 0x04
 _STATIC_PAGES = (0x01, 0x02, _LASER_PAGE)
 
@@ -29,44 +29,42 @@ def open_module(
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
 ) -> ModuleContext:
-    """Read identity and advertisement of a module, and check that it is the one expected.
+    """Read identity and advertised capabilities of a module and check its identity.
 
     Raises:
         LinkError: The module cannot be read.
-        IdentityError: It is another one, or not managed by CMIS.
+        IdentityError: It is a different module, or it does not follow CMIS.
     """
     memory = CmisMemory(pages, device, bank)
     with pages.transaction(), pages.patient(START_UP_S):
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
         _check_kind(memory, halves[None][0])
         halves[0x00] = memory.half(0x00)[0]
-        # Lower memory and page 00h tell whether there are further pages
-        # at all; a flat memory would answer with page 00h for each.
+        # Lower memory and page 00h tell whether further pages exist; a module with flat memory would return page 00h
+        # for each page.
         advertised = Advertised(halves.get, pages.has_page)
-        found = {} if advertised.flat else {page: memory.half_if_readable(page) for page in _STATIC_PAGES}
-    halves |= {page: half[0] for page, half in found.items() if isinstance(half, tuple)}
+        results = {} if advertised.flat else {page: memory.half_if_readable(page) for page in _STATIC_PAGES}
+    halves |= {page: half[0] for page, half in results.items() if isinstance(half, tuple)}
     advertised = Advertised(halves.get, pages.has_page)
     identity = advertised.identity()
-    wrong = {
-        name: wanted for name, wanted in expected.items() if wanted is not None and getattr(identity, name) != wanted
-    }
+    wrong = {name: value for name, value in expected.items() if value is not None and getattr(identity, name) != value}
     if wrong:
         raise IdentityError(
-            f"expected a module with {', '.join(f'{name} {wanted}' for name, wanted in wrong.items())}; found "
+            f"expected a module with {', '.join(f'{name} {value}' for name, value in wrong.items())}; found "
             f"{identity.vendor} {identity.part_number} with serial {identity.serial}",
             device=device,
             address=memory.address,
-            hint="Check the bench file, or which module is plugged in there.",
+            hint="Check the bench file and which module is inserted.",
         )
     module = ModuleContext(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
     module.warnings += [
-        f"{page_words(page)} cannot be read, and what it says is not known: {half.message}"
-        for page, half in found.items()
+        f"{page_name(page)} cannot be read, and its content is unknown: {half.message}"
+        for page, half in results.items()
         if isinstance(half, LinkError)
     ]
-    # A warning and no refusal: check sums are wrong on modules in the field that work.
+    # Only a warning, because some working modules have wrong checksums.
     module.warnings += [
-        f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
+        f"the checksum {item.name} is wrong: some content of this page may be wrong"
         for item in CHECKSUMS
         if (half := halves.get(item.space)) is not None
         and (item.space != _LASER_PAGE or advertised.tunable)
@@ -80,6 +78,6 @@ def _check_kind(memory: CmisMemory, identifier: int) -> None:
         name = codes.describe("identifier", identifier)
         raise memory.error(
             IdentityError,
-            f"expected a module that is managed by CMIS; found identifier 0x{identifier:02X}, {name}",
-            hint="SFP and SFP+ modules have their own driver (kind sfp-8472).",
+            f"expected a CMIS module; found identifier 0x{identifier:02X}, {name}",
+            hint="Use kind sfp-8472 for SFP and SFP+ modules.",
         )

@@ -1,4 +1,4 @@
-"""What a driver does with data paths: those of the whole module, those on one media lane, or one."""
+"""Driver functions for data paths: of the whole module, of one media lane, or a single path."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ _FLAG_PAGES = (None, 0x11, 0x12, 0x14, 0x2C, _COHERENT_FLAGS)
 
 
 class PathDriver:
-    """Driver of data paths of one module; implements ``CoherentTransponder`` but for opening and closing.
+    """Driver of data paths of one module; implements ``CoherentTransponder`` except opening and closing.
 
     Args:
         shared: The module.
-        scope: The data paths.
+        scope: Data paths.
     """
 
     def __init__(self, shared: SharedModule, scope: Scope) -> None:
         self._shared = shared
         self._scope = scope
 
-    # -- who and what it is
+    # -- properties
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity anew and compare it with the one that was opened. Raises ``IdentityError``."""
+        """Read the identity again and check that it did not change. Raises ``IdentityError``."""
         module = self._opened
         module.guard()
         return module.identity
 
     def can_switch(self) -> bool:
-        """Tell whether the transmitter can be switched: not with a flat memory, as cables have."""
+        """Return whether the transmitter can be switched; modules with flat memory, such as cables, have none."""
         return not self._opened.advertised.flat
 
     def capabilities(self) -> TransponderCapabilities:
-        """Return what the module says of itself."""
+        """Return the capabilities of the module."""
         parts = self._shared.parts()
         module = parts.context
-        module.memory.number("cmis_revision")  # a module that is gone has no capabilities
+        module.memory.number("cmis_revision")  # raises an error if the module was removed
         performance = parts.performance.units(self._read_lanes(module))
         return module.advertised.capabilities(parts.vdm.has_statistics, parts.diagnostics.loopbacks, performance)
 
-    # -- what is read, and changes nothing but flags
+    # -- readings
 
     def settings(self) -> TransponderSettings:
-        """Read how the module is set. Raises ``NotSupportedError`` for a flat memory, which has no settings."""
+        """Read the settings. Raises ``NotSupportedError`` for modules with flat memory."""
         module = self._opened
         module.needs(not module.advertised.flat, "settings")
         memory = module.memory
@@ -89,15 +89,15 @@ class PathDriver:
             )
 
     def laser(self) -> dict[str, Reading]:
-        """Read configured and current frequency and the configured power: they differ while a request is refused."""
+        """Read configured and current frequency, which differ after a refusal, and the configured power."""
         module = self._opened
         module.needs(module.advertised.tunable, "tuning")
         memory, lane = module.memory, self._scope.media_lane_of(module)
         configured = tuning.configured_mhz(module, lane)
         current = memory.number("current_frequency", lane)
-        in_order = configured is not None and abs(configured - current) <= tuning.TOLERANCE_MHZ
-        quality = Quality.OK if in_order else Quality.INCONSISTENT
-        found = {
+        is_tuned = configured is not None and abs(configured - current) <= tuning.TOLERANCE_MHZ
+        quality = Quality.OK if is_tuned else Quality.INCONSISTENT
+        readings = {
             "configured_frequency": Reading(
                 None if configured is None else configured / 1e6, "THz", quality, "12h:136"
             ),
@@ -106,27 +106,27 @@ class PathDriver:
         if module.advertised.tx_power_limits_dbm is not None:
             power_dbm = memory.value("target_output_power", lane)
             number = float(power_dbm) if isinstance(power_dbm, (int, float)) else None
-            found["target_output_power"] = Reading(number, "dBm", Quality.OK, "12h:200")
-        return found
+            readings["target_output_power"] = Reading(number, "dBm", Quality.OK, "12h:200")
+        return readings
 
     def monitors(self) -> Monitors:
-        """Read the module's monitors, powers and bias of the first media lane; :meth:`lane_readings` has all lanes.
+        """Read the module monitors, and powers and bias of the first media lane; see also :meth:`lane_readings`.
 
         Raises:
-            NotSupportedError: The module has none.
+            NotSupportedError: The module has no monitors.
         """
         parts = self._shared.parts()
         parts.context.needs(not parts.context.advertised.flat, "reading monitors")
         return monitors.monitors(parts.context, parts.vdm, self._scope.media_lane_of(parts.context))
 
     def lane_readings(self, lane: int | None = None) -> dict[str, Reading]:
-        """Read the monitors of a media lane, by name; of the first one if none is named."""
+        """Read the monitors of a media lane by name; by default of the first lane."""
         module = self._opened
         module.needs(not module.advertised.flat, "reading lane monitors")
         return monitors.lane_readings(module, self._scope.media_lane_of(module) if lane is None else lane)
 
     def status(self) -> SignalStatus:
-        """Read the live status: loss of signal and faults of any media lane count, and so does a lane that is on."""
+        """Read the live status; a flag or an enabled transmitter of any media lane counts."""
         module = self._opened
         module.needs(not module.advertised.flat, "reading lane status")
         with module.memory.pages.transaction():
@@ -134,12 +134,12 @@ class PathDriver:
             return monitors.status(module, paths, self._scope.media_lane_of(module))
 
     def performance(self) -> Performance:
-        """End an interval of the module's statistics and return what it measured, cross-checked between its pages.
+        """End an interval of the statistics and return the measurements, compared between pages.
 
-        The interval is the module's: it ends for all data paths.
+        The interval ends for all data paths of the module.
 
         Raises:
-            NotSupportedError: The module measures no link performance.
+            NotSupportedError: The module does not measure link performance.
         """
         with self._shared.operation() as module:
             states = dp.states(module)
@@ -151,25 +151,25 @@ class PathDriver:
             return self._shared.parts().performance.read(self._read_lanes(module), lanes)
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait until the link is up, at most ``timeout_s`` from now, and report what held it up.
+        """Wait at most ``timeout_s`` until the link is up and report why it was not.
 
-        A module is up when all its data paths are. It ends early at what waiting does not change: absent, fault,
+        A module is up when all its data paths are up. The call ends early if waiting cannot help: module absent, fault,
         refused configuration or tuning.
 
         Raises:
             ConnectError: The module is not open.
-            NotSupportedError: A flat memory has no link state.
+            NotSupportedError: The module has flat memory and thus no link state.
         """
         parts = self._shared.parts()
-        # No operation of its own: while one thread waits for light, another may tune or switch off.
+        # Not an exclusive operation: another thread may tune or switch off during the wait.
         return LockWatch(parts.context, parts.vdm, self._scope).wait(timeout_s)
 
     def lock_state(self) -> LockReport:
-        """Look once whether the link is up."""
+        """Check once whether the link is up."""
         return self.wait_for_lock(0.0)
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags, which clears them in the module, and return all seen since :meth:`clear_flags`."""
+        """Read all flags and return those since :meth:`clear_flags`; reading clears them in the module."""
         module = self._opened
         for page in _FLAG_PAGES:
             if self._flag_page_exists(module, page):
@@ -177,34 +177,34 @@ class PathDriver:
         return module.flags.all()
 
     def clear_flags(self) -> None:
-        """Forget the flags seen so far; one whose cause lasts comes back at the next read."""
+        """Remove the stored flags; those still present return with the next reading."""
         self._opened.flags.clear()
 
-    # -- what changes the module
+    # -- changes
 
     def power_up(self) -> None:
-        """Bring the module out of low power: clear both requests, and wait until it is ready. It stays dark.
+        """Leave low power and wait until the module is ready. It stays dark.
 
         Raises:
-            DeviceTimeoutError: It is not ready within 1.5 times the advertised time.
-            DeviceError: It went into its fault state.
+            DeviceTimeoutError: The module is not ready within 1.5 times the advertised time.
+            DeviceError: The module entered its fault state.
         """
         with self._shared.operation() as module:
             power.power_up(module, self._shared.pins)
 
     def select_application(self, number: int, first_lane: int | None = None, *, check: bool = True) -> None:
-        """Run an application from a host lane on; the transmitter is off and the lanes are down afterwards.
+        """Run an application on host lanes; the transmitter is off and the lanes are deactivated afterwards.
 
-        Data paths on other lanes are left alone.
+        Data paths on other lanes do not change.
 
         Args:
             number: AppSel code.
-            first_lane: First host lane, from 1; by default that of this path, or the first one that is offered.
-            check: Refuse here what the module does not advertise; otherwise let the module refuse it.
+            first_lane: First host lane, from 1; default: lane of this path, or the first one offered.
+            check: Refuse applications that the module does not advertise; otherwise the module decides.
 
         Raises:
-            ConfigError: The module does not offer it there.
-            ConfigRejectedError: The module refused it; lane and code say why.
+            ConfigError: The module does not offer the application on these lanes.
+            ConfigRejectedError: The module refused the application; lane and code give the reason.
             DeviceTimeoutError: A stage took too long.
         """
         with self._shared.operation() as module:
@@ -212,13 +212,11 @@ class PathDriver:
             dp.select_application(module, number, start, check=check)
 
     def enable(self) -> None:
-        """Switch the transmitters of the data paths on, and wait until every one of their media lanes launches light.
-
-        The steps are done in their order: power up, initialise, switch on.
+        """Power up, initialise, switch the transmitters on, and wait until all media lanes emit light.
 
         Raises:
             DeviceError: No application is selected, or the module reports a fault.
-            DeviceTimeoutError: A stage took longer than 1.5 times what the module advertises, or a lane stays dark.
+            DeviceTimeoutError: A stage took longer than 1.5 times the advertised time, or a lane stays dark.
         """
         with self._shared.operation() as module:
             module.guard()
@@ -228,11 +226,11 @@ class PathDriver:
             if not paths:
                 raise module.error(
                     DeviceError,
-                    f"no application is selected{self._scope.words()}",
+                    f"no application is selected{self._scope.suffix()}",
                     "Call select_application() first.",
                 )
             dp.await_steady(module, dp.host_lanes(paths))
-            # Before the first step: what Ctrl-C leaves half switched on is switched off with the block.
+            # Set first, so that after Ctrl-C the end of the block switches the paths off.
             self._shared.lit |= {path.first_lane for path in paths}
             states = dp.states(module)
             if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
@@ -241,12 +239,12 @@ class PathDriver:
             light.await_light(module, self._shared.parts().vdm, _media_lanes(paths))
 
     def disable(self) -> None:
-        """Switch the transmitters off and verify that every media lane is dark; the data paths stay initialised.
+        """Switch the transmitters off and check that all media lanes are dark; the data paths stay initialised.
 
-        The driver of a whole module also looks at the lanes that no data path uses.
+        The driver of a whole module also checks lanes that no data path uses.
 
         Raises:
-            DeviceError: Another data path that is on sends on the same media lane.
+            DeviceError: Another active data path uses the same media lane.
             VerifyError: The module still reports power on a lane.
             DeviceTimeoutError: The data paths did not leave their active state.
         """
@@ -257,8 +255,8 @@ class PathDriver:
             self.switch_off(module, [path for path in in_use if self._scope.has(path)], in_use)
 
     def switch_off(self, module: ModuleContext, paths: Collection[DataPath], in_use: Collection[DataPath]) -> None:
-        """Switch off some of the data paths in use and verify that they are dark. Raises as :meth:`disable`."""
-        others = dp.lanes_sent_on(module, [path for path in in_use if path not in paths])
+        """Switch off some data paths and check that they are dark. Raises the errors of :meth:`disable`."""
+        others = dp.emitting_lanes(module, [path for path in in_use if path not in paths])
         lanes = _media_lanes(paths)
         if self._scope.is_module and len(paths) == len(in_use):
             lanes = frozenset({*lanes, *module.advertised.media_lanes})
@@ -271,24 +269,23 @@ class PathDriver:
         if module.state() == ModuleState.READY:
             dp.switch_off(module, paths, lanes)
             light.check_dark(module, self._shared.parts().vdm, lanes)
-        # No data path is up that could be watched; the request holds when somebody else powers the module up.
+        # There is no active data path; the request takes effect when the module is powered up.
         elif module.advertised.supported("tx_disable"):
             module.memory.set_lanes("tx_disable", ALL_LANES if self._scope.is_module else lanes, True)
         self._shared.lit -= {path.first_lane for path in paths}
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
-        """Tune the laser to any frequency that the module can make, and verify it.
+        """Tune the laser to a frequency, rounded to MHz, and check it.
 
-        The frequency is rounded to MHz, in which modules report it. A data path that is up is taken down for it and
-        brought up again.
+        An active data path is deactivated for tuning and activated again.
 
         Args:
             frequency_thz: Frequency.
-            grid_ghz: Use only the grid of this spacing.
+            grid_ghz: Use only the grid with this spacing.
 
         Raises:
-            LimitError: The module cannot make this frequency; the nearest ones are named, nothing was changed.
-            DeviceError: The module refused it; the flags say why, and the data path is left down.
+            LimitError: The frequency is not available; the message names the nearest ones. Nothing was changed.
+            DeviceError: The module refused the frequency, and the data path is inactive; flags give the reason.
             DeviceTimeoutError: The laser did not settle.
         """
         with self._shared.operation() as module:
@@ -298,20 +295,20 @@ class PathDriver:
         """Set the output power.
 
         Raises:
-            LimitError: Outside the module's range; nothing was changed.
-            VerifyError: The module did not take it.
+            LimitError: The power is outside the range of the module; nothing was changed.
+            VerifyError: The module refused the power.
         """
         with self._shared.operation() as module:
             tuning.set_power(module, power_dbm, self._scope.media_lane_of(module))
 
-    # -- inside
+    # -- helpers
 
     @property
     def _opened(self) -> ModuleContext:
         return self._shared.parts().context
 
     def _read_lanes(self, module: ModuleContext) -> ReadLanes:
-        """Return the lanes whose link performance is read."""
+        """Return the lanes for reading link performance."""
         del module
         return ReadLanes(media_lane=self._scope.media_lane or 1)
 
@@ -334,7 +331,7 @@ def _media_lanes(paths: Collection[DataPath]) -> frozenset[int]:
 class ModulePath(PathDriver):
     """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens and closes.
 
-    What belongs to the whole module (low power, the statistics interval) is shared with its other paths.
+    Low power and the statistics interval belong to the whole module.
     """
 
     def __init__(self, shared: SharedModule, first_lane: int) -> None:
@@ -342,34 +339,34 @@ class ModulePath(PathDriver):
         self._first_lane = first_lane
 
     def __repr__(self) -> str:
-        """Return one line: the module, and the host lane on which the path begins."""
+        """Return the module and the first host lane as one line of text."""
         return f"<{type(self).__name__} {self._shared.device}, from host lane {self._first_lane}>"
 
     def power_down(self) -> None:
-        """Refuse: low power darkens all data paths. Raises ``NotSupportedError``."""
+        """Raise ``NotSupportedError``, because low power affects all data paths."""
         raise self._opened.error(
             NotSupportedError,
             "low power of one data path is not supported",
-            "Call power_down() of the module: it darkens all its data paths.",
+            "Call power_down() of the module, which affects all its data paths.",
         )
 
     def close(self) -> None:
-        """Do nothing: the way to the module belongs to the module's driver. The transmitter is left as it is."""
+        """Do nothing: the link belongs to the module's driver. The transmitter does not change."""
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags, which clears them in the module; return those of these lanes and of the module as a whole."""
-        found = super().flags()
+        """Read all flags and return those of these lanes and of the whole module; reading clears them in the module."""
+        flags = super().flags()
         path = self._lanes(self._opened)
-        return tuple(flag for flag in found if _concerns(path, flag.name, flag.lane))
+        return tuple(flag for flag in flags if _belongs_to(path, flag.name, flag.lane))
 
     def clear_flags(self) -> None:
-        """Forget the flags of these lanes; one whose cause lasts comes back at the next read."""
+        """Remove the stored flags of these lanes; those still present return with the next reading."""
         module = self._opened
         path = self._lanes(module)
-        module.flags.forget(lambda key: key[1] is not None and _concerns(path, *key))
+        module.flags.forget(lambda key: key[1] is not None and _belongs_to(path, *key))
 
     def _lanes(self, module: ModuleContext) -> DataPath:
-        """Return the data path, or the lanes it would have."""
+        """Return the data path, or the lanes it would use."""
         path = next(iter(self._scope.paths(module)), None)
         return path or DataPath(0, (self._first_lane,), (self._scope.media_lane_of(module),))
 
@@ -378,8 +375,8 @@ class ModulePath(PathDriver):
         return ReadLanes(self._scope.media_lane_of(module), self._first_lane, path.media_lanes, path.host_lanes)
 
 
-def _concerns(path: DataPath, name: str, lane: int | None) -> bool:
-    """Tell whether a flag is one of these lanes, or of the module as a whole."""
+def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
+    """Return whether a flag belongs to these lanes or to the whole module."""
     if lane is None or lane == MODULE_RESOURCE:
         return True
     field = FIELDS.get(f"{name}_flag")
@@ -395,6 +392,6 @@ def path_of(shared: SharedModule, first_lane: int) -> ModulePath:
         raise module.error(
             ConfigError,
             f"the module has no path from host lane {first_lane}",
-            f"Its applications begin on host lanes {', '.join(map(str, starts)) or 'none'}.",
+            f"Applications can begin on host lanes {', '.join(map(str, starts)) or 'none'}.",
         )
     return ModulePath(shared, first_lane)

@@ -1,4 +1,4 @@
-"""Link performance of one interval, from pages 34h and 35h, VDM samples and page 14h, checked against each other."""
+"""Link performance of one interval from pages 34h and 35h, VDM samples and page 14h, compared with each other."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FEC_PAGE = 0x34
 LINK_PAGE = 0x35
 """Link performance."""
 TOLERANCE_DB = 0.5
-"""Two sources of a quantity in dB may differ by their resolution and this (docs/transponders.md, "Times")."""
-_SLACK_DB = TOLERANCE_DB + 0.1  # and the coarsest resolution of these registers
+"""Tolerance between two sources of a quantity in dB, in addition to their resolution (docs/transponders.md)."""
+_SLACK_DB = TOLERANCE_DB + 0.1  # plus the coarsest resolution of these registers
 _DECIBELS = ("dB", "dBm")
-_BER_TOLERANCE = 2.0  # what about 0.5 dB of SNR make of a bit error ratio near the FEC limit
+_BER_TOLERANCE = 2.0  # factor for 0.5 dB of SNR near the FEC limit
 _BER_FLOOR = 1e-9
 _VDM_WORDS = {"min": "minimum", "max": "maximum", "avg": "average", "current": "current"}
 _VDM_FEC = {"ber": "prefec_ber", "errored_frames": "ferc", "sewmax": "sewmax"}
@@ -34,18 +34,18 @@ _OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "supply_")
 _POWERS = frozenset({"tx_power", "rx_total_power", "rx_signal_power"})
 _COHERENT_LANE = 1  # the media lane of pages 34h and 35h
 _Key = tuple[str, int]
-"""A quantity and its lane."""
+"""Name of a quantity, and its lane."""
 
 
 @dataclass(frozen=True)
 class ReadLanes:
-    """Whose link performance is read.
+    """Lanes whose link performance is read.
 
     Attributes:
-        media_lane: The media lane whose quantities have plain names; those of lane n are called ``name.n``.
-        host_lane: The same for host lanes.
-        media: Media lanes that are read; ``None`` reads all.
-        host: Host lanes that are read; ``None`` reads all.
+        media_lane: Media lane whose quantities have names without lane; those of other lanes are named ``name.n``.
+        host_lane: Host lane whose quantities have names without lane.
+        media: Media lanes to read; ``None`` reads all.
+        host: Host lanes to read; ``None`` reads all.
     """
 
     media_lane: int = 1
@@ -54,28 +54,28 @@ class ReadLanes:
     host: Collection[int] | None = None
 
     def has(self, instance: Instance, name: str) -> bool:
-        """Tell whether a diagnostic instance of a quantity belongs to them; those of the module as a whole do."""
+        """Return whether a diagnostic instance belongs to the lanes or to the whole module."""
         lanes = self.host if _is_of_host(name) else self.media
         return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
 
     def name(self, key: _Key) -> str:
-        """Return what a quantity is called."""
+        """Return the name of a quantity."""
         name, lane = key
         return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
 
     def plain_lane(self, name: str) -> int:
-        """Return the lane whose value of a quantity has a plain name."""
+        """Return the lane whose quantity has a name without lane."""
         return self.host_lane if _is_of_host(name) else self.media_lane
 
 
 @dataclass(frozen=True)
 class LiveLanes:
-    """What the lanes do now.
+    """State of the lanes.
 
     Attributes:
-        lit: Media lanes of data paths that are active.
-        lit_host: Host lanes of data paths that are active.
-        locked: Media lanes whose receivers follow a signal.
+        lit: Media lanes of active data paths.
+        lit_host: Host lanes of active data paths.
+        locked: Media lanes with a locked receiver.
     """
 
     lit: Collection[int]
@@ -83,7 +83,7 @@ class LiveLanes:
     locked: Collection[int]
 
     def is_fresh(self, key: _Key) -> bool:
-        """Tell whether a quantity is measured now: registers keep their last values when the signal is gone."""
+        """Return whether a quantity is measured now; without a signal, registers keep their last values."""
         name, lane = key
         if _is_of_host(name):
             return _has(self.lit_host, lane)
@@ -96,63 +96,63 @@ def _has(lanes: Collection[int], lane: int) -> bool:
 
 @dataclass
 class _Draft:
-    """A quantity while its sources come in: readings by member, and rivals of a member from other places."""
+    """Quantity under construction: readings by member, and further readings of a member from other sources."""
 
     members: dict[str, Reading] = field(default_factory=dict)
-    rivals: list[tuple[str, Reading]] = field(default_factory=list)
+    others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
-        """Take a reading; a member that is there already stays, and the new one is kept for comparison."""
+        """Add a reading; if the member exists, the new reading is used only for comparison."""
         if member in self.members:
-            self.rivals.append((member, reading))
+            self.others.append((member, reading))
         else:
             self.members[member] = reading
 
-    def finish(self, worth: Quality | None) -> LinkQuantity:
-        """Return the quantity; ``worth`` replaces the quality of all its readings."""
-        members = {name: _worth(reading, worth) for name, reading in self.members.items()}
-        return LinkQuantity(**members, others=tuple(_worth(reading, worth) for _, reading in self.rivals))
+    def finish(self, quality: Quality | None) -> LinkQuantity:
+        """Return the quantity; ``quality`` replaces the quality of all readings unless ``None``."""
+        members = {name: _with_quality(reading, quality) for name, reading in self.members.items()}
+        return LinkQuantity(**members, others=tuple(_with_quality(reading, quality) for _, reading in self.others))
 
 
-def _worth(reading: Reading, worth: Quality | None) -> Reading:
-    return reading if worth is None else Reading(reading.value, reading.unit, worth, reading.source)
+def _with_quality(reading: Reading, quality: Quality | None) -> Reading:
+    return reading if quality is None else Reading(reading.value, reading.unit, quality, reading.source)
 
 
 class _Drafts:
-    """The quantities of one reading while their sources come in.
+    """Quantities under construction.
 
     Attributes:
-        found: Quantities by name and lane.
-        remarks: What does not fit together, in words.
+        quantities: Quantities by name and lane.
+        remarks: Descriptions of contradictions.
     """
 
     def __init__(self, lanes: ReadLanes) -> None:
         self._lanes = lanes
-        self.found: dict[_Key, _Draft] = {}
+        self.quantities: dict[_Key, _Draft] = {}
         self.remarks: list[str] = []
 
     def of(self, name: str, lane: int) -> _Draft:
-        """Return a quantity; what the module as a whole shows and what the lane with plain names shows are one."""
+        """Return a quantity; that of the whole module and that of the lane without lane in its name are the same."""
         plain = (name, self._lanes.plain_lane(name))
         whole = (name, MODULE_RESOURCE)
         key = (name, lane)
-        if key == whole and plain in self.found:
+        if key == whole and plain in self.quantities:
             key = plain
-        elif key == plain and whole in self.found:
+        elif key == plain and whole in self.quantities:
             key = whole
-        return self.found.setdefault(key, _Draft())
+        return self.quantities.setdefault(key, _Draft())
 
-    def take_fec(self, counters: Mapping[str, int]) -> None:
-        """Take the counters of page 34h."""
+    def add_fec(self, counters: Mapping[str, int]) -> None:
+        """Add the counters of page 34h."""
         ratios = bit_error_ratios(counters)
         ber = self.of("prefec_ber", _COHERENT_LANE)
         if ratios is None:
             ber.add("average", Reading(None, "", Quality.STALE, "34h:144/128"))
             return
-        average, low, high, fits = ratios
-        quality = Quality.OK if fits else Quality.INCONSISTENT
-        if not fits:
-            self.remarks.append("prefec_ber: the counters of 34h:136-167 do not lie around the average")
+        average, low, high, is_consistent = ratios
+        quality = Quality.OK if is_consistent else Quality.INCONSISTENT
+        if not is_consistent:
+            self.remarks.append("prefec_ber: the average is not within the counters of 34h:136-167")
         ber.add("average", Reading(average, "", Quality.OK, "34h:144/128"))
         ber.add("minimum", Reading(low, "", quality, "34h:152/136"))
         ber.add("maximum", Reading(high, "", quality, "34h:160/136"))
@@ -163,8 +163,8 @@ class _Drafts:
             ferc = Reading(counters["uncorrectable_frames"] / frames, "", Quality.OK, "34h:176/168")
             self.of("ferc", _COHERENT_LANE).add("average", ferc)
 
-    def take_link(self, page: bytes) -> None:
-        """Take page 35h."""
+    def add_link(self, page: bytes) -> None:
+        """Add page 35h."""
         for quantity in LINK_QUANTITIES:
             draft = self.of(quantity.name, _COHERENT_LANE)
             for word, member in (("avg", "average"), ("min", "minimum"), ("max", "maximum")):
@@ -173,8 +173,8 @@ class _Drafts:
                 number = float(value) if isinstance(value, (int, float)) else 0.0
                 draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
 
-    def take_samples(self, samples: tuple[VdmSample, ...]) -> None:
-        """Take VDM samples; those of unknown types are left out."""
+    def add_samples(self, samples: tuple[VdmSample, ...]) -> None:
+        """Add VDM samples, without those of unknown types."""
         for sample in samples:
             observable = sample.instance.descriptor.observable
             if observable is None:
@@ -185,20 +185,20 @@ class _Drafts:
                 self.of(name, sample.instance.descriptor.lane).add(member, reading)
 
     def compare(self, name: str, reading: Reading | None) -> None:
-        """Take a value of now from elsewhere, to compare a quantity of the lane with plain names with."""
+        """Add a present value from a different source for comparison."""
         if reading is not None and reading.quality is Quality.OK:
             for lane in (self._lanes.media_lane, MODULE_RESOURCE):
-                if (name, lane) in self.found:
-                    self.found[name, lane].rivals.append(("current", reading))
+                if (name, lane) in self.quantities:
+                    self.quantities[name, lane].others.append(("current", reading))
 
 
 class PerformanceReader:
-    """Reads link performance and counts the intervals.
+    """Reads link performance and counts intervals.
 
     Args:
         module: The module.
-        vdm: Its diagnostics.
-        diagnostics: Its pages 13h and 14h.
+        vdm: VDM of the module.
+        diagnostics: Pages 13h and 14h of the module.
     """
 
     def __init__(self, module: ModuleContext, vdm: Vdm, diagnostics: Diagnostics) -> None:
@@ -210,7 +210,7 @@ class PerformanceReader:
         self._started_s: float | None = None
 
     def units(self, lanes: ReadLanes) -> dict[str, str]:
-        """Return the names of all quantities that the module measures on these lanes, with their units."""
+        """Return the units of all quantities measured on these lanes, by name."""
         units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
         if self._module.advertised.coherent:
             units |= {item.name: item.unit for item in LINK_QUANTITIES}
@@ -224,16 +224,16 @@ class PerformanceReader:
         return units | ({"q": "dB"} if "prefec_ber" in units else {})
 
     def read(self, lanes: ReadLanes, live: LiveLanes) -> Performance:
-        """End an interval: freeze, read the statistics, release, read the current values.
+        """End an interval: freeze, read the statistics, unfreeze, read the present values.
 
         Args:
-            lanes: The lanes to read.
-            live: What the lanes do now; values of lanes that are dark or without lock are stale.
+            lanes: Lanes to read.
+            live: State of the lanes; values of dark or unlocked lanes are stale.
         """
         module = self._module
         module.needs(module.advertised.coherent or bool(self._vdm.instances), "link performance")
         drafts = _Drafts(lanes)
-        # In low power nothing is measured, and a freeze may never be answered.
+        # In low power nothing is measured, and a freeze may not end.
         in_low_power = module.memory.number("module_state") != codes.ModuleState.READY
         with module.memory.pages.transaction():
             if in_low_power:
@@ -242,33 +242,33 @@ class PerformanceReader:
                 with self._vdm.frozen():
                     self._statistics(drafts)
             ended_s = module.clock.now()
-            drafts.take_samples(self._vdm.samples(statistic=False))
+            drafts.add_samples(self._vdm.samples(statistic=False))
         self._other_pages(drafts, lanes.media_lane)
         self._interval += 1
         started_s, self._started_s = self._started_s, ended_s
-        fresh = frozenset(key for key in drafts.found if live.is_fresh(key))
+        fresh = frozenset(key for key in drafts.quantities if live.is_fresh(key))
         quantities = {
             lanes.name(key): _finish(lanes.name(key), draft, key in fresh, key in self._fresh_before, drafts.remarks)
-            for key, draft in drafts.found.items()
+            for key, draft in drafts.quantities.items()
         }
-        # Quantities of other lanes were not looked at, and may have been stale meanwhile.
+        # Only the lanes of this reading; others may have been stale in the meantime.
         self._fresh_before = fresh
         _add_q(quantities)
         return Performance(module.clock.now(), self._interval, started_s, ended_s, quantities, tuple(drafts.remarks))
 
     def _statistics(self, drafts: _Drafts) -> None:
-        """Read what a freeze holds still: pages 34h and 35h of a coherent module, and the statistic samples."""
+        """Read frozen values: pages 34h and 35h of coherent modules, and statistic samples."""
         module = self._module
         if module.advertised.coherent:
             first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
-            drafts.take_fec(read_counters(module.memory.pages.read_page(FEC_PAGE, first, last - first)))
-            drafts.take_link(module.memory.pages.read_page(LINK_PAGE, HALF_BYTES, HALF_BYTES))
-        drafts.take_samples(self._vdm.samples(statistic=True))
+            drafts.add_fec(read_counters(module.memory.pages.read_page(FEC_PAGE, first, last - first)))
+            drafts.add_link(module.memory.pages.read_page(LINK_PAGE, HALF_BYTES, HALF_BYTES))
+        drafts.add_samples(self._vdm.samples(statistic=True))
 
     def _other_pages(self, drafts: _Drafts, lane: int) -> None:
-        """Compare with page 14h and the lane monitors where the module offers them.
+        """Compare with page 14h and the lane monitors if the module supports them.
 
-        Page 14h has a bit error ratio to compare with only while a pattern is being checked.
+        Page 14h contains a bit error ratio only while a pattern is checked.
         """
         if self._diagnostics.checks_received_bits(lane):
             drafts.compare("prefec_ber", self._diagnostics.result("media_ber", lane))
@@ -279,12 +279,12 @@ class PerformanceReader:
 
 
 def _is_of_host(name: str) -> bool:
-    """Tell whether a quantity is one of host lanes."""
+    """Return whether a quantity belongs to host lanes."""
     return "host" in name.split("_")
 
 
 def _of_receiver(name: str) -> bool:
-    """Tell whether a quantity needs a signal at the receiver; powers do not, they say that there is none."""
+    """Return whether a quantity requires a received signal; powers do not."""
     return not (name in _POWERS or name.startswith(_OF_TRANSMITTER))
 
 
@@ -298,7 +298,7 @@ def _finish(name: str, draft: _Draft, fresh: bool, steady: bool, remarks: list[s
 
 
 def read_counters(data: bytes) -> dict[str, int]:
-    """Return the counters of page 34h, by name, from its bytes from 128 on."""
+    """Return the counters of page 34h by name, from its bytes starting at 128."""
     return {
         name: int.from_bytes(data[byte - HALF_BYTES : byte - HALF_BYTES + length], "big")
         for name, byte, length in FEC_COUNTERS
@@ -306,29 +306,29 @@ def read_counters(data: bytes) -> dict[str, int]:
 
 
 def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, bool] | None:
-    """Return average, minimum and maximum of the pre-FEC bit error ratio, and whether they fit together.
+    """Return average, minimum and maximum of the pre-FEC bit error ratio, and whether they are consistent.
 
-    Firmware can truncate the sub-interval counter: then it is computed from the frames, and the triple is marked.
-    ``None`` if no bits were counted: the ratio is stale then, never 0.
+    If the firmware truncates the sub-interval counter, it is calculated from the frames and marked inconsistent.
+    ``None`` if no bits were counted.
     """
     bits, per_sub = counters["bits"], counters["bits_sub_interval"]
     if not bits:
         return None
     average = counters["corrected_bits"] / bits
     low, high = counters["corrected_bits_min"], counters["corrected_bits_max"]
-    # 1e-9 for the division alone: the counters are integers.
-    fits = per_sub > 0 and low / per_sub <= average * (1 + 1e-9) and average <= high / per_sub * (1 + 1e-9)
-    if not fits:
+    # A tolerance of 1e-9 for rounding.
+    is_consistent = per_sub > 0 and low / per_sub <= average * (1 + 1e-9) and average <= high / per_sub * (1 + 1e-9)
+    if not is_consistent:
         frames = counters["frames"]
-        # Both counters run over the same sub-interval, so their ratio to the interval is the same.
+        # Both counters use the same sub-interval and so have the same ratio to the interval.
         per_sub = bits * counters["frames_sub_interval"] // frames if frames else 0
     if not per_sub:
         return average, average, average, False
-    return average, low / per_sub, high / per_sub, fits
+    return average, low / per_sub, high / per_sub, is_consistent
 
 
 def _quantity_of(observable: Observable) -> tuple[str, str]:
-    """Return the quantity to which an observable belongs, and the member that it is."""
+    """Return the quantity and member of an observable."""
     name, member = observable.name, "current"
     for prefix, called in _VDM_FEC.items():
         if name.startswith(prefix + "_") and name.endswith(_SIDES):
@@ -338,7 +338,7 @@ def _quantity_of(observable: Observable) -> tuple[str, str]:
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
-    """Return a reading; a power at the floor is marked, and a bit error ratio of 0 means that none is counted."""
+    """Return a reading; a power at the floor is marked, and a bit error ratio of 0 is stale."""
     if name == "prefec_ber" and not 0.0 < value < 0.5:
         return Reading(None, unit, Quality.STALE, source)
     if name in _POWERS and value <= MIN_POWER_DBM:
@@ -347,37 +347,37 @@ def _floored(name: str, value: float, unit: str, source: str) -> Reading:
 
 
 def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
-    """Return what does not fit together among the sources of a quantity, or an empty string.
+    """Return a contradiction between the sources of a quantity, or an empty string.
 
-    Like is compared with like; a value of now with the average of the interval only if the link was up all that time.
+    Present values are compared with averages only if the link was up during the whole interval.
     """
     good = {key: item for key, item in draft.members.items() if item.quality is Quality.OK and item.value is not None}
     low, high, average = good.get("minimum"), good.get("maximum"), good.get("average")
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
         return f"minimum {_value(low):g}, average {_value(average):g}, maximum {_value(high):g} are not in order"
-    pairs = [(good.get(member), rival) for member, rival in draft.rivals if rival.quality is Quality.OK]
-    # Over an interval in which the link came up the average holds other times than the value of now.
+    pairs = [(good.get(member), other) for member, other in draft.others if other.quality is Quality.OK]
+    # Otherwise the average includes times without a link.
     if steady and average is not None:
-        now = [rival for member, rival in [("current", good.get("current")), *draft.rivals] if member == "current"]
-        pairs += [(average, rival) for rival in now if rival is not None and not _between(low, rival, high)]
+        now = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
+        pairs += [(average, other) for other in now if other is not None and not _between(low, other, high)]
     for one, other in pairs:
         if one is not None and not _agree(name, one, other):
-            return f"{one.source} says {_words(one)}, {other.source} {_words(other)}"
+            return f"{one.source} reads {_value_text(one)}, {other.source} reads {_value_text(other)}"
     return ""
 
 
-def _words(reading: Reading) -> str:
+def _value_text(reading: Reading) -> str:
     return f"{_value(reading):g} {reading.unit}".rstrip()
 
 
 def _between(low: Reading | None, middle: Reading, high: Reading | None) -> bool:
-    """Tell whether a value lies in the range of the interval, as far as that is known."""
+    """Return whether a value is within the minimum and maximum of the interval, if known."""
     slack = _SLACK_DB if middle.unit in _DECIBELS else 0.0
     return bool(low and high) and _value(low) - slack <= _value(middle) <= _value(high) + slack
 
 
 def _agree(name: str, one: Reading, other: Reading) -> bool:
-    """Tell whether two sources agree; only levels in dB and bit error ratios have a rule."""
+    """Return whether two sources agree; only levels in dB and bit error ratios are compared."""
     a, b = _value(one), _value(other)
     if "ber" in name.split("_"):
         large, small = max(a, b), min(a, b)
@@ -390,7 +390,7 @@ def _value(reading: Reading | None) -> float:
 
 
 def _add_q(quantities: dict[str, LinkQuantity]) -> None:
-    """Add Q from the bit error ratio where the module does not give it."""
+    """Add Q calculated from the bit error ratio if the module does not report it."""
     ber = quantities.get("prefec_ber")
     average = ber.average if ber else None
     if "q" in quantities or average is None or average.quality is not Quality.OK or average.value is None:

@@ -1,4 +1,4 @@
-"""Which data paths of a module a driver serves: all of them, those on one media lane, or one."""
+"""Selection of the data paths of a driver: all, those on one media lane, or one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.errors import ConfigError
 
 @dataclass(frozen=True)
 class Scope:
-    """The data paths that a driver serves; without limits, all of the module.
+    """Data paths that a driver uses; by default all of the module.
 
     Attributes:
         first_lane: Only the path that begins on this host lane.
@@ -24,31 +24,31 @@ class Scope:
 
     @property
     def is_module(self) -> bool:
-        """Whether it is the whole module."""
+        """Whether the scope is the whole module."""
         return self.first_lane is None and self.media_lane is None
 
     def has(self, path: DataPath) -> bool:
-        """Tell whether a data path belongs to it."""
+        """Return whether a data path belongs to the scope."""
         if self.first_lane is not None:
             return path.first_lane == self.first_lane
         return self.media_lane is None or self.media_lane in path.media_lanes
 
     def paths(self, module: ModuleContext) -> tuple[DataPath, ...]:
-        """Read the data paths in use that belong to it."""
+        """Read the data paths in use that belong to the scope."""
         return tuple(path for path in dp.data_paths(module) if self.has(path))
 
     def media_lane_of(self, module: ModuleContext) -> int:
-        """Return the media lane whose readings stand for it: that of the scope, or the first one of its first path."""
+        """Return the media lane for readings: that of the scope, or the first lane of its first path."""
         if self.media_lane is not None:
             return self.media_lane
         lanes = module.advertised.media_lanes
-        if len(lanes) == 1:  # a carrier of its own: nothing has to be read to know it
+        if len(lanes) == 1:  # known without reading
             return lanes[0]
         first = next((path.media_lanes[0] for path in self.paths(module) if path.media_lanes), None)
         return first or self._offered_lane(module)
 
     def _offered_lane(self, module: ModuleContext) -> int:
-        """Return the media lane that a path would begin on if it were selected."""
+        """Return the first media lane that a path would use."""
         for application in module.advertised.applications:
             if self.first_lane in application.first_host_lanes and self.first_lane is not None:
                 lanes = dp.media_lanes_of(application, self.first_lane)
@@ -56,27 +56,27 @@ class Scope:
                     return lanes[0]
         return 1
 
-    def first_lane_of(self, module: ModuleContext, number: int, wanted: int | None) -> int:
-        """Return the host lane on which an application is to begin.
+    def first_lane_of(self, module: ModuleContext, number: int, requested: int | None) -> int:
+        """Return the first host lane for an application.
 
         Args:
             module: The module.
             number: AppSel code.
-            wanted: The host lane that the caller names, if any.
+            requested: Host lane requested by the caller, or ``None``.
 
         Raises:
-            ConfigError: Another lane than that of this path, or no path of the application uses the media lane.
+            ConfigError: The lane is not that of this path, or the application cannot use the media lane.
         """
         if self.first_lane is not None:
-            if wanted not in (None, self.first_lane):
+            if requested not in (None, self.first_lane):
                 raise module.error(
                     ConfigError,
-                    f"the path from host lane {self.first_lane} cannot begin on host lane {wanted}",
-                    f"Use path({wanted}), or the driver of the module.",
+                    f"the path from host lane {self.first_lane} cannot begin on host lane {requested}",
+                    f"Use path({requested}), or the driver of the module.",
                 )
             return self.first_lane
-        if wanted is not None:
-            return wanted
+        if requested is not None:
+            return requested
         application = next((item for item in module.advertised.applications if item.number == number), None)
         starts = application.first_host_lanes if application else ()
         if application is None or self.media_lane is None:
@@ -87,11 +87,11 @@ class Scope:
         raise module.error(
             ConfigError,
             f"application {number} does not use media lane {self.media_lane}",
-            "Name the host lane on which it is to begin, or use another application.",
+            "Give the first host lane, or use a different application.",
         )
 
-    def words(self) -> str:
-        """Return what it is, for messages: empty for the whole module."""
+    def suffix(self) -> str:
+        """Return a description for messages; empty for the whole module."""
         if self.first_lane is not None:
             return f" from host lane {self.first_lane}"
         return "" if self.media_lane is None else f" on media lane {self.media_lane}"

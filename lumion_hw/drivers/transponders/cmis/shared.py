@@ -1,4 +1,4 @@
-"""What all drivers of one module share: the way to it, who may change it, and what was read when it was opened."""
+"""State shared by all drivers of one module: link, lock, and content read when it was opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lumion_hw.sessions.module.pages import ModulePages
 
 @dataclass(frozen=True)
 class OpenModule:
-    """An open module, and the parts that read its optional pages."""
+    """Open module with the readers of its optional pages."""
 
     context: ModuleContext
     vdm: Vdm
@@ -29,18 +29,18 @@ class OpenModule:
 
 
 class SharedModule:
-    """One module, for the driver of the whole and those of its data paths.
+    """One module, shared by its driver and those of its data paths.
 
     Args:
-        pages: The way to the module.
-        clock: Measures deadlines.
+        pages: Access to the module.
+        clock: Clock for timeouts.
         device: Device name, for messages.
-        pins: Low-speed signals of the socket, where an adapter has them.
+        pins: Adapter with the low-speed signals of the socket, if there is one.
 
     Attributes:
-        changing: Held while a thread changes the module.
-        opened: What was read when the module was opened; ``None`` while it is not open. Assigned as a whole, so that
-            a thread that finds the module open finds all of it.
+        changing: Lock held during changes of the module.
+        opened: Content read when the module was opened; ``None`` if it is not open. Assigned at once, so that other
+            threads never see a part of it.
         lit: First host lanes of the data paths that were switched on since the module was opened.
     """
 
@@ -54,17 +54,17 @@ class SharedModule:
         self.lit: set[int] = set()
 
     def parts(self) -> OpenModule:
-        """Return what was read when the module was opened. Raises ``ConnectError`` while it is not open."""
+        """Return the content read when the module was opened. Raises ``ConnectError`` if it is not open."""
         if self.opened is None:
             raise self.not_open()
         return self.opened
 
     def not_open(self) -> ConnectError:
-        """Return the error for a call while the module is not open."""
+        """Return the error for a call on a module that is not open."""
         return not_open("the module", self.device, self.pages.name)
 
     @contextlib.contextmanager
     def operation(self) -> Iterator[ModuleContext]:
-        """Let one thread change the module at a time."""
+        """Lock the module for a change by one thread."""
         with self.changing:
             yield self.parts().context

@@ -1,4 +1,4 @@
-"""The whole memory of an open module as an image, and what differs between two images."""
+"""Reads the complete memory of an open module as an image, and compares two images."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lumion_hw.standards.cmis.codec import cut, multiplied
 from lumion_hw.standards.cmis.image import Half, MemoryImage
 from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
 
-_HOW_IT_WAS_READ = frozenset({"bank_select", "page_select"})
+_IGNORED = frozenset({"bank_select", "page_select"})
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that differs between two images; ``None`` where an image does not know it."""
+    """Field that differs between two images; ``None`` if an image does not contain it."""
 
     field: str
     index: int | None
@@ -29,9 +29,9 @@ class Difference:
 
 
 def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
-    """Read all pages that the module advertises, without its flags: those stay set, and unknown in the image.
+    """Read all pages that the module advertises, without flags, which are marked unknown in the image.
 
-    A page that cannot be read stands in the image with the reason.
+    The image contains the reasons for unreadable pages.
     """
     halves: dict[Half, bytes] = {}
     unknown: dict[Half, frozenset[int]] = {}
@@ -39,13 +39,13 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
     memory = module.memory
     for page in _pages(module, vdm):
         half = memory.bank if page is not None and page >= 0x10 else 0, page
-        found = memory.half_if_readable(page)
-        if isinstance(found, LinkError):
-            unreadable[half] = found.message
-        elif found is not None:
-            halves[half], left_out = found
-            if left_out:
-                unknown[half] = left_out
+        content = memory.half_if_readable(page)
+        if isinstance(content, LinkError):
+            unreadable[half] = content.message
+        elif content is not None:
+            halves[half], omitted = content
+            if omitted:
+                unknown[half] = omitted
     identity = module.identity
     source = f"{identity.vendor} {identity.part_number} {identity.serial}"
     return MemoryImage(halves, unknown, source, unreadable=unreadable)
@@ -66,12 +66,12 @@ def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
         if page in (FLAG_PAGE, MASK_PAGE, CONTROL_PAGE) and not vdm.groups:
             continue
         if page == CDB_PAGE:
-            continue  # what stands there belongs to the last command, and may be its password
+            continue  # it contains the last command, which may be a password
         yield page
 
 
 def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ...]:
-    """Return the fields that differ, in the order of the map; flags and bytes that neither image knows are left out."""
+    """Return the fields that differ, in the order of the register map, without flags and unknown bytes."""
     return tuple(
         item
         for bank, page in sorted({*before.halves, *after.halves}, key=lambda half: (half[0], half[1] or -1))
@@ -81,7 +81,7 @@ def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ..
 
 def _of_page(before: MemoryImage, after: MemoryImage, bank: int, page: Page) -> Iterator[Difference]:
     for field in fields_of(page):
-        if field.access is Access.COR or field.name in _HOW_IT_WAS_READ:
+        if field.access is Access.COR or field.name in _IGNORED:
             continue
         for index in field.array.indices if field.array else (None,):
             values = [_value(image, field.name, bank, page, index) for image in (before, after)]

@@ -1,4 +1,4 @@
-"""Frequency and output power of the laser: validated, written in the order modules expect, and verified."""
+"""Frequency and output power of the laser: checked, written in the required order, and verified."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from lumion_hw.standards.cmis.grids import GRIDS, Tuning, reported_mhz
 from lumion_hw.standards.cmis.lane_pages import TUNING_FLAGS
 
 TUNING_S = 180.0
-"""Longest time of a channel change in a 400ZR data sheet."""
+"""Maximum time of a channel change in a 400ZR data sheet."""
 TOLERANCE_MHZ = 1
-"""The current frequency is reported in whole MHz, and a third of 100 GHz is none."""
+"""Frequencies are reported in whole MHz; a third of 100 GHz is not a whole number."""
 _TUNING_PAGE = 0x12
 REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
-"""Flags that say that a tuning was not accepted."""
-# A refusal shows as a flag and not in the register, which keeps what was written; looked for twice, so far apart.
-_POWER_CHECK_S = 0.2
+"""Flags that indicate a refused tuning."""
+_POWER_CHECK_S = 0.2  # time between two checks for a refusal, which only a flag indicates
 
 
 def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
-    """Tune the laser of a media lane; a data path that was active is taken down for it and brought up again.
+    """Tune the laser of a media lane; an active data path is deactivated for it and activated again.
 
     Raises:
         NotSupportedError: The laser cannot be tuned.
-        LimitError: The module cannot make this frequency.
-        DeviceError: It refused it; the data path stays down then.
-        DeviceTimeoutError: It did not settle.
+        LimitError: The frequency is not available.
+        DeviceError: The module refused the frequency; the data path stays inactive.
+        DeviceTimeoutError: The laser did not settle.
     """
     plan = plan_tuning(module, frequency_thz, grid_ghz)
     module.guard()
@@ -40,26 +39,25 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
     dp.await_steady(module, dp.host_lanes(paths))
     before = dp.states(module)
     lit = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
-    up = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
-    take_down = bool(up) and not module.quirks.tunes_while_active
-    # Modules may refuse another channel, or take minutes for it, while the
-    # path is active; frequency before initialisation is the order that works.
-    if take_down:
-        dp.deactivate(module, up)
-    found_mhz = _write_and_wait(module, plan, lane)
-    if take_down:
-        dp.initialise(module, up)
-    if take_down and lit:
+    initialised = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
+    is_deactivated = bool(initialised) and not module.quirks.tunes_while_active
+    # While the path is active, modules may refuse a channel change or need minutes for it.
+    if is_deactivated:
+        dp.deactivate(module, initialised)
+    actual_mhz = _write_and_wait(module, plan, lane)
+    if is_deactivated:
+        dp.initialise(module, initialised)
+    if is_deactivated and lit:
         dp.switch_on(module, lit)
-    return TuningResult(codes.describe("grid", plan.grid), plan.channel, plan.fine_mhz / 1e3, found_mhz / 1e6)
+    return TuningResult(codes.describe("grid", plan.grid), plan.channel, plan.fine_mhz / 1e3, actual_mhz / 1e6)
 
 
 def plan_tuning(module: ModuleContext, frequency_thz: float, grid_ghz: float | None) -> Tuning:
-    """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises as :func:`tune`."""
+    """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises the errors of :func:`tune`."""
     module.needs(module.advertised.tunable, "tuning")
     if not math.isfinite(frequency_thz):
-        highest_mhz = [reported_mhz(grid, high) for grid, (_, high) in module.advertised.grids.channels.items()]
-        raise module.error_limit("frequency", frequency_thz, max(highest_mhz, default=0) / 1e6, "THz")
+        max_mhz = [reported_mhz(grid, high) for grid, (_, high) in module.advertised.grids.channels.items()]
+        raise module.error_limit("frequency", frequency_thz, max(max_mhz, default=0) / 1e6, "THz")
     try:
         return module.advertised.grids.select(round(frequency_thz * 1e6), _grid(module, grid_ghz))
     except LimitError as error:
@@ -71,24 +69,24 @@ def _grid(module: ModuleContext, grid_ghz: float | None) -> Grid | None:
     if grid_ghz is None:
         return None
     spacings = {grid: float(GRIDS[grid].spacing_mhz) / 1e3 for grid in module.advertised.grids.channels}
-    # 0.05 GHz, so that 33.3 means the grid of a third of 100 GHz.
-    fitting = [grid for grid, spacing in spacings.items() if abs(spacing - grid_ghz) < 0.05]
-    if not fitting:
+    # A tolerance of 0.05 GHz, so that 33.3 selects the grid with a third of 100 GHz.
+    matching = [grid for grid, spacing in spacings.items() if abs(spacing - grid_ghz) < 0.05]
+    if not matching:
         nearest = min(spacings.values(), key=lambda spacing: abs(spacing - grid_ghz), default=0.0)
         raise module.error_limit(f"no {grid_ghz:g} GHz grid", grid_ghz, nearest, "GHz")
-    return fitting[0]
+    return matching[0]
 
 
 def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
-    """Write a tuning, wait until the laser has settled, and return its frequency in MHz."""
+    """Write a tuning, wait until the laser has settled and return its frequency in MHz."""
     memory, flags = module.memory, module.flags
     fine = module.advertised.grids.fine is not None
     with memory.pages.transaction():
-        # Grid, channel, fine offset, in this order: the channel number means nothing before its grid is set.
+        # The grid must be set before the channel number.
         memory.write("grid", plan.grid, lane)
         if fine:
             memory.write("fine_tuning_enable", plan.fine_mhz != 0, lane)
-        flags.read(_TUNING_PAGE)  # the old channel on the new grid may be an invalid one: that is no refusal
+        flags.read(_TUNING_PAGE)  # the old channel may be invalid on the new grid; this is not a refusal
         flags.clear(TUNING_FLAGS)
         memory.write("channel", plan.channel, lane)
         if fine:
@@ -101,28 +99,28 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
             raised = flags.read(_TUNING_PAGE)
             last["mhz"] = memory.number("current_frequency", lane)
             busy = memory.value("tuning_in_progress", lane) or memory.value("wavelength_unlocked", lane)
-        # Before the frequency is compared: a refused laser stays where it was, and may be there already.
+        # Checked before the frequency, which may already match after a refusal.
         refused = [name for name in REFUSALS if (name, lane) in raised]
         if refused:
             raise module.error(
                 DeviceError,
                 f"tuning to {plan.frequency_mhz} MHz (media lane {lane}) was refused: {', '.join(refused)}; the "
                 f"laser stays at {last['mhz']} MHz",
-                "Take the data path down first, or choose a frequency in the module's range.",
+                "Deactivate the data path first, or use a frequency in the range of the module.",
             )
         return not busy and abs(last["mhz"] - plan.frequency_mhz) <= TOLERANCE_MHZ
 
-    def words() -> str:
+    def describe() -> str:
         status = [name for name in ("tuning_in_progress", "wavelength_unlocked") if memory.value(name, lane)]
         state = ", ".join(status) or "settled"
         return f"tuning: media lane {lane} is {state} at {last['mhz']} MHz, not at {plan.frequency_mhz} MHz,"
 
-    module.wait(settled, TUNING_S * module.quirks.time_factor, words)
+    module.wait(settled, TUNING_S * module.quirks.time_factor, describe)
     return last["mhz"]
 
 
 def configured_mhz(module: ModuleContext, lane: int) -> int | None:
-    """Return the frequency that the module has been told; ``None`` if its registers name no grid."""
+    """Return the configured frequency; ``None`` if the registers contain no valid grid."""
     memory = module.memory
     with memory.pages.transaction():
         code = memory.number("grid", lane)
@@ -132,7 +130,7 @@ def configured_mhz(module: ModuleContext, lane: int) -> int | None:
 
 
 def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
-    """Set the output power of a media lane. Raises as ``CoherentTransponder.set_tx_power_dbm``."""
+    """Set the output power of a media lane. Raises the errors of ``CoherentTransponder.set_tx_power_dbm``."""
     limits = module.advertised.tx_power_limits_dbm
     module.needs(limits is not None, "setting the output power")
     low, high = limits or (0.0, 0.0)
@@ -151,7 +149,7 @@ def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
                 f"output power of media lane {lane}",
                 wrote=f"{power_dbm:g} dBm",
                 read="TargetOutputPowerOOR",
-                hint="The module keeps the power it had.",
+                hint="The power did not change.",
             )
         if module.clock.now() >= end:
             return

@@ -1,4 +1,4 @@
-"""Decodes saved memories of CMIS modules, without hardware, and says what the module got wrong."""
+"""Decodes saved memories of CMIS modules without hardware and reports errors in them."""
 
 from lumion_hw.drivers.transponders.cmis_decoder.decoder import decode_image
 

@@ -1,4 +1,4 @@
-"""A dump in words: every field with its value, and everything that the module or the file got wrong."""
+"""Decodes dumps of CMIS modules: all fields as text, and findings about errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.drivers.transponders.decoded import (
     DecodedSample,
     FieldKey,
     Severity,
-    worst_first,
+    sorted_by_severity,
 )
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
@@ -41,18 +41,17 @@ _AUX = {
     "aux3": ("aux3_is_supply_2", "temperature", "supply"),
 }
 _AUX_UNITS = {"tec": "% TEC current", "temperature": "degC laser temperature", "supply": "V second supply"}
-# Counts of 0.1 µW per mW.
-_MW_COUNTS = 1e4
+_MW_COUNTS = 1e4  # counts of 0.1 µW per mW
 
 
 def explained_by(field: Field) -> str:
-    """Return the name of the field that says what an auxiliary monitor measures; empty for other fields."""
+    """Return the field that tells what an auxiliary monitor measures; empty for other fields."""
     stem = field.name.partition("_")[0]
     return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
 
 def field_words(dump: Dump, field: Field, value: Value) -> str:
-    """Return a value in words."""
+    """Return a value as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -74,7 +73,7 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 
 
 def _special(dump: Dump, field: Field, value: float) -> str:
-    """Return the words for numbers that a scale alone does not explain; empty for others."""
+    """Return the text of numbers with special encodings; empty for others."""
     if explained_by(field):
         return _auxiliary(dump, field.name.partition("_")[0], value)
     for fits, words in _SPECIAL:
@@ -102,7 +101,7 @@ def _power(dump: Dump, power_mw: float) -> str:
 
 
 def _smf_length(dump: Dump, base: float) -> str:
-    # Code 3 was reserved before, and 01h:137 belonged to something else.
+    # Earlier, code 3 was reserved, and 01h:137 had a different meaning.
     second = dump.count("smf_length_multiplier_2") if dump.advertised.revision >= SMF_MULTIPLIER_2_SINCE else None
     length_km = smf_length_km(dump.count("smf_length_multiplier"), int(base), second)
     return "" if length_km is None else f"{length_km:g} km"
@@ -122,7 +121,7 @@ _SPECIAL: tuple[tuple[Callable[[Field], bool], Callable[[Dump, float], str]], ..
 )
 
 
-# Identifiers of SFF-8024 whose memory begins alike and goes on otherwise: worth naming instead of decoding nonsense.
+# Identifiers of SFF-8024 whose memory begins like CMIS but has a different layout.
 _OTHER_STANDARDS = {0x03: "SFF-8472", 0x0C: "SFF-8436", 0x0D: "SFF-8636", 0x11: "SFF-8636"}
 _CMIS_MAJORS = range(3, 6)
 _BY_INSTANCE = "vdm_"
@@ -134,16 +133,18 @@ _VIEWS = {
 
 
 def decode_image(image: MemoryImage) -> DecodedModule:
-    """Decode an image. What is missing or wrong in it becomes a finding.
+    """Decode an image. Missing or wrong content becomes a finding.
 
     Raises:
-        ConfigError: The module is not managed by CMIS, or nothing tells what it is.
+        ConfigError: The module does not follow CMIS, or its kind is unknown.
     """
     dump = Dump(image)
     _check_kind(dump)
     identifier = dump.count("identifier")
-    findings = worst_first(item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump))
-    # A note says something about a field without making its value doubtful.
+    findings = sorted_by_severity(
+        item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump)
+    )
+    # A note does not make the value of a field unreliable.
     unreliable = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
     fields = tuple(_fields(dump, unreliable))
     major, minor = dump.advertised.revision
@@ -164,13 +165,13 @@ def decode_image(image: MemoryImage) -> DecodedModule:
 
 
 def _check_kind(dump: Dump) -> None:
-    """Refuse what is no memory of a CMIS module. Raises ``ConfigError``.
+    """Raise ``ConfigError`` if the dump is not the memory of a CMIS module.
 
-    A form factor that no table has is believed if all else is as it should be: vendors have their own identifiers.
+    Unknown form factors are accepted if all other checks pass, because vendors have their own identifiers.
     """
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
-        raise ConfigError(f"{source}: without byte 0 nothing is known", hint="The lower memory is missing.")
+        raise ConfigError(f"{source}: the lower memory is missing", hint="Byte 0 identifies the module.")
     identifier = dump.count("identifier")
     if identifier in CMIS_IDENTIFIERS:
         return
@@ -182,8 +183,8 @@ def _check_kind(dump: Dump) -> None:
     if identifier in _OTHER_STANDARDS or not plausible:
         standard = _OTHER_STANDARDS.get(identifier)
         raise ConfigError(
-            f"{source}: is no CMIS memory: byte 0 is {identifier:02X}h, {codes.describe('identifier', identifier)}",
-            hint=f"Its memory follows {standard}, not CMIS." if standard else "Give the memory of a module.",
+            f"{source}: not a CMIS memory: byte 0 is {identifier:02X}h, {codes.describe('identifier', identifier)}",
+            hint=f"Its memory follows {standard}, not CMIS." if standard else "Use a dump of the memory of a module.",
         )
 
 
@@ -191,12 +192,12 @@ def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
     selector = dump.count("diagnostics_selector")
     for field in ALL_FIELDS:
         if field.name.startswith(_BY_INSTANCE) and field.array is not None:
-            continue  # samples, thresholds and flags of instances mean nothing without their descriptors
-        # Page 14h shows what its selector asks for; read by another view the same bytes are nonsense.
+            continue  # samples, thresholds and flags of instances are meaningless without descriptors
+        # The meaning of the bytes of page 14h depends on its selector.
         if field.view and selector not in _VIEWS[field.view]:
             continue
         for index in field.array.indices if field.array else (None,):
-            if dump.knows(field, index):
+            if dump.has_field(field, index):
                 yield _field(dump, field, index, (field.name, index) in unreliable)
 
 
@@ -204,10 +205,10 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
     supported = dump.supported(field.name) is not False and not _is_absent(dump, field, index)
     value = dump.value(field.name, index)
     page = 0 if field.page is None else field.page
-    # A value is as damaged as what it is read with: its support bit, its multiplier, its list of lanes.
+    # A value also depends on its support bit, its multiplier and its list of lanes.
     damaged = any(dump.is_damaged(FIELDS[name]) for name in _read_with(field))
     quality = Quality.OK
-    # A support bit under a wrong check sum does not prove that a field is missing.
+    # A support bit with a wrong checksum does not prove that a field is missing.
     if not supported and not damaged:
         quality = Quality.NOT_SUPPORTED
     elif unreliable:
@@ -231,18 +232,18 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
 
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
-    """Tell whether this is an element of a lane that the module does not have."""
+    """Return whether an element belongs to a lane that the module does not have."""
     lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(_lanes_of(field))
     return lanes is not None and index not in lanes
 
 
 def _lanes_of(field: Field) -> str:
-    """Return which lanes the elements of a lane page's field are; empty for other fields."""
+    """Return the side (host or media) of the lanes of a field; empty for other fields."""
     return field.array.of if field.banked and field.array is not None else ""
 
 
 def _read_with(field: Field) -> Iterator[str]:
-    """Yield a field and all those without which it cannot be read: whether it exists, what it measures, its factor."""
+    """Yield a field and all fields needed to interpret it: support bit, meaning, multiplier."""
     yield field.name
     lanes = "application_media_lane_options" if _lanes_of(field) == MEDIA else ""
     for name in (field.support, field.multiplier, explained_by(field), lanes):
@@ -263,9 +264,9 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
 def _samples(dump: Dump) -> Iterator[DecodedSample]:
     for item, data in live_checks.instances(dump):
         observable = item.descriptor.observable
-        whose = "vendor-specific " if item.descriptor.code in CUSTOM_TYPES else ""
-        name = observable.name if observable else f"{whose}type {item.descriptor.code}"
+        origin = "vendor-specific " if item.descriptor.code in CUSTOM_TYPES else ""
+        name = observable.name if observable else f"{origin}type {item.descriptor.code}"
         value = None if data is None else sample_value(item, data)
         if observable is not None and observable.is_ratio and value is not None and value > 1.0:
-            value = None  # a ratio above 1 is a finding, not a reading
+            value = None  # a ratio above 1 is a finding
         yield DecodedSample(name, item.descriptor.lane, item.source, value, observable.unit if observable else "")

@@ -1,4 +1,4 @@
-"""Checks of identity and advertisement: check sums, texts, pages, applications, limits that cannot be."""
+"""Checks of constant content: checksums, texts, pages, applications, limits."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _UNBOUNDED = 0xD
 
 
 def checksums(dump: Dump) -> Iterator[Finding]:
-    """Yield page check sums that do not fit."""
+    """Yield wrong page checksums."""
     for item, fits in dump.checksums.items():
         half = dump.half(item.space)
         if fits or half is None:
             continue
-        wanted, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
-        message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
-        yield finding(_WARNING, "checksum", message, f"page_{item.space:02x}h_checksum", spoils=False)
+        expected, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
+        message = f"the checksum over {item.first}-{item.last} is {expected:02X}h, but the module contains {found:02X}h"
+        yield finding(_WARNING, "checksum", message, f"page_{item.space:02x}h_checksum", unreliable=False)
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
-    """Yield contradictions about what kind of module it is."""
+    """Yield contradictions about the kind of module."""
     identifier, copy = dump.count("identifier"), dump.count("identifier_copy")
     if identifier not in CMIS_IDENTIFIERS:
-        message = f"identifier {identifier:02X}h is no form factor with CMIS"
+        message = f"identifier {identifier:02X}h is not a form factor with CMIS"
         yield finding(_ERROR, "impossible", message, "identifier")
     if dump.value("identifier_copy") is not None and copy != identifier:
         message = f"the identifier is {identifier:02X}h in the lower memory and {copy:02X}h on page 00h"
         yield finding(_ERROR, "contradiction", message, "identifier_copy")
     major, minor = dump.advertised.revision
     if not 3 <= major <= 5:
-        message = f"revision {major}.{minor} of CMIS does not exist; it is decoded as 5"
+        message = f"revision {major}.{minor} of CMIS does not exist; decoded as 5"
         yield finding(_WARNING, "impossible", message, "cmis_revision")
     elif major < 5:
-        message = f"CMIS {major}.{minor}: fields that came with CMIS 5 may mean something else"
-        yield finding(_NOTE, "revision", message, "cmis_revision", spoils=False)
+        message = f"CMIS {major}.{minor}: fields of CMIS 5 may have a different meaning"
+        yield finding(_NOTE, "revision", message, "cmis_revision", unreliable=False)
     medium = dump.count("media_type")
     if not codes.is_known("media_type", medium):
         message = f"the media type is {codes.describe('media_type', medium)}"
@@ -58,7 +58,7 @@ def kind(dump: Dump) -> Iterator[Finding]:
 
 
 def texts(dump: Dump) -> Iterator[Finding]:
-    """Yield texts that are empty, cannot be printed, or are no date."""
+    """Yield texts that are empty or unprintable, and invalid dates."""
     for name in _TEXTS:
         value = dump.value(name)
         if not isinstance(value, str):
@@ -67,16 +67,16 @@ def texts(dump: Dump) -> Iterator[Finding]:
 
 
 def pages(dump: Dump) -> Iterator[Finding]:
-    """Yield pages that are advertised and not in the dump, or the other way round."""
+    """Yield pages that are advertised but not in the dump, or the reverse."""
     present = {page for _, page in (*dump.image.halves, *dump.image.unreadable) if page is not None}
     if dump.advertised.flat:
         beyond = sorted(present - {0x00})
         if beyond:
-            message = f"the memory is flat, but the dump has pages {_hex(beyond)}"
-            yield finding(_ERROR, "contradiction", message, "flat_memory", spoils=False)
+            message = f"the memory is flat, but the dump contains pages {_hex(beyond)}"
+            yield finding(_ERROR, "contradiction", message, "flat_memory", unreliable=False)
         return
-    # Which bits announce which pages; a host that reads an unannounced page is shown page 00h.
-    for wanted, name in (
+    # Bits that announce pages. Reading a page that is not announced returns page 00h.
+    for expected, name in (
         ({0x00}, "identifier"),
         ({0x01, 0x02, 0x10, 0x11}, "flat_memory"),
         ({0x04, 0x12}, "transmitter_tunable"),
@@ -85,16 +85,16 @@ def pages(dump: Dump) -> Iterator[Finding]:
         ({0x03}, "page_03h_supported"),
     ):
         advertised = name in ("identifier", "flat_memory") or bool(dump.value(name))
-        if advertised and wanted - present:
-            message = f"page {_hex(sorted(wanted - present))} is not in the dump, though the module has it"
-            yield finding(_NOTE, "missing_page", message, name, spoils=False)
-        elif not advertised and wanted & present and dump.value(name) is not None:
-            message = f"page {_hex(sorted(wanted & present))} is in the dump, though the module does not advertise it"
-            yield finding(_WARNING, "contradiction", message, name, spoils=False)
+        if advertised and expected - present:
+            message = f"page {_hex(sorted(expected - present))} is not in the dump, but the module has it"
+            yield finding(_NOTE, "missing_page", message, name, unreliable=False)
+        elif not advertised and expected & present and dump.value(name) is not None:
+            message = f"page {_hex(sorted(expected & present))} is in the dump, but the module does not advertise it"
+            yield finding(_WARNING, "contradiction", message, name, unreliable=False)
 
 
 def applications(dump: Dump) -> Iterator[Finding]:
-    """Yield application descriptors that cannot be."""
+    """Yield impossible application descriptors."""
     ended = None
     for number in range(1, 16):
         prefix = "application" if number <= 8 else "more_application"
@@ -108,10 +108,10 @@ def applications(dump: Dump) -> Iterator[Finding]:
             continue
         empty = not (host or lanes or media or dump.count(f"{prefix}_media_interface", number))
         if ended is not None:
-            # Descriptors 9 to 15 stand on another page, and no host reads on behind the end of the list.
+            # Descriptors 9 to 15 are on a different page, and hosts do not read past the end of the list.
             if not empty and number <= 8:
-                message = f"descriptor {number} is filled, though the list ended at {ended}"
-                yield finding(_NOTE, "contradiction", message, name, number, spoils=False)
+                message = f"descriptor {number} is not empty, but the list ended at {ended}"
+                yield finding(_NOTE, "contradiction", message, name, number, unreliable=False)
             continue
         if empty:
             continue
@@ -124,11 +124,11 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
         code = dump.count(f"{prefix}_{side}_interface", number)
         if code and not codes.is_known(table, code):
             message = f"application {number} has the {side} interface {codes.describe(table, code)}"
-            yield finding(_NOTE, "unknown", message, f"{prefix}_{side}_interface", number, spoils=False)
+            yield finding(_NOTE, "unknown", message, f"{prefix}_{side}_interface", number, unreliable=False)
     if not 1 <= lanes <= _LANES:
-        yield finding(_ERROR, "impossible", f"application {number} takes {lanes} host lanes", name, number)
+        yield finding(_ERROR, "impossible", f"application {number} uses {lanes} host lanes", name, number)
     if media > _LANES:
-        message = f"application {number} takes {media} media lanes"
+        message = f"application {number} uses {media} media lanes"
         yield finding(_ERROR, "impossible", message, f"{prefix}_media_lane_count", number)
     for side, count, options in (
         ("host", lanes, dump.value(f"{prefix}_host_lane_options", number)),
@@ -139,11 +139,11 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
             continue
         starts = [bit + 1 for bit in range(_LANES) if options >> bit & 1]
         if not starts:
-            message = f"application {number} may begin on no {side} lane"
-            yield finding(_WARNING, "contradiction", message, field, number, spoils=False)
+            message = f"application {number} has no possible first {side} lane"
+            yield finding(_WARNING, "contradiction", message, field, number, unreliable=False)
         too_far = [start for start in starts if start + count - 1 > _LANES]
         if too_far:
-            message = f"application {number} takes {count} {side} lanes and may begin on lane {too_far[-1]}"
+            message = f"application {number} uses {count} {side} lanes and may begin on lane {too_far[-1]}"
             yield finding(_ERROR, "impossible", message, field, number)
 
 
@@ -157,23 +157,23 @@ def limits(dump: Dump) -> Iterator[Finding]:
     yield from _multipliers(dump)
     power = dump.number("max_power")
     if power == 0.0:
-        yield finding(_WARNING, "impossible", "the module says that it takes 0 W", "max_power")
+        yield finding(_WARNING, "impossible", "the module states a power of 0 W", "max_power")
     low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
-    # Both 0 means that the module does not say.
+    # Both 0: not specified.
     if low is not None and high is not None and not dump.advertised.flat and (low or high) and low >= high:
-        message = f"the case may be between {low:g} and {high:g} degC"
+        message = f"the case temperature range is {low:g} to {high:g} degC"
         yield finding(_ERROR, "contradiction", message, "module_temperature_max")
     yield from _laser(dump)
 
 
 def _multipliers(dump: Dump) -> Iterator[Finding]:
-    """Yield multipliers whose code is reserved: what they multiply has no value."""
+    """Yield multipliers with reserved codes; the multiplied fields have no value."""
     if dump.advertised.flat:
         return
     for name, factors in MULTIPLIERS.items():
         code = dump.value(name)
         if isinstance(code, int) and code not in factors:
-            message = f"code {code} of {name} is reserved: what it multiplies is not known"
+            message = f"code {code} of {name} is reserved, so the multiplied fields have no value"
             multiplied = [field for field in ALL_FIELDS if field.multiplier == name]
             affected = [
                 (item.name, index) for item in multiplied for index in (item.array.indices if item.array else (None,))
@@ -181,7 +181,7 @@ def _multipliers(dump: Dump) -> Iterator[Finding]:
             yield Finding(_WARNING, address(name), "reserved", message, ((name, None), *affected))
     if dump.count("smf_length_multiplier") == 3 and dump.advertised.revision < SMF_MULTIPLIER_2_SINCE:
         major, minor = dump.advertised.revision
-        message = f"length multiplier code 3 is reserved in CMIS {major}.{minor}; 01h:137 explains it since 5.3"
+        message = f"length multiplier code 3 is reserved in CMIS {major}.{minor}; 01h:137 defines it since 5.3"
         affected = [("smf_length_multiplier", None), ("smf_length_base", None)]
         yield Finding(_WARNING, address("smf_length_multiplier"), "reserved", message, tuple(affected))
 
@@ -201,21 +201,23 @@ def media(dump: Dump) -> Iterator[Finding]:
     wavelength = dump.number("nominal_wavelength")
     optical = medium in (codes.MediaType.SMF, codes.MediaType.MMF)
     if optical and wavelength is not None and not dump.advertised.flat and not 700 <= wavelength <= 1700:
-        message = f"{wavelength:g} nm is no wavelength of an optical module"
+        message = f"{wavelength:g} nm is not a wavelength of an optical module"
         yield finding(_WARNING, "impossible", message, "nominal_wavelength")
     if not optical and wavelength and not dump.advertised.flat:
         message = f"a cable with a wavelength of {wavelength:g} nm"
         yield finding(_WARNING, "contradiction", message, "nominal_wavelength")
     if medium == copper and dump.count("cable_length_base") == 0:
-        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", spoils=False)
+        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", unreliable=False)
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
-    """Yield what cannot be on page 04h."""
+    """Yield impossible content of page 04h."""
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
     if not dump.advertised.grids.channels:
-        yield finding(_ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", spoils=False)
+        yield finding(
+            _ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", unreliable=False
+        )
     for name in [name for name in FIELDS if name.startswith("grid_") and name.endswith("_low_channel")]:
         grid = name.removesuffix("_low_channel")
         low, high = dump.number(name), dump.number(f"{grid}_high_channel")
@@ -228,11 +230,11 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 
 
 def remarks(dump: Dump) -> Iterator[Finding]:
-    """Yield what was wrong with the file."""
+    """Yield problems of the file."""
     for remark in dump.image.remarks:
         place, _, rest = remark.partition(": ")
         where = "00h:0" if place == "lower" else f"{place}h"
-        yield Finding(_WARNING, where, "truncated", f"the dump has {rest} of the {_half(place)}")
+        yield Finding(_WARNING, where, "truncated", f"the dump contains {rest} of the {_half(place)}")
 
 
 def unreadable(dump: Dump) -> Iterator[Finding]:
@@ -261,4 +263,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     limits,
     media,
 )
-"""Checks of what does not change."""
+"""Checks of constant content."""

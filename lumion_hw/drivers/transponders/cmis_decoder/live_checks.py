@@ -1,13 +1,13 @@
-"""Checks of what changes: states, monitors and their thresholds, lanes, tuning, diagnostics, reserved bits."""
+"""Checks of changing content: states, monitors and thresholds, lanes, tuning, diagnostics, reserved bits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed, sample_value
+from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed_instances, sample_value
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
-from lumion_hw.drivers.transponders.decoded import SANE, Finding, Severity
+from lumion_hw.drivers.transponders.decoded import PLAUSIBLE_RANGES, Finding, Severity
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes
 from lumion_hw.standards.cmis.codec import aux_monitor
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
@@ -19,13 +19,13 @@ _LANES = range(1, 9)
 _LANE_MONITORS = {"tx_power": "mW", "tx_bias": "mA", "rx_power": "mW"}
 _LIMIT_ORDER = ("low_alarm", "low_warning", "high_warning", "high_alarm")
 _RESERVED_OK = frozenset({0x03, 0x14, 0x9F})
-"""Pages whose undefined bytes are not reserved: user memory, results by selector, payload."""
+"""Pages whose undefined bytes are not reserved: user memory, selected results, payload."""
 _MAX_LISTED = 8
-_ROUNDING = 1.01  # F16 numbers of one module may carry three digits or fewer
+_ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield states and codes that are reserved, and lanes that run what the module does not offer."""
+    """Yield reserved states and codes, and lanes with applications that the module does not offer."""
     state = dump.count("module_state")
     if not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
@@ -37,7 +37,7 @@ def states(dump: Dump) -> Iterator[Finding]:
         path = dump.count("data_path_state", lane)
         if path not in tuple(codes.DataPathState):
             yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)
-        # In low power every data path is deactivated, whatever its control bits say (CMIS, data path state machine).
+        # In low power, all data paths are deactivated regardless of control bits (CMIS, data path state machine).
         elif path != codes.DataPathState.DEACTIVATED and state in (codes.ModuleState.LOW_PWR, codes.ModuleState.PWR_UP):
             message = f"lane {lane} is {codes.describe('data_path_state', path)} in low power"
             yield finding(_ERROR, "contradiction", message, "data_path_state", lane)
@@ -55,7 +55,7 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
         yield finding(_ERROR, "contradiction", message, "active_app_sel", lane)
     elif number:
         first = identity + 1
-        # A data path is named by its first host lane.
+        # The first host lane is the name of a data path.
         if not first <= lane < first + offered[number].host_lanes:
             message = f"lane {lane} belongs to data path {first} with {offered[number].host_lanes} lanes"
             yield finding(_ERROR, "contradiction", message, "active_data_path_id", lane)
@@ -65,19 +65,19 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
 
 
 def monitors(dump: Dump) -> Iterator[Finding]:
-    """Yield monitors of the module that cannot be, or are there and not advertised."""
-    for name, (low, high) in SANE.items():
+    """Yield implausible module monitors, and monitors that are not advertised."""
+    for name, (low, high) in PLAUSIBLE_RANGES.items():
         value = dump.number(name)
         supported = dump.supported(name)
         if value is None:
             continue
         if supported and not low <= value <= high:
-            message = f"{value:g} {FIELDS[name].unit} is no {name} of a working module"
+            message = f"{value:g} {FIELDS[name].unit} is not a plausible {name} of a working module"
             yield finding(_ERROR, "impossible", message, name)
         elif supported is False and value and not dump.advertised.flat:
             message = f"{name} reads {value:g} {FIELDS[name].unit}, but is not advertised"
-            yield finding(_NOTE, "not_supported", message, name, spoils=False)
-    # What Aux3 measures is said by 01h:145.
+            yield finding(_NOTE, "not_supported", message, name, unreliable=False)
+    # 01h:145 defines what Aux3 measures.
     kind = "supply" if dump.value("aux3_is_supply_2") else "temperature"
     aux3 = dump.number("aux3")
     if (
@@ -86,32 +86,32 @@ def monitors(dump: Dump) -> Iterator[Finding]:
         and kind == "supply"
         and not 0.5 <= aux_monitor(int(aux3), kind) <= 6
     ):
-        message = f"{aux_monitor(int(aux3), kind):g} V is no second supply"
+        message = f"{aux_monitor(int(aux3), kind):g} V is not a plausible second supply"
         yield finding(_WARNING, "impossible", message, "aux3")
 
 
 def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Tell whether a value is outside limits that make sense."""
+    """Return whether a value is outside its limits, if they are valid."""
     if value is None or low is None or high is None or low >= high:
         return False
     return not low <= value <= high
 
 
 def operation(dump: Dump) -> Iterator[Finding]:
-    """Yield monitors outside the conditions for which the module is made, 01h:146-150."""
+    """Yield monitors outside the specified operating conditions, 01h:146-150."""
     temperature, supply = dump.number("temperature"), dump.number("supply")
     low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
-    least = dump.number("min_supply")
+    min_supply_v = dump.number("min_supply")
     if dump.has("temperature") and _is_outside(temperature, low, high):
-        message = f"the module is at {temperature:.1f} degC and made for {low:g} to {high:g} degC"
-        yield finding(_WARNING, "outside_limits", message, "temperature", spoils=False)
-    if supply is not None and least and dump.has("supply") and supply < least:
-        message = f"the supply is {supply:.3f} V, below the {least:g} V that the module needs"
-        yield finding(_WARNING, "outside_limits", message, "supply", spoils=False)
+        message = f"the module is at {temperature:.1f} degC, outside its specified {low:g} to {high:g} degC"
+        yield finding(_WARNING, "outside_limits", message, "temperature", unreliable=False)
+    if supply is not None and min_supply_v and dump.has("supply") and supply < min_supply_v:
+        message = f"the supply is {supply:.3f} V, below the {min_supply_v:g} V that the module requires"
+        yield finding(_WARNING, "outside_limits", message, "supply", unreliable=False)
 
 
 def thresholds(dump: Dump) -> Iterator[Finding]:
-    """Yield thresholds that are missing or out of order, and values outside their own alarm limits."""
+    """Yield missing thresholds, thresholds out of order, and values outside their alarm limits."""
     if dump.half(0x02) is None:
         return
     for name in ("temperature", "supply", *_LANE_MONITORS):
@@ -124,7 +124,7 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
             continue
         if not any(known):
             yield finding(
-                _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, spoils=False
+                _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, unreliable=False
             )
         elif known != sorted(known):
             words = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
@@ -134,13 +134,13 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
 
 
 def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding]:
-    for index in (None,) if name in SANE else _lit_lanes(dump):
+    for index in (None,) if name in PLAUSIBLE_RANGES else _lit_lanes(dump):
         value = dump.number(name, index)
         # Too little received light is a dark fibre, and no fault of the module.
         if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
             lane = "" if index is None else f" of lane {index}"
             message = f"{name}{lane} is {value:g} {FIELDS[name].unit}, outside its alarm limits {low:g} to {high:g}"
-            yield finding(_WARNING, "outside_limits", message, name, index, spoils=False)
+            yield finding(_WARNING, "outside_limits", message, name, index, unreliable=False)
 
 
 def _lit_lanes(dump: Dump) -> list[int]:
@@ -155,28 +155,28 @@ def _lit_lanes(dump: Dump) -> list[int]:
 
 
 def lanes(dump: Dump) -> Iterator[Finding]:
-    """Yield lane monitors that cannot be, and lanes that are advertised as absent and alive."""
+    """Yield lane monitors that are not advertised, absent lanes with light, and active lanes without light."""
     if dump.half(0x11) is None:
         return
     for name in _LANE_MONITORS:
-        alive = [lane for lane in _LANES if dump.number(name, lane)]
-        if dump.supported(name) is False and alive and not dump.advertised.flat:
-            message = f"{name} is not 0 on lanes {_listing(alive)}, but is not advertised"
-            yield finding(_NOTE, "not_supported", message, name, alive[0], spoils=False)
+        active = [lane for lane in _LANES if dump.number(name, lane)]
+        if dump.supported(name) is False and active and not dump.advertised.flat:
+            message = f"{name} is not 0 on lanes {_listing(active)}, but is not advertised"
+            yield finding(_NOTE, "not_supported", message, name, active[0], unreliable=False)
     yield from _absent(dump)
     for lane in _lit_lanes(dump):
         if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
-            message = f"lane {lane} is activated and launches nothing"
-            yield finding(_WARNING, "contradiction", message, "tx_power", lane, spoils=False)
+            message = f"lane {lane} is activated but emits no light"
+            yield finding(_WARNING, "contradiction", message, "tx_power", lane, unreliable=False)
 
 
 def _absent(dump: Dump) -> Iterator[Finding]:
-    """Yield media lanes that the module calls absent, though they carry light or an application uses them."""
+    """Yield media lanes that are marked absent but carry light."""
     absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
-    alive = [lane for lane in absent if lane in dump.shining_lanes]
-    if alive:
-        message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(alive)}"
-        affected = tuple(("media_lane_unsupported", lane) for lane in alive)
+    active = [lane for lane in absent if lane in dump.lit_lanes]
+    if active:
+        message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(active)}"
+        affected = tuple(("media_lane_unsupported", lane) for lane in active)
         yield Finding(_WARNING, "00h:210", "contradiction", message, affected)
 
 
@@ -185,7 +185,7 @@ def _listing(numbers: list[int]) -> str:
 
 
 def secrets(dump: Dump) -> Iterator[Finding]:
-    """Yield bytes that are written only, and not 0."""
+    """Yield write-only bytes that do not read 0."""
     for name in ("password_entry", "password_change"):
         value = dump.value(name)
         if isinstance(value, bytes) and any(value):
@@ -195,7 +195,7 @@ def secrets(dump: Dump) -> Iterator[Finding]:
 
 
 def link(dump: Dump) -> Iterator[Finding]:
-    """Yield link performance that cannot be: average outside minimum and maximum, counters that do not fit."""
+    """Yield impossible link performance: averages outside minimum and maximum, inconsistent counters."""
     if not dump.advertised.coherent:
         return
     for quantity in LINK_QUANTITIES if dump.half(0x35) else ():
@@ -208,25 +208,25 @@ def link(dump: Dump) -> Iterator[Finding]:
         length = FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2] - HALF_BYTES
         ratios = bit_error_ratios(read_counters(half[:length]))
         if ratios is not None and not ratios[3]:
-            message = "minimum and maximum of the corrected bits do not lie around their average"
+            message = "the average of the corrected bits is not between minimum and maximum"
             yield finding(_WARNING, "contradiction", message, "media_fec_bits_sub_interval")
         if ratios is not None and ratios[0] > 0.5:
             yield finding(_ERROR, "impossible", f"a bit error ratio of {ratios[0]:g}", "media_fec_corrected_bits")
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
-    """Return the diagnostic instances that a dump lists, each with its sample's bytes if they are there."""
+    """Return the listed diagnostic instances, each with the bytes of its sample or ``None``."""
     found = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
-        for item in listed(descriptors, group) if descriptors else ():
+        for item in listed_instances(descriptors, group) if descriptors else ():
             at = 2 * item.number
             found.append((item, samples[at : at + 2] if samples else None))
     return tuple(found)
 
 
 def diagnostics(dump: Dump) -> Iterator[Finding]:
-    """Yield diagnostic instances that are unknown or show what cannot be."""
+    """Yield unknown diagnostic instances and impossible values."""
     values: dict[tuple[str, int], tuple[Instance, float]] = {}
     unknown: dict[int, int] = {}
     for item, data in instances(dump):
@@ -239,16 +239,14 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
         value = sample_value(item, data)
         key = (observable.name, item.descriptor.lane)
         if key in values and values[key][0].source != item.source:
-            message = (
-                f"{observable.name} of lane {item.descriptor.lane} is listed twice, at {values[key][0].source} too"
-            )
+            message = f"{observable.name} of lane {item.descriptor.lane} is also listed at {values[key][0].source}"
             yield Finding(_NOTE, item.source, "contradiction", message)
         values[key] = (item, value)
         if observable.is_ratio and value > 1.0:
             yield Finding(_ERROR, item.source, "impossible", f"{observable.name} is {value:g}, a ratio above 1")
     for whose, types in (
-        ("of the vendor's own types", [code for code in unknown if code in CUSTOM_TYPES]),
-        ("of types that are not known here", [code for code in unknown if code not in CUSTOM_TYPES]),
+        ("of vendor-specific types", [code for code in unknown if code in CUSTOM_TYPES]),
+        ("of unknown types", [code for code in unknown if code not in CUSTOM_TYPES]),
     ):
         if types:
             message = f"{sum(unknown[code] for code in types)} instances {whose}: {_listing(sorted(types))}"
@@ -263,33 +261,33 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
 
 
 def reserved(dump: Dump) -> Iterator[Finding]:
-    """Yield bits that are set and in no field of the map, one finding per page."""
+    """Yield bits that are set but belong to no field, one finding per page."""
     for bank, page in dump.image.halves:
         if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
             continue
         half, defined = dump.image.halves[bank, page], byte_access(page).defined
         first = 0 if page is None else HALF_BYTES
         if not any(defined):
-            yield Finding(_NOTE, f"{page or 0:02X}h", "unknown", "this page is not described here")
+            yield Finding(_NOTE, f"{page or 0:02X}h", "unknown", "the fields of this page are unknown")
             continue
-        # Reserved bits may be set on real modules: worth a note, never a value.
+        # Real modules may set reserved bits, so this is only a note.
         odd = [first + at for at in range(HALF_BYTES) if half[at] & ~defined[at]]
         if odd:
             listing = ", ".join(
                 f"{byte} ({half[byte - first] & ~defined[byte - first] & 0xFF:02X}h)" for byte in odd[:_MAX_LISTED]
             )
             more = f" and {len(odd) - _MAX_LISTED} more" if len(odd) > _MAX_LISTED else ""
-            message = f"bits are set that this map does not know, in bytes {listing}{more}"
+            message = f"unknown bits are set in bytes {listing}{more}"
             yield Finding(_NOTE, f"{page or 0:02X}h:{odd[0]}", "reserved", message)
 
 
 def tuning(dump: Dump) -> Iterator[Finding]:
-    """Yield frequencies that a laser cannot have."""
+    """Yield impossible laser frequencies."""
     if not dump.advertised.tunable or dump.half(0x12) is None:
         return
     for lane in sorted(dump.media_lanes):
         mhz = dump.number("current_frequency", lane)
-        # Far beyond every band that is used; 0 says that the laser was never tuned.
+        # Far outside all bands in use; 0 means that the laser was never tuned.
         if mhz and not 150_000_000 <= mhz <= 300_000_000:
             yield finding(_ERROR, "impossible", f"a laser at {mhz:g} MHz", "current_frequency", lane)
         code = dump.count("grid", lane)
@@ -309,4 +307,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     diagnostics,
     reserved,
 )
-"""Checks of what changes."""
+"""Checks of changing content."""

@@ -1,4 +1,4 @@
-"""A dump as the checks see it: fields, multipliers included, lanes that exist, and check sums that fit or not."""
+"""Access to the fields of a dump, with multipliers, existing lanes and checksums."""
 
 from __future__ import annotations
 
@@ -31,56 +31,56 @@ class Dump:
         self.advertised = Advertised(self._known_half, lambda page: (0, page) in image.halves)
 
     def half(self, page: Page) -> bytes | None:
-        """Return the bytes of a page, of the chosen bank where there are banks."""
+        """Return the bytes of a page, of the selected bank if there are banks."""
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field, times its multiplier; ``None`` if a byte of either is not known."""
+        """Return the value of a field times its multiplier; ``None`` if the dump does not contain both."""
         field = FIELDS[name]
         half = self.half(field.page)
-        if half is None or not self.knows(field, index):
+        if half is None or not self.has_field(field, index):
             return None
         code = self.value(field.multiplier) if field.multiplier else None
         value = decode(field, cut(field, half, index), index)
         return multiplied(field, value, code if isinstance(code, int) else None)
 
     def number(self, name: str, index: int | None = None) -> float | None:
-        """Return the value of a numeric field; ``None`` if it is not known."""
+        """Return the value of a numeric field; ``None`` if unknown."""
         value = self.value(name, index)
         return float(value) if isinstance(value, (int, float)) else None
 
     def count(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field; 0 if it is not known."""
+        """Return the value of an integer field; 0 if unknown."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
-    def knows(self, field: Field, index: int | None = None) -> bool:
-        """Tell whether all bytes of a field are known."""
+    def has_field(self, field: Field, index: int | None = None) -> bool:
+        """Return whether the dump contains all bytes of a field."""
         return self.image.has(field.page, field.span(index), self._bank(field.page))
 
     def raw_hex(self, field: Field, index: int | None = None) -> str:
-        """Return the bytes of a known field in hexadecimal."""
+        """Return the bytes of a field in the dump, in hexadecimal."""
         half = self.half(field.page)
         return "" if half is None else cut(field, half, index).hex()
 
     def supported(self, name: str) -> bool | None:
-        """Tell whether the module has a field."""
+        """Return whether the module has a field."""
         return self.advertised.supported(name)
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Page check sums that are known, and whether they fit; page 04h means nothing without a tunable laser."""
-        found = {}
+        """Page checksums in the dump, and whether they are right; without page 04h if the laser is not tunable."""
+        result = {}
         for item in CHECKSUMS:
             half = self.half(item.space)
             if half is None or (item.space == 0x04 and not self.advertised.tunable):
                 continue
             if self.image.has(item.space, range(item.first, item.byte + 1)):
-                found[item] = checksum_matches(item, half)
-        return found
+                result[item] = checksum_matches(item, half)
+        return result
 
     def is_damaged(self, field: Field) -> bool:
-        """Tell whether a field has a byte under a check sum that is wrong, that byte included."""
+        """Return whether a wrong checksum covers a field, or the field contains that checksum."""
         wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
         return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
 
@@ -88,28 +88,28 @@ class Dump:
     def media_lanes(self) -> frozenset[int]:
         """Media lanes that the module has.
 
-        Those that an application can use, without those that 00h:210 calls absent; a lane that carries light is there
-        whatever 00h:210 says. All lanes if the applications do not say which they use.
+        Lanes that an application can use, except those marked absent in 00h:210 that carry no light. All lanes if the
+        applications do not list theirs.
         """
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
-        # Some modules set 00h:210 wrongly; light that is measured proves a lane.
-        return usable - (absent - self.shining_lanes)
+        # Some modules set 00h:210 wrongly; measured light proves that a lane exists.
+        return usable - (absent - self.lit_lanes)
 
     @cached_property
     def host_lanes(self) -> frozenset[int]:
-        """Host lanes that the module has: those that an application can use, or uses whatever is advertised."""
+        """Host lanes that the module has: lanes that an application can use or uses now."""
         usable = _usable((item.host_lanes, item.first_host_lanes) for item in self.advertised.applications)
         return usable | {lane for lane in ALL_LANES if self.count("active_app_sel", lane)}
 
     @cached_property
-    def shining_lanes(self) -> frozenset[int]:
+    def lit_lanes(self) -> frozenset[int]:
         """Media lanes on which the module measures light."""
         powers = [name for name in ("tx_power", "rx_power") if self.supported(name)]
         return frozenset(lane for lane in ALL_LANES if any(self.number(name, lane) for name in powers))
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is supported and its page in the dump."""
+        """Return whether a field is supported and the dump contains its page."""
         return bool(self.supported(name)) and self.half(FIELDS[name].page) is not None
 
     def _bank(self, page: Page) -> int:
@@ -120,15 +120,15 @@ class Dump:
 
 
 def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:
-    """Return the lanes that applications can use, given how many each takes and where it may begin.
+    """Return the lanes that applications can use, from their lane counts and possible first lanes.
 
-    All lanes if there is no application, or one that does not say where it begins.
+    All lanes if there is no application, or if one does not list its first lanes.
     """
     usable: set[int] = set()
     for count, starts in applications:
         if count and not starts:
             return ALL_LANES
-        # An application covers as many lanes in a row as it takes, from each place where it may begin.
+        # An application uses consecutive lanes from each possible first lane.
         usable |= {lane for first in starts for lane in range(first, first + count)}
     return ALL_LANES & usable or ALL_LANES
 
@@ -143,7 +143,7 @@ def address(name: str, index: int | None = None) -> str:
 
 
 def finding(
-    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, spoils: bool = True
+    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, unreliable: bool = True
 ) -> Finding:
-    """Return a finding about a field; ``spoils`` says that its value cannot be believed."""
-    return Finding(severity, address(name, index), kind, message, ((name, index),) if spoils else ())
+    """Return a finding about a field; with ``unreliable`` its value is unreliable."""
+    return Finding(severity, address(name, index), kind, message, ((name, index),) if unreliable else ())

@@ -61,7 +61,7 @@ class Bank:
             channels: Channel numbers.
             codes: One code per channel number.
             base: Table for the other channels of a restarted bank, which are then staged too; ``None`` for an empty
-            bank.
+                bank.
         """
         if generation != self.generation:
             self.clear()

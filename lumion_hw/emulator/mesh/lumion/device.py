@@ -29,12 +29,10 @@ class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
     The board acts when :meth:`advance` is called or bytes are exchanged, and then catches up on everything that has
-    become
-    due, each action at its own time. Monitor scans are read at their time as far as possible: the heat is that of the
-    scan, but the light entering the chip is that of the moment of catching up. Therefore :meth:`next_due` returns the
-    time
-    of every scan, and an in-memory link or the emulator's server lets the board act then. A sweep or a telemetry stream
-    without a reader still latches every point, settles, and counts every record at the right tick.
+    become due, each action at its own time. Monitor scans are read at their time as far as possible: the heat is that
+    of the scan, but the light entering the chip is that of the moment of catching up. Therefore :meth:`next_due`
+    returns the time of every scan, and an in-memory link or the emulator's server lets the board act then. A sweep or a
+    telemetry stream without a reader still latches every point, settles, and counts every record at the right tick.
 
     Args:
         name: Device name in the bench file.
@@ -152,8 +150,7 @@ class MeshBoard(Switchable):
 
         Returns:
             Id of the latched fault, or ``None`` if the active configuration does not enable the source (a condition
-            that is
-            present then trips as soon as it is enabled).
+            that is present then trips as soon as it is enabled).
         """
         self.advance()
         core = self.core

@@ -106,9 +106,8 @@ class Telemetry:
     """All telemetry streams of a board.
 
     Between two calls the board does nothing: missed scans are made up one by one at the next call, each with the tick
-    at
-    which it was due but with the light of the moment (:class:`BoardMonitors`). Scans that could not be sent anyway are
-    only counted as dropped.
+    at which it was due but with the light of the moment (:class:`BoardMonitors`). Scans that could not be sent anyway
+    are only counted as dropped.
 
     Args:
         core: Time, generation, temperature and counters.

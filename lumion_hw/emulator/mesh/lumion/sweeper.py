@@ -181,10 +181,8 @@ class BoardSweepRun:
     """One run, from the edge of its first point to the reading of its last record.
 
     Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
-    let
-    the board act there. A board that is not called in time catches up at the next call: every point is latched at its
-    own
-    time and every record has its tick, but all scans see the light of that late moment.
+    let the board act there. A board that is not called in time catches up at the next call: every point is latched at
+    its own time and every record has its tick, but all scans see the light of that late moment.
 
     Args:
         core: Outputs and time.

@@ -177,8 +177,7 @@ class LatencyTimerDelay(DeliveryDelay):
     """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
 
     The timer also runs when nothing waits: an empty packet (status bytes alone) restarts it too. A single reply
-    therefore
-    waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
+    therefore waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
     """
 
     def __init__(self, latency_s: float) -> None:

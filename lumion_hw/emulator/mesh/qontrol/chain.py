@@ -120,8 +120,7 @@ class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
     There is no watchdog: outputs stay on when the host disconnects. Error lines of the supervision go to every
-    connection,
-    replies to the connection of the request.
+    connection, replies to the connection of the request.
 
     Args:
         name: Device name in the bench file.

@@ -95,8 +95,7 @@ def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float
         load: Load of the output.
         setpoint: Current in mA or voltage in V, at least 0.
         is_current: Whether the output is a current source with a voltage limit; otherwise a voltage source with a
-        current
-            limit.
+            current limit.
         vmax_v: Voltage limit.
         imax_ma: Current limit.
     """

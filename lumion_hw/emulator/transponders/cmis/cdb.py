@@ -1,11 +1,11 @@
-"""The command data block, instance 1: commands on page 9Fh and the firmware they manage (CMIS 5.2: 7.3, 8.4.11, 9).
+"""The command data block, instance 1: commands on page 9Fh and firmware management (CMIS 5.2: 7.3, 8.4.11, 9).
 
-Known commands: query status 0000h, enter and change password 0001h and 0002h, module, performance, BERT, security and
-externally defined features 0040h to 0045h, and those that manage firmware: 0041h, and 0100h to 010Ah. All others are
-unknown. Images are read back by no command here (0105h, 0106h): their mechanism is advertised as none.
+Supported commands: query status 0000h, enter and change password 0001h and 0002h, the feature queries 0040h to 0045h
+(module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. All other
+commands are unknown. No command reads images back (0105h, 0106h): their mechanism is advertised as none.
 
-A bank's image is invalid from the moment its erasing begins until it has been checked as a whole; what is committed
-changes in one step. So there is a good image to start from whenever power is lost.
+A bank's image is invalid from the moment its erasure begins until the whole image has been checked. The committed bank
+changes in one step. So a valid image to start from exists whenever power is lost.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from lumion_hw.standards.cmis.codes import CdbStatus
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 HEADER_BYTES = 64
-"""Bytes at the start of an image file that go into the start command (``StartCmdPayloadSize``)."""
+"""Bytes at the start of an image file that belong to the start command (``StartCmdPayloadSize``)."""
 ERASED = 0xFF
 """Value of an erased byte."""
 BANKS = "AB"
 _MAGIC = b"LMNFW\x01"
-_HEADER = struct.Struct(">6sBBHII")  # magic, major, minor, build, size of the file, CRC-32 of what follows the header
-LARGEST = 1 << 22
-"""Largest image a bank can hold, in bytes."""
+_HEADER = struct.Struct(">6sBBHII")  # magic, major, minor, build, file size, CRC-32 of the bytes after the header
+MAX_IMAGE_BYTES = 1 << 22
+"""Largest image that a bank can hold, in bytes."""
 
 
 def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> bytes:
     """Return a file that an emulated module accepts as its firmware.
 
     Args:
-        major: Version.
-        minor: Version.
-        build: Version.
-        size: Length of the file in bytes, more than the header's 64.
+        major: Major version.
+        minor: Minor version.
+        build: Build number.
+        size: Length of the file in bytes, more than the 64 bytes of the header.
 
     Raises:
-        ValueError: ``size`` is too small or too large, or a version does not fit.
+        ValueError: ``size`` is too small or too large, or a version number does not fit its field.
     """
-    if not HEADER_BYTES < size <= LARGEST:
-        raise ValueError(f"an image has {HEADER_BYTES + 1} to {LARGEST} bytes, not {size}")
+    if not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
+        raise ValueError(f"size is {size} bytes; an image has {HEADER_BYTES + 1} to {MAX_IMAGE_BYTES} bytes")
     seed = zlib.crc32(bytes([major, minor])) ^ build
-    body = bytes((seed >> (place % 24)) + 31 * place & 0xFF for place in range(size - HEADER_BYTES))
+    body = bytes((seed >> (index % 24)) + 31 * index & 0xFF for index in range(size - HEADER_BYTES))
     try:
-        # The vendor's header is not standardised: this one is the emulator's own, big enough to be checked.
+        # The vendor's header is not standardised: this format is the emulator's own, and is large enough for a check.
         header = _HEADER.pack(_MAGIC, major, minor, build, size, zlib.crc32(body))
     except struct.error as error:
-        raise ValueError(f"version {major}.{minor}.{build} does not fit: {error}") from error
+        raise ValueError(f"version {major}.{minor}.{build} does not fit the image header: {error}") from error
     return header.ljust(HEADER_BYTES, b"\x00") + body
 
 
@@ -72,7 +72,7 @@ class Image:
 
     Attributes:
         version: Major, minor, build.
-        valid: It is whole and may run.
+        valid: The image is complete and may run.
     """
 
     version: tuple[int, int, int] = (0, 0, 0)
@@ -81,14 +81,14 @@ class Image:
 
 @dataclass
 class Download:
-    """An image under way to a bank.
+    """An image that is being downloaded to a bank.
 
     Attributes:
-        bank: The bank.
-        version: What the header says.
-        crc: What the header says.
-        data: The body so far, erased where nothing has been written.
-        end: First byte behind the last one written.
+        bank: The destination bank.
+        version: Version in the header.
+        crc: CRC-32 in the header.
+        data: The body so far; unwritten bytes hold the erased value.
+        end: First byte behind the last written byte.
     """
 
     bank: str
@@ -98,22 +98,22 @@ class Download:
     end: int = 0
 
     @property
-    def intact(self) -> bool:
-        """Whether the body is what the header announces."""
+    def is_intact(self) -> bool:
+        """Whether the body matches the header's CRC-32."""
         return zlib.crc32(self.data) == self.crc
 
 
 @dataclass
 class FirmwareStore:
-    """What a module keeps of firmware. All but the download and the bank asked for outlives a loss of power.
+    """Firmware images of a module. All but the download and the requested bank survive a power loss.
 
     Attributes:
         images: Image of each bank.
-        factory: Version of the image that is always there.
+        factory: Version of the factory image, which is always present.
         committed: Bank that runs after a reset.
         running: Bank that runs now; ``F`` for the factory image.
-        download: What is under way.
-        asked: Bank that the next reset shall run, once.
+        download: The current download, if any.
+        next_boot_bank: Bank to run after the next reset only.
     """
 
     images: dict[str, Image]
@@ -121,14 +121,14 @@ class FirmwareStore:
     committed: str = "A"
     running: str = "A"
     download: Download | None = field(default=None)
-    asked: str | None = None
+    next_boot_bank: str | None = None
 
     @property
     def inactive(self) -> str:
-        """The bank that does not run; B under the factory image."""
+        """The bank that does not run; B while the factory image runs."""
         return "A" if self.running == "B" else "B"
 
-    def version_of(self, bank: str) -> tuple[int, int, int]:
+    def version(self, bank: str) -> tuple[int, int, int]:
         """Return the version of a bank, zeros without a valid image."""
         if bank not in self.images:
             return self.factory
@@ -136,47 +136,47 @@ class FirmwareStore:
         return image.version if image.valid else (0, 0, 0)
 
     def boot(self) -> None:
-        """Start: the bank asked for, else the committed one, else the other, else the factory image."""
+        """Start the requested bank, else the committed bank, else the other bank, else the factory image."""
         self.download = None
-        order = (self.asked, self.committed, *BANKS)
-        self.asked = None
+        order = (self.next_boot_bank, self.committed, *BANKS)
+        self.next_boot_bank = None
         self.running = next((bank for bank in order if bank and self.images[bank].valid), "F")
 
-    def fits(self, header: bytes, size: int) -> bool:
-        """Tell whether a header is that of an image for this module, and of this size."""
+    def accepts_header(self, header: bytes, size: int) -> bool:
+        """Return whether a header belongs to an image for this module and of this size."""
         if len(header) < HEADER_BYTES:
             return False
         magic, _, _, _, length, _ = _HEADER.unpack_from(header)
         return bool(magic == _MAGIC and length == size)
 
     def erase(self, bank: str) -> None:
-        """Begin to erase a bank: its image is gone."""
+        """Begin to erase a bank: its image is invalid from now on."""
         self.images[bank] = Image()
 
-    def begin(self, header: bytes, size: int) -> bool:
-        """Take a new image for the inactive bank; returns whether the header is that of one for this module."""
-        if not self.fits(header, size):
+    def start_download(self, header: bytes, size: int) -> bool:
+        """Start the download of an image to the inactive bank; returns whether its header is valid for this module."""
+        if not self.accepts_header(header, size):
             return False
         _, major, minor, build, _, crc = _HEADER.unpack_from(header)
-        # Before the first block: power lost during the download must not find half an image valid.
+        # Erase before the first block: a power loss during the download must not leave half an image marked valid.
         self.erase(self.inactive)
         body = bytearray([ERASED]) * (size - HEADER_BYTES)
         self.download = Download(self.inactive, (major, minor, build), crc, body)
         return True
 
-    def complete(self) -> bool:
-        """Check the image that was written and keep it; returns whether it is whole."""
+    def finish_download(self) -> bool:
+        """Check the downloaded image and store it; returns whether it is intact."""
         download, self.download = self.download, None
-        if download is None or not download.intact:
+        if download is None or not download.is_intact:
             return False
         self.images[download.bank] = Image(download.version, valid=True)
         return True
 
 
-Answer = bytes | int
-"""The reply's payload, or the status of a failure."""
+CdbReply = bytes | int
+"""The payload of a reply, or the status of a failure."""
 TASK_FAILED = 0x60
-"""Failure of what a command set out to do, as against one of the command (CMIS 8.2.8: codes 20h to 2Fh)."""
+"""The task of the command failed, as opposed to the command itself (CMIS 8.2.8: codes 20h to 2Fh)."""
 START, ABORT, WRITE_LPL, WRITE_EPL, COMPLETE, COPY, RUN, COMMIT = (
     0x0101, 0x0102, 0x0103, 0x0104, 0x0107, 0x0108, 0x0109, 0x010A,
 )  # fmt: skip
@@ -185,11 +185,11 @@ _START_BYTES = 8
 _LPL, _EPL = 0x01, 0x10
 _DIRECTIONS = {0xAB: ("A", "B"), 0xBA: ("B", "A")}
 _EXTENSION = 15
-"""Additional byte octets of a read or write for these commands: 128 bytes at once."""
+"""Additional byte octets of a read or write for these commands: 128 bytes in one access."""
 _MARGIN = 1.2
 _EXTRA_BYTES = 32
-_LOCKED = frozenset({START, COPY, RUN, COMMIT})
-"""Commands for which some modules want the password."""
+_PASSWORD_COMMANDS = frozenset({START, COPY, RUN, COMMIT})
+"""Commands that need the password on some modules."""
 
 
 class FirmwareCommands:
@@ -197,16 +197,16 @@ class FirmwareCommands:
 
     Args:
         core: The module.
-        profile: What it can do.
-        store: Its images.
-        reboot: Restarts it; the argument says whether traffic is to go on.
+        profile: Its CDB capabilities.
+        store: Its firmware images.
+        reboot: Restarts the module; the argument is true for a hitless restart (traffic continues).
     """
 
     def __init__(self, core: Core, profile: CdbProfile, store: FirmwareStore, reboot: Callable[[bool], None]) -> None:
         self._core, self._profile, self._store, self._reboot = core, profile, store, reboot
         self._epl_length = 0
         self._copied: tuple[int, int, int] | None = None
-        self.commands: Mapping[int, Callable[[bytes], Answer]] = {
+        self.commands: Mapping[int, Callable[[bytes], CdbReply]] = {
             0x0041: self._features,
             0x0100: self._info,
             START: self._start,
@@ -221,7 +221,7 @@ class FirmwareCommands:
             self.commands = {**self.commands, WRITE_EPL: self._write_epl}
 
     def duration_s(self, command: int, timing: Timing) -> float:
-        """Return how long a command works, beyond what all take."""
+        """Return the duration of a command, in addition to the duration common to all commands."""
         return {
             START: timing.fw_start_s,
             ABORT: timing.fw_abort_s,
@@ -231,8 +231,8 @@ class FirmwareCommands:
             COPY: timing.fw_copy_s,
         }.get(command, 0.0)
 
-    def accept(self, command: int, payload: bytes, epl_length: int) -> None:
-        """Take note that a command begins to work: what it destroys is gone from now on."""
+    def start_work(self, command: int, payload: bytes, epl_length: int) -> None:
+        """Start work on a command: whatever it erases is invalid from now on."""
         self._epl_length = epl_length
         store = self._store
         self._copied = None
@@ -241,77 +241,77 @@ class FirmwareCommands:
         if command == START and self._start_refusal(payload) == 0:
             store.erase(store.inactive)
         elif command == COPY and len(payload) == 1 and payload[0] in _DIRECTIONS:
-            source, goal = _DIRECTIONS[payload[0]]
-            if self._may_copy(source, goal):
+            source, destination = _DIRECTIONS[payload[0]]
+            if self._may_copy(source, destination):
                 self._copied = store.images[source].version
-                store.erase(goal)
+                store.erase(destination)
         self.show_versions()
 
-    def execute(self, command: int, payload: bytes) -> Answer:
-        """Carry out a command."""
+    def execute(self, command: int, payload: bytes) -> CdbReply:
+        """Execute a command."""
         return self._refusal(command) or self.commands[command](payload)
 
     def _refusal(self, command: int) -> int:
         locked = self._profile.firmware_needs_password and not self._core.unlocked
-        return CdbStatus.PASSWORD if locked and command in _LOCKED else 0
+        return CdbStatus.PASSWORD if locked and command in _PASSWORD_COMMANDS else 0
 
-    # -- what there is ----------------------------------------------------------------------------------------------
+    # -- information ------------------------------------------------------------------------------------------------
 
-    def _features(self, _payload: bytes) -> Answer:
-        """9Fh:136-153. Durations are those of a module at its own pace, with a margin."""
+    def _features(self, _payload: bytes) -> CdbReply:
+        """Return 9Fh:136-153. Durations are those at the module's own pace (time scale 1), plus a margin."""
         profile, timing = self._profile, self._core.profile.timing
         milliseconds = [
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
             for command in (START, ABORT, WRITE_LPL, COMPLETE, COPY)
         ]
-        # Sixteen bits of milliseconds; bit 3 makes them tens where that is too little.
+        # The field has sixteen bits in ms; bit 3 changes the unit to 10 ms for longer durations.
         tenfold = max(milliseconds) > 0xFFFF
         bits = 0b11 | profile.skips_erased << 2 | tenfold << 3
         mechanism = _LPL | (_EPL if profile.epl_pages else 0)
         head = bytes([0, bits, HEADER_BYTES, ERASED, _EXTENSION, mechanism, 0, profile.hitless])
         return head + b"".join((-(-value // 10) if tenfold else value).to_bytes(2, "big") for value in milliseconds)
 
-    def _info(self, _payload: bytes) -> Answer:
-        """9Fh:136-245: which image runs, is committed and is invalid, and the versions."""
+    def _info(self, _payload: bytes) -> CdbReply:
+        """Return 9Fh:136-245: the running, committed and invalid images, and all versions."""
         store = self._store
         status, present = 0, 0b100
-        for place, bank in enumerate(BANKS):
+        for index, bank in enumerate(BANKS):
             image = store.images[bank]
             bits = (store.running == bank) | (store.committed == bank) << 1 | (not image.valid) << 2
-            status |= bits << 4 * place
-            present |= image.valid << place
-        versions = b"".join(_version(store.version_of(bank)) for bank in (*BANKS, "F"))
+            status |= bits << 4 * index
+            present |= image.valid << index
+        versions = b"".join(_version(store.version(bank)) for bank in (*BANKS, "F"))
         return bytes([status, present]) + versions
 
-    # -- an update --------------------------------------------------------------------------------------------------
+    # -- update -----------------------------------------------------------------------------------------------------
 
     def _start_refusal(self, payload: bytes) -> int:
-        """Return why a download cannot start, 0 if it can."""
+        """Return the status that refuses a download, 0 if it can start."""
         size = int.from_bytes(payload[:4], "big")
-        if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= LARGEST:
+        if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
             return CdbStatus.PARAMETER
         if self._store.download is not None:
             return CdbStatus.WRONG_STATE
-        return 0 if self._store.fits(payload[_START_BYTES:], size) else TASK_FAILED
+        return 0 if self._store.accepts_header(payload[_START_BYTES:], size) else TASK_FAILED
 
-    def _start(self, payload: bytes) -> Answer:
+    def _start(self, payload: bytes) -> CdbReply:
         refusal = self._start_refusal(payload)
         if refusal == 0:
-            self._store.begin(payload[_START_BYTES:], int.from_bytes(payload[:4], "big"))
+            self._store.start_download(payload[_START_BYTES:], int.from_bytes(payload[:4], "big"))
         return refusal or b""
 
-    def _abort(self, _payload: bytes) -> Answer:
+    def _abort(self, _payload: bytes) -> CdbReply:
         if self._store.download is None:
             return CdbStatus.WRONG_STATE
         self._store.download = None
         return b""
 
-    def _write_lpl(self, payload: bytes) -> Answer:
+    def _write_lpl(self, payload: bytes) -> CdbReply:
         if not _ADDRESS_BYTES < len(payload) <= MAX_LPL:
             return CdbStatus.PARAMETER
         return self._write(payload[:_ADDRESS_BYTES], payload[_ADDRESS_BYTES:])
 
-    def _write_epl(self, payload: bytes) -> Answer:
+    def _write_epl(self, payload: bytes) -> CdbReply:
         length = self._epl_length
         if len(payload) != _ADDRESS_BYTES or not 0 < length <= HALF_BYTES * self._profile.epl_pages:
             return CdbStatus.PARAMETER
@@ -319,43 +319,43 @@ class FirmwareCommands:
         data = b"".join(bytes(self._core.memory.half(page)) for page in pages)
         return self._write(payload, data[:length])
 
-    def _write(self, address: bytes, block: bytes) -> Answer:
+    def _write(self, address: bytes, block: bytes) -> CdbReply:
         download = self._store.download
         if download is None:
             return CdbStatus.WRONG_STATE
-        begin = int.from_bytes(address, "big")
-        end = begin + len(block)
-        # Blocks come in order; only a module that says so lets some out, which are then erased ones.
-        if end > len(download.data) or (begin > download.end and not self._profile.skips_erased):
+        first = int.from_bytes(address, "big")
+        end = first + len(block)
+        # Blocks come in order. Only modules that advertise it accept gaps, which stay erased.
+        if end > len(download.data) or (first > download.end and not self._profile.skips_erased):
             return CdbStatus.PARAMETER
-        download.data[begin:end] = block
+        download.data[first:end] = block
         download.end = max(download.end, end)
         return b""
 
-    def _complete(self, _payload: bytes) -> Answer:
+    def _complete(self, _payload: bytes) -> CdbReply:
         if self._store.download is None:
             return CdbStatus.WRONG_STATE
-        if not self._store.complete():
+        if not self._store.finish_download():
             return TASK_FAILED
         self.show_versions()
         return b""
 
-    def _may_copy(self, source: str, goal: str) -> bool:
+    def _may_copy(self, source: str, destination: str) -> bool:
         store = self._store
-        in_use = goal in (store.running, store.committed)
+        in_use = destination in (store.running, store.committed)
         return store.download is None and not in_use and store.images[source].valid
 
-    def _copy(self, payload: bytes) -> Answer:
+    def _copy(self, payload: bytes) -> CdbReply:
         if len(payload) != 1 or payload[0] not in _DIRECTIONS:
             return CdbStatus.PARAMETER
         if self._copied is None:
             return CdbStatus.WRONG_STATE
         self._store.images[_DIRECTIONS[payload[0]][1]] = Image(self._copied, valid=True)
         self.show_versions()
-        return LARGEST.to_bytes(4, "big") + payload + b"\x00"
+        return MAX_IMAGE_BYTES.to_bytes(4, "big") + payload + b"\x00"
 
-    def _run(self, payload: bytes) -> Answer:
-        """Answer first, then restart: the inactive image (0, 1) or the running one (2, 3); 1 and 3 without loss."""
+    def _run(self, payload: bytes) -> CdbReply:
+        """Reply first, then restart: the inactive image (0, 1) or the running image (2, 3); 1 and 3 are hitless."""
         if len(payload) != _ADDRESS_BYTES or payload[1] > 3:
             return CdbStatus.PARAMETER
         store = self._store
@@ -366,14 +366,14 @@ class FirmwareCommands:
         delay_s = int.from_bytes(payload[2:4], "big") * 1e-3
 
         def restart() -> None:
-            # Once: what is not committed is gone with the next reset, which is the way back from a bad image.
-            store.asked = bank if bank in store.images else None
+            # Only once: an uncommitted image is abandoned at the next reset, which is the way back from a bad image.
+            store.next_boot_bank = bank if bank in store.images else None
             self._reboot(hitless)
 
-        self._core.agenda.after(max(delay_s, 1e-6), restart)  # the answer is complete before
+        self._core.agenda.after(max(delay_s, 1e-6), restart)  # the reply is complete before the restart
         return b""
 
-    def _commit(self, _payload: bytes) -> Answer:
+    def _commit(self, _payload: bytes) -> CdbReply:
         if self._store.running not in self._store.images:
             return CdbStatus.WRONG_STATE
         self._store.committed = self._store.running
@@ -383,7 +383,7 @@ class FirmwareCommands:
         """Write the versions of the running and the other image to 00h:39 and 01h:128."""
         store, memory = self._store, self._core.memory
         for prefix, bank in (("firmware", store.running), ("inactive_firmware", store.inactive)):
-            major, minor, _ = store.version_of(bank)
+            major, minor, _ = store.version(bank)
             memory.put(f"{prefix}_major", major)
             memory.put(f"{prefix}_minor", minor)
 
@@ -396,26 +396,26 @@ def _version(version: tuple[int, int, int]) -> bytes:
 
 
 TRIGGER_BYTE = COMMAND_BYTE + 1
-"""The write of this byte triggers the command."""
+"""A write of this byte triggers the command."""
 MAX_BUSY_MS = 4960
-"""A command takes no longer (CMIS 8.4.11)."""
+"""Longest duration of a command, in ms (CMIS 8.4.11)."""
 _REPLY = slice(134 - HALF_BYTES, HALF_BYTES)
 _PAYLOAD = LPL_BYTE - HALF_BYTES
 
 
 class CommandBlock:
-    """Takes commands from page 9Fh.
+    """Executes the commands written to page 9Fh.
 
     Args:
         core: The module.
-        profile: What it can do.
-        passwords: The lock that command 0001h opens.
-        firmware: Manages the images.
+        profile: Its CDB capabilities.
+        passwords: The password lock, opened by command 0001h.
+        firmware: Firmware management.
     """
 
     def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords, firmware: FirmwareCommands) -> None:
         self._core, self._profile, self._passwords, self._firmware = core, profile, passwords, firmware
-        self._commands: dict[int, Callable[[bytes], Answer]] = {
+        self._commands: dict[int, Callable[[bytes], CdbReply]] = {
             0x0000: self._query_status,
             0x0001: self._enter_password,
             0x0002: self._change_password,
@@ -429,32 +429,32 @@ class CommandBlock:
         self.busy = False
 
     def restart(self) -> None:
-        """Forget the command at work."""
+        """Discard the running command."""
         self.busy = False
 
     @property
     def blocks_the_bus(self) -> bool:
-        """Whether the module does not acknowledge because it works on a command in the foreground."""
+        """Whether the module does not acknowledge because it executes a command in the foreground."""
         return self.busy and not self._profile.background
 
     def _set_status(self, status: int) -> None:
         self._core.memory.put("cdb_status", status, 1)
 
     def triggered(self, written: Written) -> None:
-        """Take the command that stands on the page; one at work makes the module ignore another."""
+        """Start the command on the page; ignored while another command runs."""
         if self.busy:
             return
         self.busy = True
-        # As it stands now: the host may write the page anew while the command is at work in the background.
+        # Copy the page now: the host may rewrite it while a background command runs.
         page = bytes(self._core.memory.half(CDB_PAGE))
-        # Captured, checking, executing each last a third, so that a host that polls sees every code.
+        # Captured, checking and executing each last a third, so a polling host sees every code.
         self._set_status(CdbStatus.CAPTURED)
         seconds = self._core.timing.cdb_s
         self._core.agenda.after(seconds / 3, lambda: self._set_status(CdbStatus.CHECKING))
         self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
 
     def _check(self, page: bytes) -> None:
-        """Refuse what is damaged or unknown; otherwise execute it."""
+        """Refuse a damaged or unknown command; otherwise execute it."""
         command, length = int.from_bytes(page[:2], "big"), page[4]
         if length > MAX_LPL:
             self._finish(CdbStatus.PARAMETER)
@@ -469,19 +469,19 @@ class CommandBlock:
             if command == 0x0000 and length == 2:
                 extra_s = min(int.from_bytes(payload, "big"), MAX_BUSY_MS) * 1e-3
             elif command in self._firmware.commands:
-                # Its effect on what is stored begins now, not when the command completes.
-                self._firmware.accept(command, payload, epl_length=int.from_bytes(page[2:4], "big"))
+                # Its effect on the stored images begins now, not at the end of the command.
+                self._firmware.start_work(command, payload, epl_length=int.from_bytes(page[2:4], "big"))
                 extra_s = self._firmware.duration_s(command, self._core.timing)
             seconds = self._core.timing.cdb_s / 3 + extra_s
             self._core.agenda.after(seconds, lambda: self._execute(command, payload))
 
     def _execute(self, command: int, payload: bytes) -> None:
-        answer = self._commands[command](payload)
-        if isinstance(answer, int):
-            self._finish(answer)
+        result = self._commands[command](payload)
+        if isinstance(result, int):
+            self._finish(result)
             return
-        # The rest of the area is cleared: a host must not read what an earlier command left.
-        reply = encode_reply(answer)
+        # Clear the rest of the area: a host must not read the leftovers of an earlier reply.
+        reply = encode_reply(result)
         self._core.memory.half(CDB_PAGE)[_REPLY] = reply.ljust(HALF_BYTES - _REPLY.start, b"\x00")
         self._finish(CdbStatus.DONE)
 
@@ -492,28 +492,28 @@ class CommandBlock:
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def _query_status(self, payload: bytes) -> Answer:
+    def _query_status(self, payload: bytes) -> CdbReply:
         if len(payload) != 2:
             return CdbStatus.PARAMETER
         return bytes([2, self._passwords.level])
 
-    def _enter_password(self, payload: bytes) -> Answer:
+    def _enter_password(self, payload: bytes) -> CdbReply:
         if len(payload) != 4:
             return CdbStatus.PARAMETER
         return b"" if self._passwords.enter(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
 
-    def _change_password(self, payload: bytes) -> Answer:
+    def _change_password(self, payload: bytes) -> CdbReply:
         if len(payload) != 4 or payload[0] & 0x80:
             return CdbStatus.PARAMETER
         return b"" if self._passwords.change(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
 
-    def _module_features(self, _payload: bytes) -> Answer:
-        """Two reserved bytes, a bit per command 0000h to 00FFh, the longest time in ms (check)."""
+    def _module_features(self, _payload: bytes) -> CdbReply:
+        """Return two reserved bytes, one bit per command 0000h to 00FFh, and the longest duration in ms (check)."""
         bits = bytearray(32)
         for command in self._commands:
             if command < 0x100:
                 bits[command // 8] |= 1 << command % 8
         return bytes(2) + bytes(bits) + MAX_BUSY_MS.to_bytes(2, "big")
 
-    def _no_features(self, _payload: bytes) -> Answer:
+    def _no_features(self, _payload: bytes) -> CdbReply:
         return bytes(4)

@@ -1,4 +1,4 @@
-"""Coherent modules in the optical world: what they send enters the mesh, what comes out is what they receive."""
+"""Coherent modules in the optical world: their light enters the mesh, and they receive the light that leaves it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, Emit, Optics
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 RECEIVER_BAND_HZ = 37.5e9
-"""Half the channel of 75 GHz that a receiver of some 60 GBd listens to."""
+"""Half of the 75 GHz channel that a receiver of about 60 GBd accepts, in Hz."""
 
 
 class CoherentLight:
-    """Lets modules of two tributaries into an optical world.
+    """Connects dual-polarization modules to an optical world.
 
     Args:
-        world: The light.
-        fibre_drift_rad2_per_s: Rate of the polarization random walk, for what modules report of its speed.
+        world: The optical world.
+        fibre_drift_rad2_per_s: Rate of the polarization random walk, used for the reported speed of polarization.
     """
 
     def __init__(self, world: OpticalWorld, fibre_drift_rad2_per_s: float) -> None:
         self._world = world
         self._sent: dict[str, LaunchedLight] = {}
-        # A random walk has no speed; over one second it goes this far: two axes count.
+        # A random walk has no speed; this is its rms distance in one second, over two axes.
         self._sop_rate_krad_per_s = 1e-3 * math.sqrt(2.0 * fibre_drift_rad2_per_s)
 
     def emit(self, transponder: str) -> Emit:
-        """Return what takes the light that a module sends."""
+        """Return the callback that takes the light sent by a module."""
 
-        def take(light: LaunchedLight) -> None:
+        def handle(light: LaunchedLight) -> None:
             self._sent[transponder] = light
             power_w = w_from_dbm(light.power_dbm) if light.enabled else 0.0
             self._world.set_coherent(transponder, CoherentLaunch(power_w, light.frequency_mhz * 1e6, light.osnr_db))
 
-        return take
+        return handle
 
     def optics(self, transponder: str) -> Optics:
-        """Return what gives the light at a module's receiver; the world knows the present only."""
+        """Return the provider of the light at a module's receiver; the world knows only the present."""
 
-        def give(_media_lane: int, _at_s: float) -> ReceivedLight:
-            arrived = self._world.received_coherent(transponder, RECEIVER_BAND_HZ)
-            if arrived is None:
+        def receive(_media_lane: int, _at_s: float) -> ReceivedLight:
+            arriving = self._world.received_coherent(transponder, RECEIVER_BAND_HZ)
+            if arriving is None:
                 return ReceivedLight(total_power_dbm=_dbm(self._world.received_w(transponder)))
-            sender = self._sent[arrived.sender]
-            # PDL of a path that folds both tributaries is infinite; its rank says so, and a number has to be one.
-            two = arrived.pair.rank == 2
+            sender = self._sent[arriving.sender]
+            # A path that merges both tributaries has infinite PDL; its rank reports that, and the PDL must be finite.
+            has_both = arriving.pair.rank == 2
             return ReceivedLight(
-                total_power_dbm=_dbm(arrived.total_w),
-                signal_power_dbm=_dbm(arrived.signal_w),
-                frequency_mhz=arrived.launch.frequency_hz * 1e-6,
-                osnr_db=arrived.osnr_db,
-                dgd_ps=arrived.pair.dgd_ps,
-                pdl_db=arrived.pair.pdl_db if two else 0.0,
+                total_power_dbm=_dbm(arriving.total_w),
+                signal_power_dbm=_dbm(arriving.signal_w),
+                frequency_mhz=arriving.launch.frequency_hz * 1e-6,
+                osnr_db=arriving.osnr_db,
+                dgd_ps=arriving.pair.dgd_ps,
+                pdl_db=arriving.pair.pdl_db if has_both else 0.0,
                 sop_rate_krad_per_s=self._sop_rate_krad_per_s,
-                polarization_rank=arrived.pair.rank,
+                polarization_rank=arriving.pair.rank,
                 media_interface=sender.media_interface,
                 test_pattern=sender.test_pattern,
             )
 
-        return give
+        return receive
 
 
 def _dbm(power_w: float) -> float:

@@ -1,4 +1,4 @@
-"""What the parts of one emulated module share: its memory, flags, time, randomness and the faults in force."""
+"""State shared by the parts of one emulated module: memory, flags, time, random numbers and active faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """One thing to do at one time; ``lasting`` ones survive a reset of the module."""
+    """One action scheduled for one time; ``lasting`` appointments survive a reset of the module."""
 
     due_s: float
     action: Callable[[], None]
@@ -25,12 +25,12 @@ class Appointment:
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Call it off; harmless when it is over."""
+        """Cancel the appointment; no effect if it is over."""
         self.cancelled = True
 
 
 class Agenda:
-    """Appointments in order of time.
+    """Scheduled actions in order of time.
 
     Args:
         start_s: The module's time at the start.
@@ -42,32 +42,32 @@ class Agenda:
         self._heap: list[tuple[float, int, Appointment]] = []
 
     def after(self, delay_s: float, action: Callable[[], None], *, lasting: bool = False) -> Appointment:
-        """Make an appointment ``delay_s`` from now."""
+        """Schedule an action ``delay_s`` from now."""
         appointment = Appointment(self.now + max(delay_s, 0.0), action, lasting)
-        # What is due at the same time happens in the order in which it was arranged.
+        # Actions due at the same time run in the order in which they were scheduled.
         heapq.heappush(self._heap, (appointment.due_s, next(self._order), appointment))
         return appointment
 
     def next_s(self) -> float | None:
-        """Return the time of the next appointment."""
-        # Cancelled ones stay in the heap until they come up: taking them out would sort it anew.
+        """Return the time of the next appointment, ``None`` if there is none."""
+        # Cancelled appointments stay in the heap until they come up; removing them would need a full sort.
         while self._heap and self._heap[0][2].cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def keep_next(self, until_s: float) -> bool:
-        """Do the next appointment if it is due by ``until_s``, at its own time; returns whether there was one."""
+    def run_next(self, until_s: float) -> bool:
+        """Run the next appointment if it is due by ``until_s``; returns whether there was one."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
         appointment = heapq.heappop(self._heap)[2]
-        # At its own time, however late it is noticed.
+        # The action runs at its scheduled time, however late it is processed.
         self.now = max(self.now, due_s)
         appointment.action()
         return True
 
     def clear(self) -> None:
-        """Call off everything that does not survive a reset."""
+        """Cancel all appointments that do not survive a reset."""
         for _, _, appointment in self._heap:
             if not appointment.lasting:
                 appointment.cancel()
@@ -78,7 +78,14 @@ _HISTORY = 10_000
 
 @dataclass(frozen=True)
 class Transition:
-    """A state machine's step: when, whose (``module``, or ``data path`` and its first host lane), from and to."""
+    """One step of a state machine.
+
+    Attributes:
+        at_s: Time of the step.
+        machine: ``module``, or ``data path`` and its first host lane.
+        before: Old state.
+        after: New state.
+    """
 
     at_s: float
     machine: str
@@ -88,20 +95,20 @@ class Transition:
 
 @dataclass
 class Core:
-    """State that outlives no reset except where it says so.
+    """State of one module; a reset keeps it except where noted.
 
     Attributes:
         name: Device name.
         profile: Type of the module.
         timing: Its times, scaled.
-        quirks: Its ways.
-        agenda: Its time.
-        rng: Its noise.
+        quirks: Its deviations from the standard.
+        agenda: Its time and scheduled actions.
+        rng: Source of its noise.
         memory: Its registers; a reset replaces them.
         flags: Its latched flags; a reset replaces them.
-        faults: Faults in force, by name, with their strength; they survive a reset.
+        faults: Active faults by name, with their strength; they survive a reset.
         unlocked: Whether the host has entered the password.
-        history: The last steps of its state machines.
+        history: The most recent steps of its state machines.
     """
 
     name: str
@@ -116,10 +123,10 @@ class Core:
     unlocked: bool = False
     history: deque[Transition] = field(default_factory=lambda: deque(maxlen=_HISTORY))
 
-    def note(
+    def record_transition(
         self, machine: str, before: ModuleState | DataPathState | None, after: ModuleState | DataPathState | None
     ) -> None:
-        """Remember a step of a state machine."""
+        """Record a step of a state machine."""
         self.history.append(Transition(self.now, machine, before, after))
 
     @property
@@ -128,5 +135,5 @@ class Core:
         return self.agenda.now
 
     def has(self, fault: str) -> bool:
-        """Tell whether a fault is in force."""
+        """Return whether a fault is active."""
         return fault in self.faults

@@ -1,7 +1,7 @@
-"""Pattern checkers and the results behind the selector of page 14h (CMIS 8.12, 8.13).
+"""Pattern checkers, and the results selected on page 14h (CMIS 8.12, 8.13).
 
-Results of a newly selected kind appear after a while; until then the page shows those of the former kind. Gated
-measurements are not advertised: their selectors show zeros.
+Results of a newly selected kind appear after a delay; until then the page shows the previous kind. Gated measurements
+are not advertised: their selectors show zeros.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lumion_hw.emulator.transponders.cmis.ends import Receivers
 from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.measurements import HOST_BER, HOST_SNR_DB
 from lumion_hw.emulator.transponders.cmis.profiles import LineFormat
-from lumion_hw.emulator.transponders.cmis.states import LIT, DataPaths
+from lumion_hw.emulator.transponders.cmis.states import ACTIVE_STATES, DataPaths
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.fields import HALF_BYTES, LANES
 from lumion_hw.standards.registers import f16_encode
@@ -34,7 +34,7 @@ _COUNTERS = {
 
 @dataclass
 class _Counter:
-    """Bits and errors of one checker since it was reset, and whether it lost the pattern meanwhile."""
+    """Bits and errors of one checker since its reset, and whether it lost the pattern in that time."""
 
     bits: float = 0.0
     errors: float = 0.0
@@ -46,8 +46,8 @@ class EmulatedDiagnostics:
 
     Args:
         core: The module.
-        paths: The data paths.
-        receivers: What it gets.
+        paths: Its data paths.
+        receivers: Its receivers.
     """
 
     def __init__(self, core: Core, paths: DataPaths, receivers: Receivers) -> None:
@@ -56,61 +56,61 @@ class EmulatedDiagnostics:
         self.restart()
 
     def restart(self) -> None:
-        """Forget counters and selection."""
+        """Reset the counters and the selection."""
         self._shown = 0
         self._was_enabled = False
         self._counters = {(side, lane): _Counter() for side in ("host", "media") for lane in range(1, LANES + 1)}
 
     def select(self, written: Written) -> None:
-        """Take a new selector; its results follow later."""
+        """Accept a new selector; its results follow later."""
         selector = self._core.memory.count("diagnostics_selector")
-        # Until then the page shows the former results: a host has to wait after a new selector.
+        # Until then the page shows the previous results, so a host must wait after it changes the selector.
         self._core.agenda.after(self._core.timing.selector_s, lambda: self._show(selector))
 
     def _show(self, selector: int) -> None:
         self._shown = selector
 
     def sample(self, powered: bool) -> None:
-        """Count bits and errors of the checkers that run; ``powered`` is ModuleReady."""
+        """Count bits and errors of the running checkers; ``powered`` is ModuleReady."""
         memory = self._core.memory
-        # Once more after the last one was switched off, for its flags to end.
+        # One more pass after the last checker is switched off, so that its flags end.
         enabled = memory.lanes("host_checker_enable") | memory.lanes("media_checker_enable")
         if not enabled and not self._was_enabled:
             return
         self._was_enabled = bool(enabled)
         reset = memory.count("reset_error_counters")
         for (side, lane), counter in self._counters.items():
-            running = powered and self._enabled(side, lane) and self._exists(side, lane)
-            locked = running and self._locked(side, lane)
+            running = powered and self._is_enabled(side, lane) and self._has_lane(side, lane)
+            locked = running and self._is_locked(side, lane)
             self._core.flags.hold(f"checker_lol_{side}_flag", running and not locked, lane)
             if reset:
                 self._counters[side, lane] = _Counter()
             elif running:
                 counter.sync_lost = counter.sync_lost or not locked
                 if locked:
-                    bits = self._rate(side, lane) * self._core.timing.sample_s
+                    bits = self._bit_rate(side, lane) * self._core.timing.sample_s
                     counter.bits += bits
                     counter.errors += bits * self._ber(side, lane)
 
-    def _enabled(self, side: str, lane: int) -> bool:
+    def _is_enabled(self, side: str, lane: int) -> bool:
         return bool(self._core.memory.lanes(f"{side}_checker_enable") >> (lane - 1) & 1)
 
-    def _exists(self, side: str, lane: int) -> bool:
+    def _has_lane(self, side: str, lane: int) -> bool:
         return side == "host" or lane in self._receivers.lanes
 
-    def _locked(self, side: str, lane: int) -> bool:
+    def _is_locked(self, side: str, lane: int) -> bool:
         pattern = self._core.memory.count(f"{side}_checker_pattern", lane)
         if side == "host":
             return self.host_pattern == pattern
         state = self._receivers.lanes.get(lane)
-        return state is not None and state.locked and state.light.test_pattern == pattern
+        return state is not None and state.is_locked and state.light.test_pattern == pattern
 
-    def _line(self, lane: int) -> LineFormat | None:
+    def _line_format(self, lane: int) -> LineFormat | None:
         media_interface = self._paths.media_interface(lane)
         return None if media_interface is None else self._core.profile.receiver.formats[media_interface]
 
-    def _rate(self, side: str, lane: int) -> float:
-        line = self._line(lane)
+    def _bit_rate(self, side: str, lane: int) -> float:
+        line = self._line_format(lane)
         return self._core.profile.host_bit_rate if side == "host" or line is None else line.bit_rate
 
     def _ber(self, side: str, lane: int) -> float:
@@ -118,41 +118,41 @@ class EmulatedDiagnostics:
 
     # -- results ----------------------------------------------------------------------------------------------------
 
-    def put(self) -> None:
-        """Write the results that are selected."""
+    def write_results(self) -> None:
+        """Write the selected results to the page."""
         half = self._core.memory.half(RESULTS_PAGE)
         half[_RESULTS_OFFSET:] = bytes(HALF_BYTES - _RESULTS_OFFSET)
         if self._shown == DiagnosticsSelector.BER:
-            self._put_ber()
+            self._write_ber()
         elif self._shown == DiagnosticsSelector.SNR:
-            self._put_snr()
+            self._write_snr()
         elif self._shown in _COUNTERS:
-            self._put_counters(*_COUNTERS[DiagnosticsSelector(self._shown)])
+            self._write_counters(*_COUNTERS[DiagnosticsSelector(self._shown)])
 
-    def _put_ber(self) -> None:
+    def _write_ber(self) -> None:
         for side, lane in self._counters:
-            if self._enabled(side, lane) and self._locked(side, lane):
+            if self._is_enabled(side, lane) and self._is_locked(side, lane):
                 code = f16_encode(self._ber(side, lane))
                 field_offset = _RESULTS_OFFSET + (0 if side == "host" else 16) + 2 * (lane - 1)
                 self._core.memory.half(RESULTS_PAGE)[field_offset : field_offset + 2] = code.to_bytes(2, "big")
 
-    def _put_snr(self) -> None:
+    def _write_snr(self) -> None:
         memory = self._core.memory
-        for lane in self._lit_host_lanes():
+        for lane in self._active_host_lanes():
             memory.put_limited("host_snr", HOST_SNR_DB, lane)
         for lane, state in self._receivers.lanes.items():
-            if state.locked:
+            if state.is_locked:
                 memory.put_limited("media_snr", state.reception.esnr_db, lane)
 
-    def _lit_host_lanes(self) -> Iterator[int]:
+    def _active_host_lanes(self) -> Iterator[int]:
         for path in self._paths.paths:
-            if path.state in LIT:
+            if path.state in ACTIVE_STATES:
                 yield from range(path.first_lane, path.first_lane + path.application.host_lanes)
 
-    def _put_counters(self, side: str, first: int) -> None:
-        for place in range(1, 5):
-            counter = self._counters[side, first + place]
-            # Bit 0 of the count of bits says that the pattern was lost meanwhile.
+    def _write_counters(self, side: str, first: int) -> None:
+        for index in range(1, 5):
+            counter = self._counters[side, first + index]
+            # Bit 0 of the bit count says that the pattern was lost in the interval.
             bits = int(counter.bits) & ~1 | counter.sync_lost
-            self._core.memory.put_limited("error_count", int(counter.errors), place)
-            self._core.memory.put_limited("bit_count", bits, place)
+            self._core.memory.put_limited("error_count", int(counter.errors), index)
+            self._core.memory.put_limited("bit_count", bits, index)

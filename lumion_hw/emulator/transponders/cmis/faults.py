@@ -1,4 +1,4 @@
-"""Faults of one module, by name: in force at once or at a scripted time, until cleared or for a while."""
+"""Faults of one module, by name: they start now or at a scheduled time, and last until cleared or for a set time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class ModuleFault:
     """One fault.
 
     Attributes:
-        strength: How much, if nothing is said.
-        effect: What happens.
-        counts: What the strength counts; most are there or not.
-        low: Least strength.
-        high: Greatest strength.
+        strength: Default strength.
+        effect: Effect of the fault.
+        strength_meaning: Meaning of the strength; most faults are only present or absent.
+        low: Smallest strength.
+        high: Largest strength.
         unit: Unit of the strength.
     """
 
     strength: float
     effect: str
-    counts: str = "1: there"
+    strength_meaning: str = "1: present"
     low: float = 1.0
     high: float = 1.0
     unit: str = ""
@@ -39,39 +39,41 @@ FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
         "lol": ModuleFault(1.0, "the receivers lose lock"),
         "lof": ModuleFault(1.0, "the receivers lose framing"),
         "tx_failure": ModuleFault(1.0, "the transmitters fail"),
-        "tec_runaway": ModuleFault(1.0, "module fault with cause 1"),
+        "tec_runaway": ModuleFault(1.0, "the module enters its fault state with cause 1 (TEC runaway)"),
         "temp_high": ModuleFault(
-            40.0, "the case is hotter by so many degrees Celsius", "how much hotter", 0, 100, "degC"
+            40.0, "the case is hotter by the strength, in degrees Celsius", "temperature rise", 0, 100, "degC"
         ),
-        "module_fault": ModuleFault(2.0, "module fault with this cause", "cause of 00h:41", 0, 255),
+        "module_fault": ModuleFault(
+            2.0, "the module enters its fault state with this cause", "cause in 00h:41", 0, 255
+        ),
         "stuck_power_up": ModuleFault(1.0, "power-up never ends"),
         "stuck_init": ModuleFault(1.0, "data path initialisation never ends"),
-        "slow_init": ModuleFault(10.0, "data path initialisation takes so many times as long", "factor", 1, 1000),
+        "slow_init": ModuleFault(10.0, "data path initialisation takes longer by this factor", "factor", 1, 1000),
         "stuck_config": ModuleFault(1.0, "ConfigStatus stays in progress"),
         "no_init_pending": ModuleFault(1.0, "DPInitPending is not raised when the application stays the same"),
         "reject_appsel0": ModuleFault(1.0, "AppSel 0 is refused"),
         "stuck_tuning": ModuleFault(1.0, "tuning never ends"),
-        "wavelength_unlocked": ModuleFault(1.0, "the laser is not on its wavelength"),
-        "nack": ModuleFault(1.0, "the next accesses, so many, are not acknowledged", "how many accesses", 1, 1_000_000),
+        "wavelength_unlocked": ModuleFault(1.0, "the laser is not locked to its wavelength"),
+        "nack": ModuleFault(1.0, "the next accesses are not acknowledged", "number of accesses", 1, 1_000_000),
         "torn_read": ModuleFault(1.0, "every second byte of a read is older than its neighbour"),
         "bad_checksum": ModuleFault(1.0, "the checksum of page 00h is wrong"),
         "counter_truncated": ModuleFault(1.0, "the sub-interval bit counter of page 34h has only 32 bits"),
         "freeze_never_done": ModuleFault(1.0, "a freeze of the statistics never completes"),
         "reserved_bits_set": ModuleFault(1.0, "reserved bits are not 0"),
-        "drops_to_lowpwr_on_reset": ModuleFault(1.0, "a reset leaves a software low power request behind"),
-        "unplug": ModuleFault(1.0, "the module is pulled out"),
+        "drops_to_lowpwr_on_reset": ModuleFault(1.0, "a reset leaves the software low-power request set"),
+        "unplug": ModuleFault(1.0, "the module is unplugged"),
     }
 )
 """Faults by name."""
 
 
 class FaultPanel:
-    """Switches faults of one module on and off.
+    """Starts and clears the faults of one module.
 
     Args:
         core: The module.
-        changed: Called with the name after a fault came or went.
-        advance: Brings the module to the present, before a fault comes or goes by hand.
+        changed: Called with the name after a fault started or ended.
+        advance: Brings the module to the present, before a fault starts or ends by hand.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:
@@ -79,60 +81,60 @@ class FaultPanel:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Faults in force now."""
+        """Names of the active faults."""
         self._advance()
         return tuple(self._core.faults)
 
     def inject(
         self, name: str, strength: float | None = None, *, after_s: float = 0.0, lasts_s: float | None = None
     ) -> None:
-        """Put a fault in force.
+        """Start a fault.
 
         Args:
-            name: One of ``FAULTS``.
-            strength: How much, in what the fault counts; by default that of ``FAULTS``.
-            after_s: Wait so long on the module's time.
-            lasts_s: Clear it so long after it came; by default it stays.
+            name: Name in ``FAULTS``.
+            strength: Strength, in the unit of the fault; by default that of ``FAULTS``.
+            after_s: Delay before the start, on the module's time.
+            lasts_s: Duration of the fault; by default it stays.
 
         Raises:
-            ConfigError: There is no such fault, or the strength is no number.
+            ConfigError: There is no such fault, or the strength is not a number.
             LimitError: The strength is out of range.
         """
         if name not in FAULTS:
-            raise ConfigError(f"there is no fault {name}", device=self._core.name, hint=f"Faults: {', '.join(FAULTS)}.")
+            raise ConfigError(f"unknown fault {name!r}", device=self._core.name, hint=f"Faults: {', '.join(FAULTS)}.")
         fault = FAULTS[name]
-        value = fault.strength if strength is None else _checked(name, fault, strength)
+        value = fault.strength if strength is None else _validated(name, fault, strength)
         self._advance()
 
-        # At its own time, and not before what was due until then.
-        def come() -> None:
+        # The fault starts at its own time, after everything that is due before.
+        def start() -> None:
             self._core.faults[name] = value
             self._changed(name)
 
         if after_s > 0:
-            self._core.agenda.after(after_s, come, lasting=True)  # a reset of the module does not call it off
+            self._core.agenda.after(after_s, start, lasting=True)  # a reset of the module does not cancel it
         else:
-            come()
+            start()
         if lasts_s is not None:
             self._core.agenda.after(after_s + lasts_s, lambda: self.clear(name), lasting=True)
 
     def clear(self, name: str) -> None:
-        """End a fault; harmless when it is not in force."""
+        """End a fault; no effect if it is not active."""
         self._advance()
         if self._core.faults.pop(name, None) is not None:
             self._changed(name)
 
 
-def _checked(name: str, fault: ModuleFault, strength: Any) -> float:
-    """Return a strength that the fault can have. Raises ``ConfigError`` for what is no number, ``LimitError``."""
+def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
+    """Return the strength as a number. Raises ``ConfigError`` for other values, ``LimitError`` if out of range."""
     hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
     try:
-        # float() would take True and "1".
+        # float() would accept True and "1".
         value = math.nan if isinstance(strength, bool | str | bytes) else float(strength)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigError(f"fault {name}: strength is {strength!r}", hint=hint)
+        raise ConfigError(f"fault {name}: strength {strength!r} is not a number", hint=hint)
     if not fault.low <= value <= fault.high:
         limit = fault.low if value < fault.low else fault.high
         raise LimitError(

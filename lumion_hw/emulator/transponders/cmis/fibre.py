@@ -1,4 +1,4 @@
-"""A fibre between emulated modules: what one end sends, the other end gets, weaker and disturbed."""
+"""A fibre between emulated modules: each end receives the attenuated and impaired light of the other."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lumion_hw.quantities import db_from_ratio, ratio_from_db
 
 _MEMORY = 256
 _NOISE_TO_OSNR_BANDWIDTH = 6.0
-"""A receiver's channel of 75 GHz passes so many times the noise in 0.1 nm."""
+"""Noise in a receiver's 75 GHz channel, relative to the noise in 0.1 nm."""
 
 
 @dataclass
 class Fibre:
-    """One direction of a fibre; its members may be changed at any time.
+    """One direction of a fibre; its attributes may be changed at any time.
 
     Attributes:
         loss_db: Loss.
-        osnr_db: OSNR that the line would give a perfect transmitter; ``inf`` without amplifiers.
+        osnr_db: OSNR of the line with a perfect transmitter; ``inf`` without amplifiers.
         cd_ps_per_nm: Chromatic dispersion.
         dgd_ps: Differential group delay.
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization.
-        polarization_rank: 1 if a polarizer is in the way.
-        cut: No light passes.
+        polarization_rank: 1 with a polarizer in the fibre, else 2.
+        cut: The fibre passes no light.
     """
 
     loss_db: float = 3.0
@@ -41,10 +41,10 @@ class Fibre:
     cut: bool = False
 
     def carry(self, sent: LaunchedLight) -> ReceivedLight:
-        """Return what arrives of what was sent."""
+        """Return the light that arrives for the light that was sent."""
         if self.cut or not sent.enabled:
             return DARKNESS
-        # Noise to signal adds up: that of the transmitter and that of the line.
+        # Noise-to-signal ratios of transmitter and line add up.
         noise = 1.0 / ratio_from_db(min(sent.osnr_db, 200.0)) + 1.0 / ratio_from_db(min(self.osnr_db, 200.0))
         signal_dbm = sent.power_dbm - self.loss_db
         return ReceivedLight(
@@ -63,41 +63,41 @@ class Fibre:
 
 
 class FibreDirection:
-    """From one module to another: remembers what was sent when, so that the past can be asked for."""
+    """One direction between two modules; keeps a history of the sent light, so that past instants can be queried."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
         self._source, self._fibre = source, fibre
         self._sent: dict[int, deque[LaunchedLight]] = {}
 
-    def take(self, light: LaunchedLight) -> None:
-        """Note what the source sends from now on."""
+    def record(self, light: LaunchedLight) -> None:
+        """Record the light that the source sends from now on."""
         self._sent.setdefault(light.media_lane, deque(maxlen=_MEMORY)).append(light)
 
     def light(self, media_lane: int, at_s: float) -> ReceivedLight:
-        """Return what arrives at an instant."""
-        self._source.advance(at_s)  # what it sent until then is known only now
+        """Return the light that arrives at an instant."""
+        self._source.advance(at_s)  # the light sent up to then is known only after this
         history = self._sent.get(media_lane)
         if not history:
             return DARKNESS
-        # What was being sent at that instant, not what is sent now.
-        place = bisect.bisect_right([light.at_s for light in history], at_s)
-        return self._fibre.carry(history[max(place - 1, 0)])
+        # The light sent at that instant, not the light sent now.
+        index = bisect.bisect_right([light.at_s for light in history], at_s)
+        return self._fibre.carry(history[max(index - 1, 0)])
 
 
-def join(first: CmisModule, second: CmisModule, there: Fibre, back: Fibre | None = None) -> tuple[Fibre, Fibre]:
-    """Join two modules by a pair of fibres.
+def join(first: CmisModule, second: CmisModule, forward: Fibre, backward: Fibre | None = None) -> tuple[Fibre, Fibre]:
+    """Join two modules with a pair of fibres.
 
     Args:
         first: One module.
-        second: The other one.
-        there: From ``first`` to ``second``.
-        back: From ``second`` to ``first``; by default one like ``there``.
+        second: The other module.
+        forward: Fibre from ``first`` to ``second``.
+        backward: Fibre from ``second`` to ``first``; by default a copy of ``forward``.
 
     Returns:
-        Both fibres; to change one changes the light.
+        Both fibres; a change of their attributes changes the light.
     """
-    back = replace(there) if back is None else back
-    forward, reverse = FibreDirection(first, there), FibreDirection(second, back)
-    first.connect(optics=reverse.light, emit=forward.take)
-    second.connect(optics=forward.light, emit=reverse.take)
-    return there, back
+    backward = replace(forward) if backward is None else backward
+    to_second, to_first = FibreDirection(first, forward), FibreDirection(second, backward)
+    first.connect(optics=to_first.light, emit=to_second.record)
+    second.connect(optics=to_second.light, emit=to_first.record)
+    return forward, backward

@@ -1,4 +1,4 @@
-"""The inside of an emulated module: its state machines, measurements and registers, wired together."""
+"""The inside of an emulated module: its state machines, measurements and registers, connected to each other."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ _APPLY = (
     (1, 212, True),
 )
 """Staged set, trigger byte on page 10h, and whether it applies immediately."""
-_MAX_STEPS = 64  # more than any way through the states has: a quirk may close a circle
+_MAX_STEPS = 64  # more steps than any path through the states has; stops endless loops caused by quirks
 _IDLE_SAMPLES = 10
-"""A module that is not ready measures itself so many times more seldom."""
+"""A module that is not ready takes its own measurements less often, by this factor."""
 
 
 class ModuleFirmware:
-    """All parts of one module, and the order in which they work.
+    """All parts of one module, and the order in which they run.
 
     Args:
-        core: What the parts share.
+        core: State shared by the parts.
         serial: Serial number.
         low_power_pin: Whether the host asserts the low-power pin.
-        optics: Light at the receivers.
-        emit: Takes the light it sends.
+        optics: Provider of the light at the receivers.
+        emit: Takes the light that the module sends.
     """
 
     def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:
         self._core, self._serial = core, serial
         self.optics, self.emit = optics, emit
-        self.plugged = True
+        self.is_plugged = True
         self.machine = ModuleMachine(core, low_power_pin)
         self.paths = DataPaths(core)
         self._sets = ControlSets(core, self.paths)
@@ -79,11 +79,11 @@ class ModuleFirmware:
         self._vdm = VdmPages(core, self._performance)
         self.diagnostics = EmulatedDiagnostics(core, self.paths, self._receivers)
         self._passwords = Passwords(core)
-        self.banks = _store_of(core.profile)
+        self.banks = _initial_store(core.profile)
         self.commands, self._images = self._make_commands()
         self._renderers = self._make_renderers()
         self.port = HostPort(core, self.render, self._effects())
-        self._reset_asked = False
+        self._reset_requested = False
 
     def _make_commands(self) -> tuple[CommandBlock | None, FirmwareCommands | None]:
         core, cdb = self._core, self._core.profile.cdb
@@ -93,7 +93,7 @@ class ModuleFirmware:
         return CommandBlock(core, cdb, self._passwords, images), images
 
     def _reboot(self, hitless: bool) -> None:
-        """Run another image; without loss, only the management is away for as long as it takes to start."""
+        """Run another image; a hitless restart interrupts only the management interface, for its start-up time."""
         if not hitless:
             self.restart()
             return
@@ -113,12 +113,12 @@ class ModuleFirmware:
             for lane in range(1, core.profile.media_lanes + 1)
         }
 
-    # -- what registers do ------------------------------------------------------------------------------------------
+    # -- register effects --------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[tuple[Page, int], Effect]:
-        """Return what the write of each byte sets off; all other controls are looked at when they matter."""
+        """Return the action for a write of each byte; all other controls are read when they matter."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
-        # By byte, not by register: a host may write a password in pieces, and the last byte acts.
+        # By byte, not by register: a host may write a password in pieces, and the last byte triggers the check.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
         for number, byte, immediate in _APPLY:
             effects[_LANE_CONTROL_PAGE, byte] = partial(self._apply, number, byte, immediate)
@@ -130,7 +130,7 @@ class ModuleFirmware:
         return effects
 
     def _control(self, written: Written) -> None:
-        self._reset_asked = bool(written[None, _CONTROL_BYTE] & _SOFTWARE_RESET)
+        self._reset_requested = bool(written[None, _CONTROL_BYTE] & _SOFTWARE_RESET)
 
     def _apply(self, number: int, byte: int, immediate: bool, written: Written) -> None:
         self._sets.trigger(number, written[_LANE_CONTROL_PAGE, byte], immediate=immediate)
@@ -140,28 +140,28 @@ class ModuleFirmware:
             laser.written(written)
 
     def store(self, offset: int, data: bytes) -> None:
-        """Take a write transaction with all that follows from it at once."""
+        """Store a write transaction and perform everything that it triggers."""
         self.port.store(offset, data)
-        if self._reset_asked:
+        if self._reset_requested:
             self.restart()
         self.settle()
 
     def _make_renderers(self) -> dict[Page, Callable[[], None]]:
         renderers: dict[Page, Callable[[], None]] = {
             None: self._render_lower,
-            0x11: self._monitors.put,
+            0x11: self._monitors.write_registers,
             TUNING_PAGE: self._render_summaries,
-            RESULTS_PAGE: self.diagnostics.put,
-            0x34: self._coherent.put_media_fec,
-            0x35: self._coherent.put_link,
-            0x3A: self._coherent.put_host_fec,
+            RESULTS_PAGE: self.diagnostics.write_results,
+            0x34: self._coherent.write_media_fec,
+            0x35: self._coherent.write_link,
+            0x3A: self._coherent.write_host_fec,
         }
         for group in range(len(self._core.profile.vdm)):
-            renderers[SAMPLE_PAGE + group] = partial(self._vdm.put_group, group)
+            renderers[SAMPLE_PAGE + group] = partial(self._vdm.write_group, group)
         return renderers
 
     def render(self, page: Page) -> None:
-        """Bring the registers of a page up to date."""
+        """Update the registers of a page."""
         render = self._renderers.get(page)
         if render is not None and self._core.memory.has(page):
             render()
@@ -170,69 +170,69 @@ class ModuleFirmware:
         self._core.flags.put_summaries()
 
     def _render_lower(self) -> None:
-        self._monitors.put()
+        self._monitors.write_registers()
         self._core.flags.put_summaries()
         self._core.memory.put("interrupt_deasserted", not self._core.flags.interrupt)
 
-    # -- working ----------------------------------------------------------------------------------------------------
+    # -- operation --------------------------------------------------------------------------------------------------
 
     @property
-    def _powered(self) -> bool:
+    def _is_powered(self) -> bool:
         return self.machine.state is ModuleState.READY
 
     def settle(self) -> None:
-        """Let the machines take every step whose condition holds, then let light and flags follow."""
-        if not self.plugged:
+        """Run the state machines until no transition is left, then update light and flags."""
+        if not self.is_plugged:
             return
-        changed, before = False, self._powered
+        changed, before = False, self._is_powered
         for _ in range(_MAX_STEPS):
             if not self._step():
                 break
             changed = True
         self.transmitters.update(self.emit)
-        # At once, so that no flag or monitor shows the state of before for a sample period.
-        if self._powered != before:
+        # Sample at once, so that no flag or monitor shows the previous state for a sample period.
+        if self._is_powered != before:
             self._next_sample.cancel()
             self._sample()
         elif changed:
-            self._receivers.sample(self.optics, self._powered)
+            self._receivers.sample(self.optics, self._is_powered)
 
     def _step(self) -> bool:
-        """Let every machine take one step; returns whether one did."""
+        """Let every machine take one step; returns whether any of them did."""
         machine = self.machine
-        # The module before its data paths: they may only come up once it is ready, and go down with it.
-        moved = machine.step(self.paths.at_rest)
+        # The module goes before its data paths: they come up only once it is ready, and go down with it.
+        moved = machine.step(self.paths.all_deactivated)
         for laser in self._lasers.values():
-            moved = laser.step(self._powered) or moved
-        ready = self._powered and not machine.low_power_requested
+            moved = laser.step(self._is_powered) or moved
+        ready = self._is_powered and not machine.low_power_requested
         faulty = machine.state is None or machine.state is ModuleState.FAULT
         moved = self.paths.step(ready, faulty) or moved
-        return self._vdm.step(self._powered) or moved
+        return self._vdm.step(self._is_powered) or moved
 
     def _sample(self) -> None:
-        """Measure everything, and again after the sample period."""
-        self._receivers.sample(self.optics, self._powered)
-        self._monitors.sample(self._powered)
-        self._performance.sample(self._powered)
-        self._vdm.judge(self._powered)
+        """Measure everything, and schedule the next measurement."""
+        self._receivers.sample(self.optics, self._is_powered)
+        self._monitors.sample(self._is_powered)
+        self._performance.sample(self._is_powered)
+        self._vdm.check_thresholds(self._is_powered)
         if self._core.profile.diagnostics:
-            self.diagnostics.sample(self._powered)
-        period_s = self._core.timing.sample_s * (1 if self._powered else _IDLE_SAMPLES)
+            self.diagnostics.sample(self._is_powered)
+        period_s = self._core.timing.sample_s * (1 if self._is_powered else _IDLE_SAMPLES)
         self._next_sample = self._core.agenda.after(period_s, self._sample)
 
-    # -- starting ---------------------------------------------------------------------------------------------------
+    # -- start-up ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Start again from the defaults, as after a reset (CMIS 6.3.2); user EEPROM and password stay."""
-        self._reset_asked = False
+        """Start again from the defaults, as after a reset (CMIS 6.3.2); user EEPROM and password are kept."""
+        self._reset_requested = False
         core = self._core
         core.agenda.clear()
         self.transmitters.go_dark(self.emit)
-        # User EEPROM is non-volatile; everything else begins with its default.
-        former = core.memory
+        # The user EEPROM is non-volatile; everything else returns to its default.
+        old_memory = core.memory
         core.memory = build_memory(core.profile, core.quirks, self._serial)
         if core.profile.user_eeprom:
-            core.memory.half(USER_EEPROM_PAGE)[:] = former.half(USER_EEPROM_PAGE)
+            core.memory.half(USER_EEPROM_PAGE)[:] = old_memory.half(USER_EEPROM_PAGE)
         core.flags = Flags(core.memory)
         self.banks.boot()
         if self._images is not None:
@@ -250,25 +250,25 @@ class ModuleFirmware:
         self.machine.start()
         self._sample()
 
-    def pull(self) -> None:
-        """Lose the supply: dark at once, nothing goes on."""
-        self.plugged = False
+    def remove_power(self) -> None:
+        """Remove the supply: the light goes out at once and everything stops."""
+        self.is_plugged = False
         self._core.agenda.clear()
         self.transmitters.go_dark(self.emit)
 
-    def insert(self) -> None:
-        """Get the supply back; does nothing while it is there."""
-        if not self.plugged:
-            self.plugged = True
+    def restore_power(self) -> None:
+        """Restore the supply; no effect while the module is powered."""
+        if not self.is_plugged:
+            self.is_plugged = True
             self.restart()
 
     def fault_changed(self, fault: str) -> None:
-        """Follow a fault that came or went."""
+        """React to a fault that started or ended."""
         if fault == "unplug":
             if self._core.has("unplug"):
-                self.pull()
+                self.remove_power()
             else:
-                self.insert()
+                self.restore_power()
         elif fault == "bad_checksum":
             self._core.memory.refresh_checksums()
             self._spoil_checksum()
@@ -279,7 +279,7 @@ class ModuleFirmware:
             self._core.memory.put("page_00h_checksum", ~self._core.memory.count("page_00h_checksum") & 0xFF)
 
 
-def _store_of(profile: ModuleProfile) -> FirmwareStore:
+def _initial_store(profile: ModuleProfile) -> FirmwareStore:
     """Return the images of a new module: A runs and is committed."""
     cdb = profile.cdb or CdbProfile()
     images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}

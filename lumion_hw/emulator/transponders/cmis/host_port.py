@@ -1,7 +1,7 @@
-"""The host's side of a module's memory: page select, access rights byte by byte, and what a write sets off.
+"""The host's view of a module's memory: page select, access rights per byte, and actions triggered by writes.
 
 CMIS 5.2 clause 5 and 8.2: addresses roll over inside their half of 128 bytes; PageSelect falls back to 00h when the
-page is not there; a read clears the flags of each byte it has given away.
+module does not have the page; a read clears the flags of each byte that it returned.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ USER_EEPROM_PAGE = 0x03
 """Page whose writes go to non-volatile memory."""
 
 Written = Mapping[tuple[Page, int], int]
-"""What one transaction wrote: the writable bits by page and byte, triggers included."""
+"""Result of one write transaction: the writable bits by page and byte, triggers included."""
 Effect = Callable[[Written], None]
-"""What a write sets off, called once at the end of its transaction."""
+"""Action triggered by a write, called once at the end of its transaction."""
 
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _RESERVED_PATTERN = 0xAA
 
 
 @cache
-def _cleared(page: Page) -> tuple[int, ...]:
+def _cleared_by_read(page: Page) -> tuple[int, ...]:
     """Return the bytes of a page, 0 to 127, that a read clears."""
     return tuple(offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
 
@@ -40,14 +40,14 @@ class HostPort:
 
     Args:
         core: The module.
-        render: Brings the registers of a page up to date before the host reads them.
-        effects: What a write to a byte sets off.
+        render: Updates the registers of a page before the host reads them.
+        effects: Action triggered by a write to each byte.
     """
 
     def __init__(self, core: Core, render: Callable[[Page], None], effects: Mapping[tuple[Page, int], Effect]) -> None:
         self._core, self._render, self._effects = core, render, effects
         self._masks: dict[Page, tuple[int, ...]] = {}
-        self._stale = b""
+        self._previous = b""
         self.pointer = 0
         self.busy_until_s = float("-inf")
 
@@ -56,43 +56,43 @@ class HostPort:
         """The page that is mapped to bytes 128 to 255."""
         return self._core.memory.byte(None, PAGE_SELECT_BYTE)
 
-    def _half(self, address: int) -> Page:
+    def _page_at(self, address: int) -> Page:
         return None if address < HALF_BYTES else self.page
 
     def restart(self) -> None:
-        """Forget what a reset forgets."""
+        """Reset the volatile state."""
         self.pointer = 0
         self.busy_until_s = float("-inf")
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def begin_read(self) -> None:
-        """Start a read at the pointer: the values are those of this instant."""
-        page = self._half(self.pointer)
+        """Start a read at the pointer: its values are those of this instant."""
+        page = self._page_at(self.pointer)
         memory = self._core.memory
-        # For the fault torn_read: the values of before this instant.
-        self._stale = bytes(memory.half(page)) if memory.has(page) else bytes(HALF_BYTES)
+        # For the fault torn_read: the values before this instant.
+        self._previous = bytes(memory.half(page)) if memory.has(page) else bytes(HALF_BYTES)
         self._render(page)
 
     def next_bytes(self, length: int) -> bytes:
-        """Give so many bytes away: what :meth:`next_byte` would give one by one."""
-        first, page = self.pointer % HALF_BYTES, self._half(self.pointer)
+        """Return the next bytes, equal to repeated calls of :meth:`next_byte`."""
+        first, page = self.pointer % HALF_BYTES, self._page_at(self.pointer)
         has, memory = self._core.has, self._core.memory
         if first + length > HALF_BYTES or not memory.has(page) or has("torn_read") or has("reserved_bits_set"):
             return bytes(self.next_byte() for _ in range(length))
         half = memory.half(page)
         data = bytes(half[first : first + length])
         start = self.pointer - first
-        for offset in _cleared(page):
+        for offset in _cleared_by_read(page):
             if first <= offset < first + length:
-                half[offset] = self._core.flags.cleared(page, start + offset)
+                half[offset] = self._core.flags.value_after_read(page, start + offset)
         self.pointer = start + (first + length) % HALF_BYTES
         return data
 
     def next_byte(self) -> int:
-        """Give the byte at the pointer away and move on, rolling over inside the half."""
+        """Return the byte at the pointer and advance the pointer, rolling over inside the half."""
         address = self.pointer
-        page = self._half(address)
+        page = self._page_at(address)
         self.pointer = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
         memory = self._core.memory
         if not memory.has(page):
@@ -100,12 +100,12 @@ class HostPort:
         offset = address % HALF_BYTES
         value = memory.half(page)[offset]
         access = byte_access(page)
-        # Only the bytes given away are cleared: a read that ends before a flag leaves it.
+        # Clear only the bytes that were returned: a read that ends before a flag leaves it set.
         if access.clear_on_read[offset]:
             byte = address if page is None else HALF_BYTES + offset
-            memory.half(page)[offset] = self._core.flags.cleared(page, byte)
+            memory.half(page)[offset] = self._core.flags.value_after_read(page, byte)
         elif self._core.has("torn_read") and address % 2:
-            value = self._stale[offset]
+            value = self._previous[offset]
         if self._core.has("reserved_bits_set"):
             value |= _RESERVED_PATTERN & ~access.defined[offset]
         return value
@@ -114,8 +114,8 @@ class HostPort:
 
     def write_limit(self, address: int) -> int:
         """Return the longest write that is acknowledged at an address."""
-        page = self._half(address)
-        # Hosts in the field write the whole message of page 9Fh in one go.
+        page = self._page_at(address)
+        # Hosts in the field write the whole message of page 9Fh in one transaction.
         if self._core.quirks.lenient_writes or page == CDB_PAGE:
             return HALF_BYTES
         if page in EPL_PAGES:
@@ -123,13 +123,13 @@ class HostPort:
         return WRITE_BYTES
 
     def store(self, address: int, data: bytes) -> None:
-        """Take a write transaction and do what it sets off."""
+        """Store a write transaction and perform the actions that it triggers."""
         written: dict[tuple[Page, int], int] = {}
         for value in data:
             self._store_byte(address, value, written)
             address = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
         self.pointer = address
-        # After the last byte: bank and page come in one write of two bytes.
+        # After the last byte: bank and page arrive in one write of two bytes.
         if (None, PAGE_SELECT_BYTE) in written:
             self._select_page()
         if any(page == USER_EEPROM_PAGE for page, _ in written):
@@ -139,7 +139,7 @@ class HostPort:
             effect(written)
 
     def _store_byte(self, address: int, value: int, written: dict[tuple[Page, int], int]) -> None:
-        page = self._half(address)
+        page = self._page_at(address)
         if not self._core.memory.has(page):
             return
         offset = address % HALF_BYTES
@@ -147,13 +147,13 @@ class HostPort:
         if not mask:
             return
         half = self._core.memory.half(page)
-        # Triggers read as 0: they are acted upon, not stored.
+        # Triggers read as 0: they cause an action and are not stored.
         kept = mask & ~byte_access(page).reads_zero[offset]
         half[offset] = half[offset] & ~kept | value & kept
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the bits a host may write now: those of controls the module has."""
+        """Return the bits that a host may write now: those of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -165,14 +165,14 @@ class HostPort:
         memory = self._core.memory
         masks = [0] * HALF_BYTES
         for field in fields_of(page):
-            known = is_supported(field, lambda name: memory.count(name) if name in FIELDS else None)
-            if field.access in _WRITABLE and known is not False:
+            supported = is_supported(field, lambda name: memory.count(name) if name in FIELDS else None)
+            if field.access in _WRITABLE and supported is not False:
                 for location in field.locations():
                     masks[location.byte % HALF_BYTES] |= location.mask
         return tuple(masks)
 
     def _select_page(self) -> None:
-        """Map the page that was asked for, or page 00h when the module does not have it in that bank."""
+        """Map the requested page, or page 00h when the module does not have it in that bank."""
         core = self._core
         self.busy_until_s = core.now + core.timing.page_change_s
         bank = core.memory.byte(None, BANK_SELECT_BYTE)
@@ -182,58 +182,58 @@ class HostPort:
 
 
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
-"""First bytes of the two registers; the write of the last byte of each acts."""
+"""First bytes of the two registers; a write of the last byte of each triggers the action."""
 MODULE_PASSWORDS = 0x8000_0000
-"""From here on passwords are those of the maker: no host can set them."""
+"""Passwords from here on belong to the manufacturer: a host cannot set them."""
 _MODULE_PASSWORD = 0x8000_1011
-"""The maker's password of emulated modules."""
+"""The manufacturer's password of emulated modules."""
 
 
 class Passwords:
-    """The host's password; a change is non-volatile, the unlocking is not.
+    """The host's password; its value is non-volatile, the unlocked state is volatile.
 
     Args:
-        core: The module, whose ``unlocked`` this keeps.
+        core: The module, whose ``unlocked`` this class maintains.
 
     Attributes:
-        level: As reply to command 0000h: 0 locked, 1 the host's password, 80h the maker's.
+        level: As in the reply to command 0000h: 0 locked, 1 the host's password, 80h the manufacturer's.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._password = DEFAULT_HOST_PASSWORD
         self.level = 0
-        self._typed = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
+        self._received = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
 
     def restart(self) -> None:
-        """Lock again."""
+        """Lock the module again."""
         self._core.unlocked = False
         self.level = 0
-        self._typed = {first: bytearray(4) for first in self._typed}
+        self._received = {first: bytearray(4) for first in self._received}
 
     def enter(self, password: int) -> bool:
-        """Unlock with the right password, lock with a wrong one; returns whether it was right."""
+        """Unlock with a correct password, lock with a wrong password; returns whether it was correct."""
         self.level = {self._password: 0x01, _MODULE_PASSWORD: 0x80}.get(password, 0)
         self._core.unlocked = bool(self.level)
         return self._core.unlocked
 
     def change(self, password: int) -> bool:
-        """Set the host's password, for good; returns whether that was allowed: unlocked, and not one of the maker's."""
+        """Set the password if the module is unlocked and it is not a manufacturer's; returns whether it was set."""
         allowed = self._core.unlocked and password < MODULE_PASSWORDS
         if allowed:
             self._password = password
         return allowed
 
     def written(self, written: Written) -> None:
-        """Take what was written to either register."""
+        """Process a write to either register."""
         for (page, byte), value in written.items():
-            for first, typed in self._typed.items():
+            for first, received in self._received.items():
                 if page is None and first <= byte < first + 4:
-                    typed[byte - first] = value
+                    received[byte - first] = value
                     if byte == first + 3:
-                        self._act(first, int.from_bytes(typed, "big"))
+                        self._process(first, int.from_bytes(received, "big"))
 
-    def _act(self, first: int, password: int) -> None:
+    def _process(self, first: int, password: int) -> None:
         if first == ENTRY_BYTE:
             self.enter(password)
         else:

@@ -1,7 +1,7 @@
-"""The memory of one module: its bytes by page, its latched flags, and what it holds after a reset.
+"""The memory of one module: its bytes by page, its latched flags, and its contents after a reset.
 
-Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): one is set by an event, or by a condition that lasts; a read of its byte
-clears it, and a condition that still lasts sets it again at once. Masks keep a flag from the interrupt, not from being
+Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. A read of its byte clears it. A
+condition that still holds sets it again at once. A mask keeps a flag from raising the interrupt, but not from being
 set.
 """
 
@@ -36,7 +36,7 @@ class Memory:
     """Lower memory and upper pages of bank 0, 128 bytes each.
 
     Args:
-        pages: Upper pages that the module has.
+        pages: Upper pages of the module.
     """
 
     def __init__(self, pages: Iterable[int]) -> None:
@@ -45,15 +45,15 @@ class Memory:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """The halves there are; ``None`` is the lower memory."""
+        """The pages that exist; ``None`` is the lower memory."""
         return tuple(self._halves)
 
     def has(self, page: Page) -> bool:
-        """Tell whether a page exists."""
+        """Return whether a page exists."""
         return page in self._halves
 
     def half(self, page: Page) -> bytearray:
-        """Return the 128 bytes of a page, to read or to change."""
+        """Return the 128 bytes of a page; changes to them change the memory."""
         return self._halves[page]
 
     def byte(self, page: Page, byte: int) -> int:
@@ -64,15 +64,15 @@ class Memory:
         """Set byte 0 to 255 of a page."""
         self._halves[page][byte % HALF_BYTES] = value
 
-    def _cut(self, name: str, index: int | None) -> bytes:
+    def _field_bytes(self, name: str, index: int | None) -> bytes:
         field = FIELDS[name]
         span = field.span(index)
         first = span.start % HALF_BYTES
         return bytes(self._halves[field.page][first : first + len(span)])
 
     def value(self, name: str, index: int | None = None) -> Value:
-        """Return the value of a field in its unit. Errors: those of ``codec.decode``."""
-        return decode(FIELDS[name], self._cut(name, index), index)
+        """Return the value of a field in its unit. Raises the errors of ``codec.decode``."""
+        return decode(FIELDS[name], self._field_bytes(name, index), index)
 
     def number(self, name: str, index: int | None = None) -> float:
         """Return the value of a numeric field."""
@@ -83,20 +83,20 @@ class Memory:
         """Return the raw number of a field, 0 when the module does not have its page."""
         if FIELDS[name].page not in self._halves:
             return 0
-        return raw(FIELDS[name], self._cut(name, index), index)
+        return raw(FIELDS[name], self._field_bytes(name, index), index)
 
     def put(self, name: str, value: Value, index: int | None = None) -> None:
-        """Set a field. Errors: those of ``codec.encode``."""
+        """Set a field. Raises the errors of ``codec.encode``."""
         field = FIELDS[name]
-        data = encode(field, value, index, current=self._cut(name, index) if field.bits is not None else None)
+        data = encode(field, value, index, current=self._field_bytes(name, index) if field.bits is not None else None)
         first = field.span(index).start % HALF_BYTES
         self._halves[field.page][first : first + len(data)] = data
 
     def put_limited(self, name: str, value: float, index: int | None = None) -> None:
-        """Set a numeric field to the nearest value it can hold, as a module's own monitors do."""
+        """Set a numeric field to the nearest value that it can hold, as a module's own monitors do."""
         field = FIELDS[name]
         low, high = raw_limits(field)
-        # An infinite value has an end of the range for its nearest.
+        # The nearest value to an infinite value is a limit of the range.
         count = high if value > 0 else low
         if math.isfinite(value):
             count = min(max(round(value if field.scale == 1 else value / float(field.scale)), low), high)
@@ -107,7 +107,7 @@ class Memory:
         )
 
     def lanes(self, name: str) -> int:
-        """Return the byte of a field with one bit per lane, bit 0 for lane 1; 0 without its page."""
+        """Return the byte of a field with one bit per lane, bit 0 for lane 1; 0 when the module lacks its page."""
         field = FIELDS[name]
         return self._halves[field.page][field.byte % HALF_BYTES] if field.page in self._halves else 0
 
@@ -117,7 +117,7 @@ class Memory:
         self._halves[field.page][field.byte % HALF_BYTES] = mask & 0xFF
 
     def refresh_checksums(self) -> None:
-        """Make all page checksums right."""
+        """Recompute all page checksums."""
         for item in CHECKSUMS:
             if item.space in self._halves:
                 half = self._halves[item.space]
@@ -128,8 +128,8 @@ _SUMMARY_PAGES = (0x11, 0x12, 0x14, 0x2C)
 _CUSTOM = ("custom_flags", "custom_masks")
 
 
-def _pairs() -> Iterator[tuple[Field, Field]]:
-    """Yield each flag field with its mask field. No masks are known for page 33h: its flags do not interrupt."""
+def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
+    """Yield each flag field with its mask field. Masks of page 33h are unknown, so its flags do not interrupt."""
     for field in ALL_FIELDS:
         if field.access is not Access.COR:
             continue
@@ -139,10 +139,10 @@ def _pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of the flags and of their masks; bits stand at the same place in both."""
+    """Return page and byte of the flags and of their masks; bit positions are the same in both."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
-        for flag, mask in _pairs()
+        for flag, mask in _flag_mask_pairs()
         for first, second in zip(flag.locations(), mask.locations(), strict=True)
     }
     return tuple(pairs)
@@ -161,60 +161,60 @@ class Flags:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._held: dict[tuple[Page, int], int] = {}
-        self._pairs = [pair for pair in _BYTE_PAIRS if memory.has(pair[0]) and memory.has(pair[2])]
+        self._flag_mask_pairs = [pair for pair in _BYTE_PAIRS if memory.has(pair[0]) and memory.has(pair[2])]
         self._active: set[tuple[str, int | None]] = set()
         self._conditions: dict[tuple[str, int | None], tuple[bool, ...]] = {}
-        self._places: dict[tuple[str, int | None], tuple[Page, int, int] | None] = {}
+        self._locations: dict[tuple[str, int | None], tuple[Page, int, int] | None] = {}
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
-    def _place(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
+    def _flag_location(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
         """Return page, byte and bit mask of a flag; ``None`` when the module does not have it."""
         key = (name, index)
-        if key not in self._places:
+        if key not in self._locations:
             field = FIELDS[name]
-            # A flag that is not advertised is never set: a host could not know what it means.
-            there = self._memory.has(field.page) and is_supported(field, self._advertised) is not False
-            self._places[key] = (field.page, field.span(index)[0], 1 << field.shift(index)) if there else None
-        return self._places[key]
+            # A flag that is not advertised is never set: a host could not interpret it.
+            exists = self._memory.has(field.page) and is_supported(field, self._advertised) is not False
+            self._locations[key] = (field.page, field.span(index)[0], 1 << field.shift(index)) if exists else None
+        return self._locations[key]
 
     def _advertised(self, name: str) -> int | None:
         return self._memory.count(name) if name in FIELDS else None
 
     def raise_event(self, name: str, index: int | None = None) -> None:
-        """Latch a flag because something happened."""
-        place = self._place(name, index)
-        if place is not None:
-            page, byte, mask = place
+        """Latch a flag because of an event."""
+        location = self._flag_location(name, index)
+        if location is not None:
+            page, byte, mask = location
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold(self, name: str, active: bool, index: int | None = None) -> None:
-        """Latch a flag for as long as a condition lasts."""
+        """Latch a flag while a condition lasts."""
         key = (name, index)
-        if active == (key in self._active):  # nothing new; a read has set it again by itself
+        if active == (key in self._active):  # no change; a read has set the flag again by itself
             return
-        place = self._place(name, index)
-        if place is None:
+        location = self._flag_location(name, index)
+        if location is None:
             return
         if active:
             self._active.add(key)
         else:
             self._active.discard(key)
-        page, byte, mask = place
+        page, byte, mask = location
         held = self._held.get((page, byte), 0)
         self._held[page, byte] = held | mask if active else held & ~mask
         if active:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
-    def hold_each(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
-        """Latch flags that are always judged together, each for as long as its condition lasts."""
-        # Asked for every limit of every monitor at every sample, and nearly always it is as it was.
+    def hold_all(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
+        """Latch flags that are always evaluated together, each while its condition lasts."""
+        # Called for every limit of every monitor at every sample, nearly always without a change.
         if self._conditions.get((names[0], index)) != active:
             self._conditions[names[0], index] = active
-            for name, each in zip(names, active, strict=True):
-                self.hold(name, each, index)
+            for name, is_active in zip(names, active, strict=True):
+                self.hold(name, is_active, index)
 
-    def cleared(self, page: Page, byte: int) -> int:
-        """Return what a flag byte is after it was read: the conditions that last."""
+    def value_after_read(self, page: Page, byte: int) -> int:
+        """Return the value of a flag byte after a read: the conditions that still hold."""
         return self._held.get((page, byte), 0)
 
     @property
@@ -223,13 +223,13 @@ class Flags:
         memory = self._memory
         return any(
             flags & ~memory.byte(mask_page, mask_byte)
-            for page, byte, mask_page, mask_byte in self._pairs
+            for page, byte, mask_page, mask_byte in self._flag_mask_pairs
             if (flags := memory.byte(page, byte))
         )
 
     def put_summaries(self) -> None:
-        """Refresh 00h:4 and the summary of page 12h; they follow the flags, not the masks."""
-        # At every read of the lower memory, so by bits that were looked up once.
+        """Refresh 00h:4 and the summary of page 12h; both follow the flags, not the masks."""
+        # Called at every read of the lower memory, so it uses bits that were looked up once.
         lower = self._memory.half(None)
         for page, byte, mask in self._summaries:
             any_set = any(map(self._memory.half(page).__getitem__, _FLAG_OFFSETS[page]))
@@ -250,17 +250,17 @@ _FLAG_OFFSETS = {
     page: sorted({first % HALF_BYTES for flag_page, first, _, _ in _BYTE_PAIRS if flag_page == page})
     for page in _SUMMARY_PAGES
 }
-"""Where the flag bytes of a page stand in its half."""
+"""Offsets of the flag bytes of a page in its half."""
 
 
-_DURATION_MARGIN = 1.2  # hosts make their deadlines of these codes: a real module stays below them
+_DURATION_MARGIN = 1.2  # hosts derive their deadlines from these codes; a real module stays below them
 _COHERENT_PAGES = (0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x38, 0x3A, 0x3B, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45)
 _LOWER_APPLICATIONS = 8
 _OPEN_UNSIGNED_SET, _OPEN_SIGNED_SET = 14, 15
 
 
-def pages_of(profile: ModuleProfile) -> tuple[int, ...]:
-    """Return the upper pages a module of this type has."""
+def upper_pages(profile: ModuleProfile) -> tuple[int, ...]:
+    """Return the upper pages of a module of this type."""
     pages = [0x00, 0x01, 0x02, 0x10, 0x11]
     if profile.user_eeprom:
         pages.append(0x03)
@@ -285,7 +285,7 @@ def build_memory(profile: ModuleProfile, quirks: ModuleQuirks, serial: str) -> M
         ValueError: ``serial`` does not fit its field, or the profile names a field that does not exist.
         LimitError: A number of the profile does not fit its register.
     """
-    memory = Memory(pages_of(profile))
+    memory = Memory(upper_pages(profile))
     for name, value in profile.registers.items():
         if memory.has(FIELDS[name].page):
             memory.put(name, value)
@@ -394,12 +394,12 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the threshold set of each observable of a group that has limits of its own."""
+    """Return the number of the threshold set for each observable of a group that has its own limits."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 
 
-def _set_of(instance: VdmInstance, sets: dict[int, int]) -> int:
+def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
     signed = OBSERVABLES[instance.code].kind is NumberFormat.INT
     return sets.get(instance.code, _OPEN_SIGNED_SET if signed else _OPEN_UNSIGNED_SET)
 
@@ -416,9 +416,9 @@ def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, l
 def _put_vdm(memory: Memory, profile: ModuleProfile) -> None:
     for group, instances in enumerate(profile.vdm):
         sets = threshold_sets(profile, group)
-        for place, instance in enumerate(instances):
-            descriptor = Descriptor(_set_of(instance, sets), instance.lane, instance.code)
-            memory.half(DESCRIPTOR_PAGE + group)[2 * place : 2 * place + 2] = encode_descriptor(descriptor)
+        for index, instance in enumerate(instances):
+            descriptor = Descriptor(_threshold_set(instance, sets), instance.lane, instance.code)
+            memory.half(DESCRIPTOR_PAGE + group)[2 * index : 2 * index + 2] = encode_descriptor(descriptor)
         for number, row in _threshold_rows(profile, group):
             for limit, data in zip(LIMITS, row, strict=True):
                 memory.put(f"vdm_{group}_{limit}_threshold", data, number)
@@ -428,13 +428,13 @@ def _put_vdm(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def _put_defaults(memory: Memory, profile: ModuleProfile) -> None:
-    """Set the controls to what they are after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
+    """Set the controls to their values after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
     memory.put("low_pwr_allow_request_hw", True)
     first = profile.applications[0]
     sets = ["staged_0", "active"]
     if memory.count("staged_set_1_supported"):
-        sets.append("staged_1")  # both staged sets begin with what is active
-    # Application 1 on all lanes it may start on: without a low-power pin a module lights up by itself.
+        sets.append("staged_1")  # both staged sets begin as copies of the active set
+    # Application 1 on all lanes where it may start: without a low-power pin a module lights up by itself.
     for start in range(8):
         if not first.host_options >> start & 1:
             continue

@@ -1,30 +1,32 @@
 """An emulated CMIS module: registers behind I2C address 50h, and a laser, receivers and firmware behind the registers.
 
-After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``); times
-are in :mod:`.profiles`, the optical model in :mod:`.reception`. Bits that a profile does not advertise cannot be
-written and read as 0.
+Follows OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``);
+times are in :mod:`.profiles`, the optical model in :mod:`.reception`. Bits that a profile does not advertise are not
+writable and read as 0.
 
-Model choices where the standards leave one, to be confirmed on hardware:
+Model choices where the standards are open, to be confirmed on hardware:
 
 - The receiver's oscillator is the module's own laser, so both ends need the same frequency within 3.6 GHz.
-- A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after the grid
-  byte alone. Asking for the present channel completes at once.
-- Before a data path is initialised its receiver and transmitter raise no flags.
+- A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after a write of
+  the grid byte only. A request for the present channel completes at once.
+- Before a data path is initialised, its receiver and transmitter raise no flags.
 - A deactivated path may be regrouped if the trigger covers all its lanes, else status 6. AppSel 0 for a part of a path
   is status 7. A trigger while a CDB command runs is ignored.
-- BankSelect alone takes effect with the next write of PageSelect. A write of more than 8 bytes is not acknowledged.
+- A write of BankSelect alone takes effect with the next write of PageSelect. A write of more than 8 bytes is not
+  acknowledged.
 - Flags of page 33h have no known masks and do not interrupt. Pages 31h, 32h, 38h, 3Bh and 41h to 45h are present and
   empty except for the fields of the register map.
-- CDB 0040h: command map in reply bytes 138 to 169, longest time in 170 and 171.
-- Gated measurements, banks above 0, network paths and reading firmware back are neither there nor advertised.
-- In low power and in a fault the module's own monitors go on, powers of lanes and link are at -40 dBm on all pages,
-  link quality and bias are 0, and statistics begin anew. Frozen values stay.
-- 14h:192-223 with selector 01h shows what pattern checkers count, and 0 without one.
-- Statistics have sub-intervals of 1 s; one that was not locked throughout does not count. Frozen values last until
+- CDB 0040h: command map in reply bytes 138 to 169, longest duration in 170 and 171.
+- Gated measurements, banks above 0, network paths and reading firmware back are neither implemented nor advertised.
+- In low power and in a fault the module's own monitors keep running, powers of lanes and link read -40 dBm on all
+pages,
+  link quality and bias read 0, and statistics start again. Frozen values are kept.
+- 14h:192-223 with selector 01h shows the counts of the pattern checkers, and 0 without a checker.
+- Statistics have sub-intervals of 1 s; only sub-intervals with continuous lock count. Frozen values last until
   UnfreezeDone. Uncorrectable frames follow a waterfall at the FEC limit, with frames of 10^6 bits.
-- Firmware: the ``400zr`` takes LPL blocks only, refuses a download with blocks left out (42h) and resets also on a
-  "hitless" run. The ``zr-plus-high-power`` takes LPL and EPL blocks, wants a password after each restart, and is away
-  from management for 0.5 s on a hitless run. A damaged or foreign image is 60h; the same block twice is no error.
+- Firmware: the ``400zr`` accepts LPL blocks only, refuses a download with missing blocks (42h) and also resets on a
+  "hitless" run. The ``zr-plus-high-power`` accepts LPL and EPL blocks, needs a password after each restart, and has no
+  management for 0.5 s on a hitless run. A damaged or foreign image gives 60h; a repeated block is no error.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from lumion_hw.emulator.transponders.cmis.firmware import ModuleFirmware
 from lumion_hw.emulator.transponders.cmis.host_port import WRITE_BYTES
 from lumion_hw.emulator.transponders.cmis.memory import Flags, build_memory
 from lumion_hw.emulator.transponders.cmis.optics import Emit, LaunchedLight, Optics, darkness, ignored
-from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile, ModuleQuirks, Timing, profile_named
+from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile, ModuleQuirks, Timing, find_profile
 from lumion_hw.errors import LinkError
 from lumion_hw.sessions.module.registers import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
@@ -54,7 +56,15 @@ _LOG_LENGTH = 10_000
 
 @dataclass(frozen=True)
 class BusAccess:
-    """One host transaction: when, ``read`` or ``write``, the page that was mapped, the byte address, the data."""
+    """One host transaction.
+
+    Attributes:
+        at_s: Time of the transaction.
+        operation: ``read`` or ``write``.
+        page: The mapped page.
+        offset: Byte address.
+        data: The data.
+    """
 
     at_s: float
     operation: str
@@ -66,7 +76,7 @@ class BusAccess:
 class CmisModule:
     """One emulated module; an ``I2cDevice`` at 50h. Used by one thread at a time.
 
-    It follows the clock whenever it is accessed: what it had to do meanwhile happens then, at the times it was due.
+    The module follows the clock whenever it is accessed: overdue actions run then, at their scheduled times.
 
     Args:
         profile: Type of the module.
@@ -74,16 +84,16 @@ class CmisModule:
         rng: Source of its fixed errors and its noise.
         name: Device name.
         serial: Serial number, at most 16 ASCII characters.
-        quirks: Its ways.
-        time_scale: Every time of the module is multiplied by this; what it advertises is not.
-        low_power_pin: Whether the host asserts the low-power pin at the start. Deasserted, the module powers up and
-            lights up by itself.
-        optics: Light at its receivers.
-        emit: Takes the light it sends.
-        warm: Powered long before the clock's present time.
+        quirks: Its deviations from the standard.
+        time_scale: Multiplies every time of the module, but not the times that it advertises.
+        low_power_pin: Whether the host asserts the low-power pin at the start. Otherwise the module powers up and sends
+            light by itself.
+        optics: Provider of the light at its receivers.
+        emit: Takes the light that it sends.
+        warm: The module was powered long before the clock's present time.
 
     Raises:
-        ValueError: ``serial`` does not fit, or ``time_scale`` is not positive.
+        ValueError: ``serial`` does not fit its field, or ``time_scale`` is not positive.
     """
 
     def __init__(
@@ -105,8 +115,8 @@ class CmisModule:
         quirks = quirks or ModuleQuirks()
         timing = quirks.timing(profile.timing).scaled(time_scale)
         memory = build_memory(profile, quirks, serial)
-        # A warm module begins its life that long ago, and catches up with its start before anyone looks.
-        agenda = Agenda(clock.now() - (_warm_up_s(timing) if warm else 0.0))
+        # A warm module starts that long ago, and catches up with its start-up before its first use.
+        agenda = Agenda(clock.now() - (_start_up_s(timing) if warm else 0.0))
         self._core = Core(name or profile.name, profile, timing, quirks, agenda, rng, memory, Flags(memory))
         self._firmware = ModuleFirmware(self._core, serial, low_power_pin, optics, emit)
         self._advancing = False
@@ -138,7 +148,7 @@ class CmisModule:
             clock: The bench clock.
             seed: Seed of its fixed errors and its noise.
             device: Device name; by default that of the profile.
-            serial: As in the class, like all that follow.
+            serial: See the class.
             quirks: See the class.
             time_scale: See the class.
             low_power_pin: See the class.
@@ -147,10 +157,10 @@ class CmisModule:
             warm: See the class.
 
         Raises:
-            ConfigError: There is no such CMIS profile.
+            ConfigError: There is no CMIS profile of this name.
         """
         return cls(
-            profile_named(name),
+            find_profile(name),
             clock,
             np.random.default_rng(seed),
             name=device,
@@ -175,8 +185,8 @@ class CmisModule:
 
         Raises:
             ValueError: ``offset`` is not 0 to 255, or ``length`` is negative.
-            ModuleAbsentError: The module is pulled out.
-            NotRespondingError: It does not acknowledge: initialising, holding off, or busy.
+            ModuleAbsentError: The module is unplugged.
+            NotRespondingError: The module does not acknowledge: it is initialising, in hold-off after a write, or busy.
         """
         _check_range(offset, length)
         self.acknowledge(f"read of {length} bytes at {offset}")
@@ -192,30 +202,30 @@ class CmisModule:
         self._firmware.port.pointer = offset
 
     def begin_read(self) -> None:
-        """Begin a read where the pointer is; the module has acknowledged."""
+        """Begin a read at the pointer; the module has acknowledged."""
         self._firmware.port.begin_read()
 
     def next_byte(self) -> int:
-        """Give the byte at the pointer away and move on."""
+        """Return the byte at the pointer and advance the pointer."""
         return self._firmware.port.next_byte()
 
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` from byte address ``offset`` on, in one transaction. Raises as :meth:`read`.
 
-        More than 8 bytes (on CDB pages: more than they take) are not acknowledged, and nothing is written.
+        A write of more than 8 bytes (on CDB pages: more than their limit) is not acknowledged, and nothing is written.
         """
         _check_range(offset, len(data))
         operation = f"write of {len(data)} bytes at {offset}"
         self.acknowledge(operation)
         limit = self.write_limit(offset)
         if len(data) > limit:
-            raise self._silence(operation, f"it takes {limit} bytes at most")
+            raise self._not_responding(operation, f"the limit is {limit} bytes")
         page = self._firmware.port.page
         self._firmware.store(offset, bytes(data))
         self.log.append(BusAccess(self._core.now, "write", page, offset, bytes(data)))
 
     def write_limit(self, offset: int) -> int:
-        """Return how many bytes a write at ``offset`` may have now."""
+        """Return the largest number of bytes that a write at ``offset`` may have now."""
         return self._firmware.port.write_limit(offset)
 
     def acknowledge(self, operation: str = "access") -> None:
@@ -223,44 +233,44 @@ class CmisModule:
         self.advance()
         if not self.plugged:
             raise ModuleAbsentError(
-                f"no module at 0x{IDENTITY_DEVICE:02X} ({operation})", device=self.name, hint="Plug the module in."
+                f"no module at 0x{IDENTITY_DEVICE:02X} ({operation})", device=self.name, hint="Plug in the module."
             )
-        reason = self._silent_because()
+        reason = self._silence_reason()
         if reason:
-            raise self._silence(operation, reason)
+            raise self._not_responding(operation, reason)
 
-    def _silent_because(self) -> str:
+    def _silence_reason(self) -> str:
         core, firmware = self._core, self._firmware
-        if not firmware.machine.managed:
+        if not firmware.machine.is_managed:
             return "its management interface is initialising"
         if core.now < firmware.port.busy_until_s:
-            return "it holds off after a write"
+            return "it is in hold-off after a write"
         if firmware.commands is not None and firmware.commands.blocks_the_bus:
-            return "it works on a CDB command"
+            return "it is executing a CDB command"
         if core.faults.get("nack", 0.0) >= 1.0:
-            core.faults["nack"] -= 1.0  # this access is one of them
+            core.faults["nack"] -= 1.0  # this access counts
             return "injected fault"
         return ""
 
-    def _silence(self, operation: str, reason: str) -> NotRespondingError:
+    def _not_responding(self, operation: str, reason: str) -> NotRespondingError:
         return NotRespondingError(
             f"no acknowledgement from 0x{IDENTITY_DEVICE:02X} ({operation}): {reason}",
             device=self.name,
-            hint="Try again until the deadline.",
+            hint="Retry until the deadline.",
         )
 
-    # -- pins, hands and light --------------------------------------------------------------------------------------
+    # -- pins, plug and light ---------------------------------------------------------------------------------------
 
     @property
     def plugged(self) -> bool:
         """Whether the module is in its cage."""
-        return self._firmware.plugged
+        return self._firmware.is_plugged
 
     @property
     def interrupt(self) -> bool:
         """Whether the module asserts its interrupt pin."""
         self.advance()
-        return self.plugged and self._firmware.machine.managed and self._core.flags.interrupt
+        return self.plugged and self._firmware.machine.is_managed and self._core.flags.interrupt
 
     @property
     def state(self) -> ModuleState | None:
@@ -280,7 +290,7 @@ class CmisModule:
         return {path.first_lane: path.state for path in self._firmware.paths.paths}
 
     def connect(self, *, optics: Optics | None = None, emit: Emit | None = None) -> None:
-        """Plug other fibres in; what is not given stays. The light sent now is announced to the new ``emit``."""
+        """Connect other fibres; omitted ones are kept. The light sent now is reported to the new ``emit``."""
         self.advance()
         self._firmware.optics = optics or self._firmware.optics
         if emit is not None:
@@ -289,7 +299,7 @@ class CmisModule:
                 emit(self.light(lane))
 
     def light(self, media_lane: int) -> LaunchedLight:
-        """Return what a media lane sends now."""
+        """Return the light that a media lane sends now."""
         self.advance()
         return self._firmware.transmitters.light(media_lane)
 
@@ -300,30 +310,30 @@ class CmisModule:
         self._firmware.settle()
 
     def set_host_signal(self, lanes: int, pattern: int | None = None) -> None:
-        """Say which host lanes get a good electrical signal, and which test pattern it carries, if any."""
+        """Set which host lanes have a good electrical signal, and its test pattern, if any."""
         self.advance()
         self._firmware.transmitters.host_signal = lanes
         self._firmware.diagnostics.host_pattern = pattern
         self._firmware.settle()
 
     def reset(self) -> None:
-        """Pulse the reset pin: everything volatile goes back to its default."""
+        """Pulse the reset pin: everything volatile returns to its default."""
         self.advance()
         if self.plugged:
             self._firmware.restart()
 
     def unplug(self) -> None:
-        """Pull the module out: dark at once, nothing answers."""
+        """Unplug the module: the light goes out at once and the module stops responding."""
         self.advance()
-        self._firmware.pull()
+        self._firmware.remove_power()
 
     def plug(self) -> None:
-        """Put the module in again: it starts as after a reset. Does nothing while it is in."""
+        """Plug the module in: it starts as after a reset. No effect while it is in."""
         self.advance()
-        self._firmware.insert()
+        self._firmware.restore_power()
 
     def image(self) -> dict[str, object]:
-        """Return the memory as it is, with no flag cleared: ``lower`` and ``pages`` (by two hex digits) in hex."""
+        """Return the memory without clearing flags: ``lower`` and ``pages`` (by two hex digits) in hex."""
         self.advance()
         memory = self._core.memory
         for page in memory.pages:
@@ -335,14 +345,14 @@ class CmisModule:
 
     def advance(self, until_s: float | None = None) -> None:
         """Bring the module to the clock's present time, or to an earlier time ``until_s``."""
-        if self._advancing:  # its light depends on another module, whose light depends on this one
+        if self._advancing:  # its light depends on another module, whose light depends on this module
             return
         self._advancing = True
         try:
             end_s = self._clock.now() if until_s is None else min(until_s, self._clock.now())
             agenda = self._core.agenda
-            # One at a time, with everything that follows from it, before the next is due.
-            while agenda.keep_next(end_s):
+            # One appointment at a time, with all its consequences, before the next is due.
+            while agenda.run_next(end_s):
                 self._firmware.settle()
             agenda.now = max(agenda.now, end_s)
         finally:
@@ -354,20 +364,20 @@ class CmisModule:
         return None if due_s is None or due_s == float("inf") else due_s
 
 
-def _warm_up_s(timing: Timing) -> float:
-    """Return how long after power-on a module is at rest."""
+def _start_up_s(timing: Timing) -> float:
+    """Return the time from power-on until a module has reached its steady state."""
     return timing.management_init_s + timing.power_up_s + timing.dp_init_s + timing.tx_turn_on_s + 2 * timing.lock_s + 1
 
 
 def _check_range(offset: int, length: int) -> None:
     if not 0 <= offset <= 0xFF or length < 0:
-        raise ValueError(f"there is no access of {length} bytes at byte address {offset}")
+        raise ValueError(f"cannot access {length} bytes at byte address {offset}")
 
 
 class ModuleOnBus:
     """A module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
-    A write takes effect at STOP or at a repeated START, as one transaction, however long it was.
+    A write takes effect at STOP or at a repeated START, as one transaction of any length.
 
     Args:
         module: The module.
@@ -394,13 +404,13 @@ class ModuleOnBus:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Take a byte: first the address, then data; a byte too many is not acknowledged and spoils the write."""
+        """Receive a byte: the address, then data; a byte beyond the limit is not acknowledged and voids the write."""
         if not self._writing:
             return False
         if self._address is None:
             self._address = value
             return True
-        # The whole write is lost, not its tail: the module does not know what the host meant by half of it.
+        # The whole write is lost, not only its tail: the module cannot interpret half of it.
         if len(self._written) >= self._module.write_limit(self._address):
             self._written.clear()
             self._writing = False
@@ -409,7 +419,7 @@ class ModuleOnBus:
         return True
 
     def i2c_read(self) -> int:
-        """Give the next byte."""
+        """Return the next byte."""
         return self._module.next_byte()
 
     def i2c_stop(self, at_s: float) -> None:
@@ -417,7 +427,7 @@ class ModuleOnBus:
         self._end_write()
 
     def _end_write(self) -> None:
-        """Carry out what was written: an address alone moves the pointer, and a read goes on from there."""
+        """Execute the write: an address without data sets the pointer for the following read."""
         data, address, writing = bytes(self._written), self._address, self._writing
         self._written.clear()
         self._address, self._writing = None, False
@@ -426,14 +436,14 @@ class ModuleOnBus:
         if not data:
             self._module.seek(address)
             return
-        with contextlib.suppress(LinkError):  # the module went silent inside the transaction: the bytes are lost
+        with contextlib.suppress(LinkError):  # the module stopped responding inside the transaction: the bytes are lost
             self._module.write(address, data)
 
 
 class LinearView:
     """The memory as one file: 00h at 0 to 255, byte b of page p of a bank at (256 bank + p) 128 + b.
 
-    As the Linux kernel does it: page select before each access to an upper half other than 00h's, writes of 8 bytes.
+    As in the Linux kernel: page select before each access to an upper half other than that of 00h, writes of 8 bytes.
 
     Args:
         module: The module.
@@ -448,7 +458,7 @@ class LinearView:
         while len(data) < length:
             position = offset + len(data)
             address = self._map(position)
-            # Within one half: addresses roll over at its end.
+            # Stay within one half: addresses roll over at its end.
             size = min(length - len(data), HALF_BYTES - address % HALF_BYTES)
             data += self._module.read(address, size)
         return bytes(data)

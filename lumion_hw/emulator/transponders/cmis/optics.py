@@ -1,4 +1,4 @@
-"""Light at a module's connector: what it sends and what it gets, one value per media lane and instant."""
+"""Light at a module's connector, sent and received: one value per media lane and instant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DARK_DBM = -math.inf
-"""No light at all."""
+"""Power without any light, in dBm."""
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,16 @@ class ReceivedLight:
     Attributes:
         total_power_dbm: All light on the detector, in dBm; ``-inf`` is none.
         signal_power_dbm: Light of the wanted carrier, in dBm.
-        frequency_mhz: Carrier frequency; ``None`` means whatever the receiver is tuned to.
-        osnr_db: Signal to noise in 0.1 nm, both polarizations of the noise; ``inf`` is noise-free.
+        frequency_mhz: Carrier frequency; ``None`` means the receiver's own frequency.
+        osnr_db: Optical signal-to-noise ratio in 0.1 nm, noise in both polarizations; ``inf`` is noise-free.
         cd_ps_per_nm: Chromatic dispersion.
         dgd_ps: Differential group delay.
         sopmd_ps2: Second-order polarization mode dispersion.
         pdl_db: Polarization-dependent loss.
-        sop_rate_krad_per_s: Speed of the state of polarization on the sphere.
-        polarization_rank: Rank of the path's Jones matrix: 2 carries both tributaries, 1 folds them into one field.
+        sop_rate_krad_per_s: Speed of the state of polarization on the Poincaré sphere.
+        polarization_rank: Rank of the path's Jones matrix: 2 carries both tributaries, 1 merges them into one field.
         media_interface: Media interface id of the sender; ``None`` means the receiver's own.
-        test_pattern: Pattern code the lane carries (``codes.Pattern``); ``None`` is traffic.
+        test_pattern: Pattern code on the lane (``codes.Pattern``); ``None`` is traffic.
     """
 
     total_power_dbm: float = DARK_DBM
@@ -45,11 +45,11 @@ class ReceivedLight:
     def __post_init__(self) -> None:
         numbers = (self.total_power_dbm, self.signal_power_dbm, self.osnr_db, self.cd_ps_per_nm, self.dgd_ps)
         if any(math.isnan(number) for number in (*numbers, self.sopmd_ps2, self.pdl_db, self.sop_rate_krad_per_s)):
-            raise ValueError(f"{self} has a quantity that is not a number")
+            raise ValueError(f"{self} contains a value that is not a number")
 
 
 DARKNESS = ReceivedLight()
-"""What an unconnected receiver gets."""
+"""Light at an unconnected receiver."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class LaunchedLight:
         media_lane: Lane, from 1.
         at_s: Time on the bench clock.
         enabled: Whether the lane sends.
-        power_dbm: True launch power; ``-inf`` when it does not send.
+        power_dbm: True launch power; ``-inf`` when the lane does not send.
         frequency_mhz: True carrier frequency.
-        osnr_db: The transmitter's own signal to noise in 0.1 nm.
+        osnr_db: The transmitter's own OSNR in 0.1 nm.
         media_interface: Media interface id of the application.
         test_pattern: Pattern code, ``None`` for traffic.
     """
@@ -78,19 +78,19 @@ class LaunchedLight:
 
 
 Optics = Callable[[int, float], ReceivedLight]
-"""Gives the light at a media lane's receiver at an instant, which is never later than the clock's present time.
+"""Returns the light at a media lane's receiver at an instant, which is never later than the clock's present time.
 
-A provider that only knows the present ignores the instant.
+A provider that knows only the present ignores the instant.
 """
 
 Emit = Callable[[LaunchedLight], None]
-"""Is told about every change of the light that a module sends, in the order of time."""
+"""Called at every change of the light that a module sends, in the order of time."""
 
 
 def darkness(media_lane: int, at_s: float) -> ReceivedLight:
-    """Give no light: the provider of a module that nothing is plugged into."""
+    """Return no light: the provider of an unconnected module."""
     return DARKNESS
 
 
 def ignored(light: LaunchedLight) -> None:
-    """Take light that goes nowhere."""
+    """Discard the light: the output of an unconnected module."""

@@ -1,7 +1,7 @@
 """The module types that can be emulated, as data.
 
-Register values of the coherent types are typical of their class and of no product; launch and receive powers of
-400GBASE-DR4 are after IEEE 802.3 clause 124, not checked against its text. Vendor names and serial numbers are
+Register values of the coherent types are typical of their class, not of any product. Launch and receive powers of
+400GBASE-DR4 follow IEEE 802.3 clause 124 but were not checked against its text. Vendor names and serial numbers are
 invented.
 """
 
@@ -25,13 +25,13 @@ Limits = tuple[float, float, float, float]
 
 EVERY_STATE = frozenset(DataPathState)
 """All data path states."""
-AT_REST = frozenset({DataPathState.DEACTIVATED, DataPathState.INITIALIZED})
-"""Data path states without light in which nothing is under way."""
+STEADY_DARK_STATES = frozenset({DataPathState.DEACTIVATED, DataPathState.INITIALIZED})
+"""Data path states without light and without an ongoing transition."""
 
 
 @dataclass(frozen=True)
 class AdvertisedApplication:
-    """An application the module offers (CMIS 6.2: host and media interface, lanes, where it may start).
+    """An application that the module offers (CMIS 6.2: host and media interface, lanes, possible first lanes).
 
     Attributes:
         host_interface: Host interface id (SFF-8024 table 4-5).
@@ -39,8 +39,8 @@ class AdvertisedApplication:
         host_lanes: Host lanes per data path.
         media_lanes: Media lanes per data path.
         host_options: Bit k: may start on host lane k + 1.
-        media_options: Bit k: may start on media lane k + 1; the i-th host start goes with the i-th media start, and
-            with the last one when there are fewer (several data paths on one carrier).
+        media_options: Bit k: may start on media lane k + 1. The i-th host start uses the i-th media start, or the last
+            one when there are fewer (several data paths on one carrier).
     """
 
     host_interface: int
@@ -52,7 +52,7 @@ class AdvertisedApplication:
 
     def media_mask(self, host_lane: int) -> int:
         """Return the media lanes of the data path that starts on ``host_lane`` (from 1)."""
-        # The i-th place where a data path may start on the host side goes with the i-th on the media side.
+        # The i-th possible start on the host side belongs to the i-th on the media side.
         place = (self.host_options & ((1 << (host_lane - 1)) - 1)).bit_count()
         starts = [lane for lane in range(8) if self.media_options >> lane & 1]
         return ((1 << self.media_lanes) - 1) << starts[min(place, len(starts) - 1)]
@@ -64,14 +64,14 @@ class ModuleLaserProfile:
 
     Attributes:
         grids: Lowest and highest channel of each grid.
-        fine: Fine tuning, if it has any.
+        fine: Range of fine tuning, ``None`` without fine tuning.
         min_power_dbm: Lowest target power.
         max_power_dbm: Highest target power.
         default_power_dbm: Target power after a reset.
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
         retune_states: Data path states in which a new channel is accepted.
-        frequency_error_mhz: The laser's fixed error is drawn once, uniform within plus or minus this.
+        frequency_error_mhz: Bound of the laser's fixed error, drawn once, uniform within +/- this.
     """
 
     grids: Mapping[Grid, tuple[int, int]]
@@ -81,7 +81,7 @@ class ModuleLaserProfile:
     default_power_dbm: float
     default_grid: Grid
     default_channel: int
-    retune_states: frozenset[DataPathState] = AT_REST
+    retune_states: frozenset[DataPathState] = STEADY_DARK_STATES
     frequency_error_mhz: float = 300.0
 
 
@@ -91,8 +91,8 @@ class LineFormat:
 
     Attributes:
         bits_per_symbol: Per lane, both polarizations: 8 for DP-16QAM, 4 for DP-QPSK, 2 for PAM4.
-        symbol_rate_gbd: Symbols per second and lane.
-        fec_limit_ber: Up to here frames are corrected.
+        symbol_rate_gbd: Symbol rate per lane.
+        fec_limit_ber: Largest bit error ratio at which frames are corrected.
         frame_bits: Bits in a frame of the error counters (project default).
     """
 
@@ -109,17 +109,17 @@ class LineFormat:
 
 @dataclass(frozen=True)
 class ReceiverProfile:
-    """A receiver; :mod:`.reception` says how light becomes bit errors.
+    """A receiver; :mod:`.reception` computes its bit errors from the light.
 
     Attributes:
         coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
         formats: Line formats by media interface id.
         implementation_snr_db: Best SNR, limited by the electronics.
         reference_snr_db: SNR limited by the receiver's noise at ``reference_dbm``.
-        reference_dbm: Signal power of that.
-        snr_per_db: dB of SNR per dB of signal power: 1 behind a local oscillator, 2 for direct detection.
+        reference_dbm: Signal power for ``reference_snr_db``.
+        snr_per_db: dB of SNR per dB of signal power: 1 with a local oscillator, 2 for direct detection.
         los_assert_dbm: Total power below which loss of signal is asserted.
-        los_release_dbm: Total power above which it is released.
+        los_release_dbm: Total power above which loss of signal is released.
         lol_ber: Bit error ratio above which lock is lost.
         max_offset_mhz: Carrier offset beyond which lock is lost.
         max_cd_ps_per_nm: Dispersion beyond which lock is lost.
@@ -140,7 +140,7 @@ class ReceiverProfile:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long things take, in s. Defaults are of the order of real modules, and shorter where a host only waits."""
+    """Durations in s. Defaults have the order of real modules, and are shorter where a host only waits."""
 
     management_init_s: float = 0.5
     power_up_s: float = 15.0
@@ -168,9 +168,9 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the same with every time multiplied. Raises ``ValueError`` unless ``factor`` is positive."""
+        """Return the timing with every time multiplied. Raises ``ValueError`` unless ``factor`` is positive."""
         if not factor > 0:
-            raise ValueError(f"times cannot be scaled by {factor}")
+            raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
         return Timing(**values)
 
@@ -189,12 +189,12 @@ class CdbProfile:
 
     Attributes:
         epl_pages_code: Code of 01h:163.3-0.
-        background: Registers can be read while a command runs; otherwise the module does not acknowledge.
+        background: Registers are readable while a command runs; otherwise the module does not acknowledge.
         firmware: Major, minor and build of images A and B; A runs.
-        factory: The same of the image that is always there.
-        firmware_needs_password: Firmware is changed for a host that has entered the password.
-        skips_erased: A download may leave blocks out that are erased.
-        hitless: It can restart without loss of traffic.
+        factory: Major, minor and build of the factory image, which is always present.
+        firmware_needs_password: Firmware changes need the password.
+        skips_erased: A download may omit blocks that are erased.
+        hitless: The module can restart without loss of traffic.
     """
 
     epl_pages_code: int = 0
@@ -217,11 +217,11 @@ class ModuleProfile:
 
     Attributes:
         name: Name of the profile.
-        registers: Read-only fields by name, in their units; what is not here is 0.
+        registers: Read-only fields by name, in their units; all others are 0.
         applications: Applications 1 and up.
         media_lanes: Number of media lanes.
         receiver: The receiver.
-        laser: The tunable laser, if it has one.
+        laser: The tunable laser, ``None`` without one.
         launch_dbm: Launch power of a lane without programmable power.
         fixed_frequency_mhz: Carrier of a module without tunable laser.
         tx_osnr_db: The transmitter's own OSNR in 0.1 nm.
@@ -233,9 +233,9 @@ class ModuleProfile:
         laser_temperature_c: Laser temperature when ready.
         thresholds: By monitor, in degC, V, %, degC, dBm, mA, dBm.
         vdm: Observables by group.
-        vdm_thresholds: By observable code, in the observable's unit; a missing one has no limits.
-        user_eeprom: Page 03h exists.
-        diagnostics: Pages 13h and 14h exist.
+        vdm_thresholds: By observable code, in the observable's unit; observables without an entry have no limits.
+        user_eeprom: The module has page 03h.
+        diagnostics: The module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
         cdb: Command data block; ``None`` without one.
         timing: Times.
@@ -267,7 +267,7 @@ class ModuleProfile:
 
     @property
     def coherent(self) -> bool:
-        """Whether it is a coherent module (pages 30h and up)."""
+        """Whether the module is coherent (pages 30h and up)."""
         return self.receiver.coherent
 
     def application(self, app_sel: int) -> AdvertisedApplication | None:
@@ -277,21 +277,21 @@ class ModuleProfile:
 
 @dataclass(frozen=True)
 class ModuleQuirks:
-    """Options, each seen in the field; the defaults follow the standard.
+    """Deviations from the standard, each seen in the field; the defaults follow the standard.
 
     Attributes:
-        lenient_writes: Accept writes of any length on every page; otherwise more than 8 bytes are not acknowledged,
-            except on the CDB pages.
-        stepped_config_only: A data path has to be deactivated before it is configured (00h:2.6).
+        lenient_writes: Accept writes of any length on every page; otherwise writes of more than 8 bytes are not
+            acknowledged, except on the CDB pages.
+        stepped_config_only: A data path must be deactivated before it is configured (00h:2.6).
         inverted_deinit: CMIS 3: a 1 in 10h:128 powers the data path up.
         ignores_low_power: Low power requests have no effect (modules of power class 1).
-        init_pending_s: DPInitPending is visible for no longer than this.
+        init_pending_s: Longest time for which DPInitPending is visible.
         init_pending_clobbers: Raising DPInitPending for one data path clears it for the others.
-        password_protects_eeprom: Page 03h can be written only after the password.
+        password_protects_eeprom: Page 03h is writable only after the password.
         refuses_page_silently: PageSelect keeps the number of an unsupported page, whose bytes read as 0.
-        page_change_s: The module does not answer for so long after a page change (boards in the field: 10 ms).
-        nv_write_s: The same after a write to the user EEPROM (80 ms).
-        apply_s: ConfigStatus stays in progress for so long; ``None`` is the profile's time.
+        page_change_s: Time without acknowledgement after a page change (boards in the field: 10 ms).
+        nv_write_s: Time without acknowledgement after a write to the user EEPROM (80 ms).
+        apply_s: Time for which ConfigStatus stays in progress; ``None`` is the profile's time.
     """
 
     lenient_writes: bool = False
@@ -299,7 +299,7 @@ class ModuleQuirks:
     inverted_deinit: bool = False
     ignores_low_power: bool = False
     init_pending_s: float | None = None
-    init_pending_clobbers: bool = False  # seen: sonic-net/sonic-platform-daemons pull 696
+    init_pending_clobbers: bool = False  # seen in: sonic-net/sonic-platform-daemons pull 696
     password_protects_eeprom: bool = False
     refuses_page_silently: bool = False
     page_change_s: float = 0.0
@@ -307,7 +307,7 @@ class ModuleQuirks:
     apply_s: float | None = None
 
     def timing(self, timing: Timing) -> Timing:
-        """Return a profile's times with those that are chosen here."""
+        """Return a profile's times with the times of these quirks."""
         apply_s = timing.apply_s if self.apply_s is None else self.apply_s
         return dataclasses.replace(
             timing, page_change_s=self.page_change_s, nv_write_s=self.nv_write_s, apply_s=apply_s
@@ -315,7 +315,7 @@ class ModuleQuirks:
 
 
 SFP_PROFILES: Mapping[str, type[SfpModule]] = MappingProxyType({"10gbase-er": SfpModule})
-"""Profiles that are not CMIS modules, and the class that emulates them."""
+"""Profiles that are not CMIS modules, with the class that emulates them."""
 
 # OIF-400ZR (C-FEC), oFEC of the ZR+ modes, and RS(544,514) on PAM4 lanes of 106.25 Gb/s.
 _CFEC = LineFormat(8, 59.84, 1.25e-2)
@@ -575,11 +575,11 @@ PROFILES: Mapping[str, ModuleProfile] = MappingProxyType({item.name: item for it
 """CMIS modules by profile name."""
 
 
-def profile_named(name: str) -> ModuleProfile:
+def find_profile(name: str) -> ModuleProfile:
     """Return a CMIS profile.
 
     Raises:
-        ConfigError: There is none of that name, or it is not a CMIS module.
+        ConfigError: There is no profile of this name, or it is not a CMIS module.
     """
     if name in SFP_PROFILES:
         kind = SFP_PROFILES[name]
@@ -589,5 +589,5 @@ def profile_named(name: str) -> ModuleProfile:
         )
     if name not in PROFILES:
         known = ", ".join((*PROFILES, *SFP_PROFILES))
-        raise ConfigError(f"there is no module profile {name}", hint=f"Known profiles: {known}.")
+        raise ConfigError(f"unknown module profile {name!r}", hint=f"Known profiles: {known}.")
     return PROFILES[name]

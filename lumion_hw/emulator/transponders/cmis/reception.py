@@ -1,7 +1,7 @@
-"""From light to bit errors: what a receiver makes of what it gets (a model, no standard).
+"""From light to bit errors: a model of a receiver (not from a standard).
 
-``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``; penalties are taken off
-in dB; the bit error ratio is that of the modulation in Gaussian noise.
+``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``. Penalties are subtracted
+in dB. The bit error ratio is that of the modulation in Gaussian noise.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from lumion_hw.quantities import db_from_ratio, ratio_from_db
 OSNR_BANDWIDTH_GHZ = 12.5
 """Noise bandwidth of an OSNR, 0.1 nm at 1550 nm."""
 PENALTIES_DB = {"pdl_db": (2.5, 0.8), "dgd_ps": (10.0, 0.5), "sop_rate_krad_per_s": (50.0, 0.3)}
-"""Impairment and its penalty in dB there; quadratic, and lock is lost above twice the impairment."""
+"""Impairment and its penalty in dB at that value; quadratic, and lock is lost above twice the impairment."""
 MAX_OSNR_DB = 45.0
-"""Highest OSNR that a receiver can tell."""
+"""Highest OSNR that a receiver can measure."""
 _NO_SIGNAL_DBM = -60.0
 
 
 @dataclass(frozen=True)
 class Reception:
-    """What a receiver finds.
+    """A receiver's measurement of the light.
 
     Attributes:
-        lost: Why it cannot lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``, ``dynamics`` or
-            ``noise``; empty when it can.
+        lost: Reason why the receiver cannot lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``,
+            ``dynamics`` or ``noise``; empty when it can.
         esnr_db: Electrical SNR after penalties.
-        osnr_db: OSNR as the receiver can tell it.
+        osnr_db: OSNR, limited to the measurable range.
         ber: Bit error ratio before error correction.
-        offset_mhz: Carrier minus local oscillator.
+        offset_mhz: Carrier frequency minus local oscillator frequency.
     """
 
     lost: str = "dark"
@@ -54,7 +54,7 @@ def penalty_db(light: ReceivedLight) -> float:
 def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: float) -> float:
     """Return the electrical SNR after penalties, in dB."""
     power_dbm = max(light.signal_power_dbm, _NO_SIGNAL_DBM)
-    # Behind a local oscillator SNR goes with the power, without one with its square.
+    # With a local oscillator the SNR is proportional to the power, without it to the power squared.
     receiver_db = receiver.reference_snr_db + receiver.snr_per_db * (power_dbm - receiver.reference_dbm)
     inverse = 1.0 / ratio_from_db(receiver.implementation_snr_db) + 1.0 / ratio_from_db(receiver_db)
     penalty = 0.0
@@ -67,7 +67,7 @@ def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: fl
 def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
     """Return the bit error ratio of 16QAM and PAM4, 3/8 erfc(sqrt(SNR/10)), or of QPSK, 1/2 erfc(sqrt(SNR/2))."""
     snr = ratio_from_db(snr_db)
-    # Gray-coded, in Gaussian noise; per quadrature 16QAM is PAM4.
+    # Gray-coded, in Gaussian noise; per quadrature, 16QAM is PAM4.
     if line.bits_per_symbol == 4:
         return 0.5 * math.erfc(math.sqrt(snr / 2.0))
     return 0.375 * math.erfc(math.sqrt(snr / 10.0))
@@ -76,14 +76,14 @@ def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
 def receive(
     light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, oscillator_mhz: float, noise_db: float = 0.0
 ) -> Reception:
-    """Return what a receiver finds in ``light``.
+    """Return a receiver's measurement of ``light``.
 
     Args:
-        light: What falls on it.
-        receiver: What it is like.
-        media_interface: Media interface id it is set to.
-        oscillator_mhz: Frequency of its local oscillator; not used by direct detection.
-        noise_db: Added to the SNR: the measurement's own fluctuation.
+        light: Light at the receiver.
+        receiver: Properties of the receiver.
+        media_interface: Media interface id that is configured.
+        oscillator_mhz: Frequency of the local oscillator; not used by direct detection.
+        noise_db: Added to the SNR: the fluctuation of the measurement.
     """
     line = receiver.formats[media_interface]
     if light.signal_power_dbm <= _NO_SIGNAL_DBM:
@@ -92,26 +92,26 @@ def receive(
     offset_mhz = offset - oscillator_mhz if receiver.coherent else 0.0
     snr_db = esnr_db(light, receiver, line.symbol_rate_gbd) + noise_db
     ber = bit_error_ratio(snr_db, line)
-    lost = _obstacle(light, receiver, media_interface, offset_mhz) or ("noise" if ber > receiver.lol_ber else "")
+    lost = _lock_obstacle(light, receiver, media_interface, offset_mhz) or ("noise" if ber > receiver.lol_ber else "")
     return Reception(lost, snr_db, min(light.osnr_db, MAX_OSNR_DB), ber, offset_mhz)
 
 
-def _obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
-    """Return what keeps the receiver from locking at any signal-to-noise ratio, or nothing."""
+def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
+    """Return the reason why the receiver cannot lock at any signal-to-noise ratio, or an empty text."""
     coherent = receiver.coherent
-    beyond = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
+    too_large = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
     obstacles = {
         "format": light.media_interface not in (None, media_interface),
         "polarization": coherent and light.polarization_rank < 2,
         "offset": coherent and abs(offset_mhz) > receiver.max_offset_mhz,
         "dispersion": coherent and abs(light.cd_ps_per_nm) > receiver.max_cd_ps_per_nm,
-        "dynamics": coherent and beyond,
+        "dynamics": coherent and too_large,
     }
-    return next((name for name, there in obstacles.items() if there), "")
+    return next((name for name, applies in obstacles.items() if applies), "")
 
 
 def frame_error_ratio(ber: float, line: LineFormat) -> float:
-    """Return the share of frames that the error correction cannot mend: a waterfall at the FEC limit."""
+    """Return the fraction of frames that the error correction cannot correct: a waterfall at the FEC limit."""
     if ber <= 0.0:
         return 0.0
     # Model: from nearly none to nearly all frames within about 0.05 decades of the limit.

@@ -419,7 +419,7 @@ class SpecBoard:
     def _telemetry(self, stream: int) -> None:
         request, credit, channels = self.streams[stream]
         self.stream_due[stream] += request.period_ticks * 1e-3
-        if not credit.may_send():
+        if not credit.can_send():
             credit.discard()
             return
         record = fp.TelemetryEvent(self.tick(), credit.dropped, self.generation, 2534, self.adc(channels))

@@ -129,9 +129,9 @@ def test_a_monitor_above_full_scale_is_no_number(driver: LumionMeshController, b
         (SweepPlan((dict.fromkeys(range(4), 10.0), {4: 1.0})), LimitError, r"point 1: .*power.*limit 400 mW"),
         (SweepPlan(({0: 1.0},), start_ma=np.full(N, 11.0)), LimitError, r"start_ma, channel 0.*limit 10 mA"),
         (SweepPlan(({0: 1.0},), start_ma=np.zeros(3)), ConfigError, r"start_ma.*\(3,\)"),
-        (SweepPlan(({3: 1.0 + 0j},)), ConfigError, "point 0, channel 3.*no number"),
-        (SweepPlan(({3: "1.0"},)), ConfigError, "point 0, channel 3.*no number"),  # type: ignore[dict-item]
-        (SweepPlan(({3: np.ma.masked},)), ConfigError, "point 0, channel 3.*no number"),
+        (SweepPlan(({3: 1.0 + 0j},)), ConfigError, "point 0, channel 3.*not a number"),
+        (SweepPlan(({3: "1.0"},)), ConfigError, "point 0, channel 3.*not a number"),  # type: ignore[dict-item]
+        (SweepPlan(({3: np.ma.masked},)), ConfigError, "point 0, channel 3.*not a number"),
         (SweepPlan(()), ConfigError, "no point"),
         (SweepPlan(({},), n_avg=0), LimitError, "n_avg"),
         (SweepPlan(({},), settle_s=-1.0), LimitError, "settle_s"),
@@ -169,7 +169,7 @@ def test_a_controller_without_sweeps_says_so(board: SpecBoard, driver: LumionMes
     assert driver.info.on_board_sweep
     driver.open()
     assert not driver.info.on_board_sweep
-    with pytest.raises(NotSupportedError, match="runs no sweeps"):
+    with pytest.raises(NotSupportedError, match="has no sweeps"):
         driver.sweep(SweepPlan(({},)))
 
 
@@ -294,7 +294,7 @@ def test_another_table_after_the_run_than_planned_is_not_believed(
         board.drive(np.full(N, 7))
 
     board.end_run = forget_the_base  # type: ignore[method-assign]
-    with pytest.raises(VerifyError, match="another table is driven"):
+    with pytest.raises(VerifyError, match="driven table is not the planned one"):
         driver.sweep(SweepPlan(ramp(3)))
 
 

@@ -159,7 +159,7 @@ def test_a_stream_does_not_outlive_its_session(driver: LumionMeshController) -> 
     samples = driver.telemetry(0.01)
     next(samples)
     driver.open()
-    with pytest.raises(LinkLost, match="session it was subscribed in"):
+    with pytest.raises(LinkLost, match="session of this subscription"):
         next(samples)
     with closing(driver.telemetry(0.01)) as again:
         assert next(again).lost == 0
@@ -181,7 +181,7 @@ def test_a_controller_that_answers_and_sends_nothing_is_told_apart_from_a_slow_o
 ) -> None:
     samples = driver.telemetry(0.01)
     board.stream_due.clear()
-    with pytest.raises(LinkTimeout, match="answers, but sent no record"):
+    with pytest.raises(LinkTimeout, match="responds but sent no record"):
         next(samples)
 
 

@@ -131,9 +131,9 @@ class ModelChain:
             return lines("E10:00")
         if header == 0xA9:
             return self._text(f"{CODES[code]}ALL?")
-        words = struct.unpack(f">{count}H", request[7:])
+        description = struct.unpack(f">{count}H", request[7:])
         full = 12.0 if CODES[code].startswith("V") else 24.0
-        return self._set(CODES[code], channel, [word / 65535 * full for word in words])
+        return self._set(CODES[code], channel, [word / 65535 * full for word in description])
 
     def _text(self, text: str) -> bytes:
         fixed = {"ID?": "Q8iv-0001"}
@@ -158,8 +158,8 @@ class ModelChain:
         if match := re.fullmatch(r"(VMAX|IMAX|V|I)ALL\?", text):
             unit = "V" if match[1].startswith("V") else "mA"
             stored = self.values[match[1]]
-            seen = [self.measured(c)[match[1] == "I"] if match[1] in "VI" else stored[c] for c in range(self.n)]
-            return lines(*[f"{value:+.4f} {unit}" for value in seen])
+            content = [self.measured(c)[match[1] == "I"] if match[1] in "VI" else stored[c] for c in range(self.n)]
+            return lines(*[f"{value:+.4f} {unit}" for value in content])
         return lines("E10:00")
 
     def _set(self, name: str, channel: int, values: list[float]) -> bytes:

@@ -46,8 +46,8 @@ class BadBench:
 
 
 def driven_wrong(bench: BadBench, table: np.ndarray) -> bool:
-    seen = np.array([bench.model.measured(channel)[1] for channel in range(16)])
-    return bool((np.abs(seen - table) > DEFAULT_TOLERANCE_MA + 1e-3).any())
+    content = np.array([bench.model.measured(channel)[1] for channel in range(16)])
+    return bool((np.abs(content - table) > DEFAULT_TOLERANCE_MA + 1e-3).any())
 
 
 @pytest.mark.parametrize("mode", ["binary", "ascii"])
@@ -82,7 +82,7 @@ def test_unplugged_anywhere_is_a_link_error_in_time_and_can_be_opened_again(
     bench = BadBench(mode, seed=1)
     start = bench.link.counts(direction).taken
     bench.link.apply(FaultPlan(events=(FaultEvent(kind, direction, start + at_byte, duration_s=4.0),)))
-    began = bench.clock.now()
+    started_s = bench.clock.now()
 
     def program_until_it_is_noticed() -> None:
         for _ in range(3):  # what is unplugged after the last byte of a table is found by the next one
@@ -91,7 +91,7 @@ def test_unplugged_anywhere_is_a_link_error_in_time_and_can_be_opened_again(
     with pytest.raises(LinkError) as caught:
         program_until_it_is_noticed()
     assert caught.value.device == "mesh0"
-    assert bench.clock.now() - began < 3.0
+    assert bench.clock.now() - started_s < 3.0
     bench.clock.sleep(4.0)
     bench.controller.close()
     bench.controller.open()

@@ -21,7 +21,7 @@ from lumion_hw.sessions.codecs.qontrol import (
     error_name,
     read_all_binary,
     read_all_text,
-    set_one_text,
+    set_channel_text,
     set_vector_binary,
     set_vector_text,
     value_text,
@@ -86,8 +86,8 @@ def test_values_are_written_without_exponent_and_with_four_decimals_at_most(valu
 
 
 def test_text_requests_are_those_of_the_maker() -> None:
-    assert set_one_text(Quantity.VOLTAGE, 3, 4.5).data == b"V3=4.5\n"
-    assert set_one_text(Quantity.CURRENT_LIMIT, 12, 20.0).data == b"IMAX12=20.0\n"
+    assert set_channel_text(Quantity.VOLTAGE, 3, 4.5).data == b"V3=4.5\n"
+    assert set_channel_text(Quantity.CURRENT_LIMIT, 12, 20.0).data == b"IMAX12=20.0\n"
     assert set_vector_text(Quantity.CURRENT, 8, [1.0, 2.5]).data == b"IVEC8=1.0,2.5\n"
 
 

@@ -1,15 +1,16 @@
-"""How a file that this program has made is told from any other: one plain look at how it begins or ends."""
+"""Recognition of files that this program wrote, by their first or last bytes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from lumion_hw.errors import LumionError
 
 MADE_BY = "lumion-hw"
-"""What formats that have a place for it say of the program that wrote them."""
-_LOOK_BYTES = 4096
+"""Program name in file formats that have a field for it."""
+_CHECKED_BYTES = 4096
 _NAME = MADE_BY.encode()
 
 _BEGINNINGS: dict[str, bytes] = {
@@ -30,38 +31,43 @@ _BEGINNINGS: dict[str, bytes] = {
     "plot as SVG": rb"<\?xml [^>]*>\s*<!DOCTYPE svg(?s:.)*<dc:creator>\s*<cc:Agent>\s*<dc:title>%s</dc:title>" % _NAME,
     "plot as PNG": rb"\x89PNG\r\n\x1a\n(?s:.)*tEXtSoftware\x00%s" % _NAME,
 }
-"""Kinds of files, and how each begins."""
+"""Pattern at the beginning of each kind of file."""
 _ENDINGS: dict[str, bytes] = {
     "arrays as npz": rb"PK\x05\x06(?s:.){16}\x09\x00%s\Z" % _NAME,
     "plot as PDF": rb"/Creator \(%s\)(?s:.)*%%%%EOF\s*\Z" % _NAME,
 }
-"""Kinds of files that say it at their end."""
-_BEGINS = re.compile(b"|".join(f"(?:{each.decode('latin-1')})".encode("latin-1") for each in _BEGINNINGS.values()))
-_ENDS = re.compile(b"|".join(f"(?:{each.decode('latin-1')})".encode("latin-1") for each in _ENDINGS.values()))
+"""Pattern at the end of the kinds of files that have the program name there."""
+
+
+def _any_of(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(b"(?:%s)" % pattern for pattern in patterns))
+
+
+_BEGINNING, _ENDING = _any_of(_BEGINNINGS.values()), _any_of(_ENDINGS.values())
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-def made_here(path: Path) -> bool:
-    """Return whether this program has made a regular file, or there is nothing in it to lose.
+def is_own_file(path: Path) -> bool:
+    """Return whether a regular file was written by this program, or is empty.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        head = file.read(_LOOK_BYTES)
+        head = file.read(_CHECKED_BYTES)
         size = file.seek(0, 2)
-        file.seek(max(size - _LOOK_BYTES, 0))
-        tail = file.read(_LOOK_BYTES)
+        file.seek(max(size - _CHECKED_BYTES, 0))
+        tail = file.read(_CHECKED_BYTES)
     if head.startswith(_HDF5):
-        return _hdf5_made_here(path)
-    return not head or _BEGINS.match(head) is not None or _ENDS.search(tail) is not None
+        return _is_own_hdf5(path)
+    return not head or _BEGINNING.match(head) is not None or _ENDING.search(tail) is not None
 
 
-def _hdf5_made_here(path: Path) -> bool:
-    from lumion_hw.files.hdf5 import open_hdf5  # numpy: most files that are looked at are none of HDF5
+def _is_own_hdf5(path: Path) -> bool:
+    from lumion_hw.files.hdf5 import open_hdf5  # imports numpy, which most callers do not need
 
     try:
         with open_hdf5(path, "file") as file:
             return file.made_by() == MADE_BY
-    except LumionError:  # damaged, of another kind, or h5py is not there: nothing says that it is ours
+    except LumionError:  # damaged, of another kind, or h5py is missing: not known to be our own
         return False

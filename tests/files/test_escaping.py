@@ -14,7 +14,7 @@ from calibration.record.export import _csv
 from calibration.report.page import Page, ReportTable, Section, html_text, markdown_text
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError
-from lumion_hw.files import shown
+from lumion_hw.files import escaping
 from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
 from tests.mesh.sample_record import CELL, sample_record
@@ -24,15 +24,15 @@ CLEAR = "\x1b[2J\x1b]0;title\x07\u202e\x9b31m"
 
 @given(st.text())
 def test_no_letter_takes_effect_on_a_terminal(text: str) -> None:
-    line = shown.one_line(text)
+    line = escaping.one_line(text)
     assert not {unicodedata.category(letter) for letter in line} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
     assert not any(letter in line for letter in "\x1b\x9b\r\n\x07\u202e")
-    assert shown.lines(text).count("\n") == text.count("\n")
+    assert escaping.lines(text).count("\n") == text.count("\n")
 
 
 def test_letters_that_only_show_stay() -> None:
-    assert shown.one_line("φ ± 3 µm, «é» 光") == "φ ± 3 µm, «é» 光"
-    assert shown.one_line("a\tb\x1b[31m") == r"a\tb\x1b[31m"
+    assert escaping.one_line("φ ± 3 µm, «é» 光") == "φ ± 3 µm, «é» 光"
+    assert escaping.one_line("a\tb\x1b[31m") == r"a\tb\x1b[31m"
 
 
 def test_a_spreadsheet_reckons_nothing() -> None:

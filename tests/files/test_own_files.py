@@ -17,7 +17,7 @@ from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.file.loader import builtin_names, builtin_path
 from lumion_hw.clock import VirtualClock
 from lumion_hw.files.input_kinds import input_kind
-from lumion_hw.files.made_here import made_here
+from lumion_hw.files.own_files import is_own_file
 from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
 from lumion_hw.storage.array_files import write_arrays
@@ -56,7 +56,7 @@ def test_every_built_in_bench_is_recognised(name: str) -> None:
 def test_files_of_others_are_not_taken_for_ours(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(STRANGERS[name])
-    assert not made_here(path)
+    assert not is_own_file(path)
 
 
 def test_hdf5_of_others_is_not_taken_for_ours(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_hdf5_of_others_is_not_taken_for_ours(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.attrs["made_by"] = "somebody"
         file["a"] = np.zeros(3)
-    assert not made_here(tmp_path / "x.h5")
+    assert not is_own_file(tmp_path / "x.h5")
 
 
 def test_records_arrays_pictures_and_events_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_records_arrays_pictures_and_events_are_ours(tmp_path: Path, monkeypatch
     log.add("opened")
     log.write_to(tmp_path / "events.jsonl")
     log.close()
-    assert [path.name for path in tmp_path.iterdir() if not made_here(path)] == []
+    assert [path.name for path in tmp_path.iterdir() if not is_own_file(path)] == []
 
 
 def test_recordings_and_their_pictures_are_ours(tmp_path: Path) -> None:
@@ -96,4 +96,4 @@ def test_recordings_and_their_pictures_are_ours(tmp_path: Path) -> None:
         plot(tmp_path / "r.h5", tmp_path / f"r{suffix}")
         plot(tmp_path / "r.h5", tmp_path / f"r{suffix}")  # over its own
     (tmp_path / "log").unlink()
-    assert [path.name for path in tmp_path.iterdir() if not made_here(path)] == []
+    assert [path.name for path in tmp_path.iterdir() if not is_own_file(path)] == []
