@@ -61,7 +61,7 @@ def test_a_record_that_predicts_badly_is_exit_code_3_with_one_document(
     document = json.loads(out)
     assert document["held_out_rms_db"] > document["tolerance_db"] == 0.1
     assert document["error"]["exit_code"] == 3
-    assert err.startswith("lumion-calibrate: the held-out error is ")
+    assert err.startswith("lumion-calibrate: held-out error ")
     assert len(err.splitlines()) == 1
 
 

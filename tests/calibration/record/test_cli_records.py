@@ -102,7 +102,7 @@ def test_out_of_tolerance_is_exit_code_3_with_one_document(
     assert main(["compare", *saved, "--tolerance-sigma", "0.1", "--json"]) == 3
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["exit_code"] == 3
-    assert "standard errors rms; the tolerance is 0.1" in err
+    assert "standard errors rms, tolerance 0.1" in err
     assert main(["compare", *saved, "--tolerance-sigma", "5"]) == 0
     assert "Second minus first" in capsys.readouterr().out
 

@@ -91,7 +91,7 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
     record = build_record(space, hidden.parameters(), ORIGIN)
     entries = tuple(replace(one, lit_with=99) if one.port == space.sources[1] else one for one in record.ports)
     save_record(replace(record, ports=entries), tmp_path / "record.json")
-    with pytest.raises(CalibrationError, match="lit with one that is no source"):
+    with pytest.raises(CalibrationError, match="lit_with set to a port without a source"):
         load_record(tmp_path / "record.json")
 
 
