@@ -121,7 +121,9 @@ def _message(call: ast.Call) -> str | None:
     if text is None:
         return None
     hint = next((_text(word.value) for word in call.keywords if word.arg == "hint"), None)
-    return f"{text}. {hint}" if hint else text
+    if hint is None:
+        return text
+    return f"{text} {hint}" if text.endswith((".", "!", "?", ":")) else f"{text}. {hint}"
 
 
 def _text(node: ast.expr) -> str | None:

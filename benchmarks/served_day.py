@@ -45,7 +45,7 @@ class Clients:
     def visit(self) -> None:
         """One client, from its connection to its end."""
         from lumion_hw.remote.codec import encode
-        from lumion_hw.serving.calls import answered
+        from lumion_hw.serving.calls import handle_request
         from lumion_hw.serving.lease import Caller
 
         owner, number = self._owner, next(self._numbers)
@@ -56,7 +56,7 @@ class Clients:
         def ask(device: str, method: str, *arguments: object, lease: int | None = None) -> Any:
             values = {"arguments": [encode(each) for each in arguments], "named": encode({})}
             request = {"device": device, "method": method, **values, "lease": lease}
-            answer = answered(request, caller, owner.calls, owner.lease, {})
+            answer = handle_request(request, caller, owner.calls, owner.lease, {})
             if "error" in answer:
                 raise SystemExit(f"{device} {method}: {answer['error']}")
             return answer

@@ -121,7 +121,7 @@ def serve(
                 record=record,
                 take_over=take_over,
                 fabric=fabric,
-                off_when_lost=when_lost == "off",
+                heaters_off_on_loss=when_lost == "off",
             )
             with owned as owner, contextlib.ExitStack() as servers:
                 addresses = _start_serving(servers, owner, ports, host, allow, page_writes)

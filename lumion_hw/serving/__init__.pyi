@@ -1,4 +1,4 @@
-from .lease import Caller as Caller, LeaseBook as LeaseBook
+from .lease import BenchLease as BenchLease, Caller as Caller
 from .owner import BenchOwner as BenchOwner, Subscription as Subscription
 from .pva import PvaServer as PvaServer
 from .state import (

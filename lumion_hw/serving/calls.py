@@ -18,13 +18,13 @@ from lumion_hw.remote.codec import decode, encode, encode_error
 from lumion_hw.remote.proxies import STREAM
 from lumion_hw.remote.pv_names import HANDLE
 from lumion_hw.remote.roles import INTERFACES, READS, SAFE, find_interface, members
-from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.lease import BenchLease, Caller
 
-_MOST_HANDLES = 16
+_MAX_HANDLES = 16
 """Streams and watches that one connection may have at a time."""
-_MOST_READER_STREAMS = 2
+_MAX_READER_STREAMS = 2
 """Streams of one device that clients without the lease may have together: a controller has four."""
-_MOST_CALLS = 24
+_MAX_CALLS = 24
 """Calls of one connection under way at a time: the server has 32 workers, and others need some."""
 
 
@@ -53,24 +53,24 @@ class Calls:
     Args:
         devices: Open devices by name.
         lease: Who may change them.
-        closing: What closing a device from elsewhere does; the device itself stays open.
-        guard: Asked before a device is changed: device and method. Raises what forbids it.
-        changing: Context of a call that may change a device.
+        on_close: What closing a device from elsewhere does; the device itself stays open.
+        check_change: Asked before a device is changed: device and method. Raises what forbids it.
+        change_context: Context of a call that may change a device.
     """
 
     def __init__(
         self,
         devices: Mapping[str, Any],
-        lease: LeaseBook,
+        lease: BenchLease,
         *,
-        closing: Callable[[str, Caller], None] = lambda device, caller: None,
-        guard: Callable[[str, str], None] = lambda device, method: None,
-        changing: Callable[[str, str, Caller], AbstractContextManager[None]] = lambda device, method, caller: (
+        on_close: Callable[[str, Caller], None] = lambda device, caller: None,
+        check_change: Callable[[str, str], None] = lambda device, method: None,
+        change_context: Callable[[str, str, Caller], AbstractContextManager[None]] = lambda device, method, caller: (
             contextlib.nullcontext()
         ),
     ) -> None:
         self._devices, self._lease = devices, lease
-        self._closing, self._guard, self._changing = closing, guard, changing
+        self._on_close, self._check_change, self._change_context = on_close, check_change, change_context
         self._interfaces = {
             name: interface for name, device in devices.items() if (interface := find_interface(device)) is not None
         }
@@ -104,17 +104,17 @@ class Calls:
             UnknownNameError: There is no such device, or its interface has no such method.
             Exception: What the device raises.
         """
-        with self._counted(caller.connection):
+        with self._count_call(caller.connection):
             if device.startswith(HANDLE):
-                return self._of_handle(device, method, arguments, named, caller)
-            return self._of_device(device, method, arguments, named, caller)
+                return self._call_handle(device, method, arguments, named, caller)
+            return self._call_device(device, method, arguments, named, caller)
 
     @contextlib.contextmanager
-    def _counted(self, connection: str) -> Iterator[None]:
+    def _count_call(self, connection: str) -> Iterator[None]:
         """Count a call of a connection while it is under way. Raises ``BusyError`` if there are too many."""
         with self._lock:
-            if self._under_way[connection] >= _MOST_CALLS:
-                raise BusyError(f"{_MOST_CALLS} calls of this connection are under way", hint="Wait for one to end.")
+            if self._under_way[connection] >= _MAX_CALLS:
+                raise BusyError(f"{_MAX_CALLS} calls of this connection are under way", hint="Wait for one to end.")
             self._under_way[connection] += 1
         try:
             yield
@@ -122,7 +122,7 @@ class Calls:
             with self._lock:
                 self._under_way -= Counter([connection])
 
-    def _of_device(
+    def _call_device(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
         interface = self._interfaces.get(device)
@@ -135,16 +135,16 @@ class Calls:
                 f"{interface} has no method {method!r}", device=device, hint=f"It has {', '.join(sorted(known))}."
             )
         if method == "close":
-            return self._closing(device, caller)
+            return self._on_close(device, caller)
         changes = method not in READS and method not in SAFE
         if changes:
             self._lease.check(caller)
-            self._guard(device, method)
+            self._check_change(device, method)
         is_change = changes or method in SAFE
-        with self._changing(device, method, caller) if is_change else contextlib.nullcontext():
+        with self._change_context(device, method, caller) if is_change else contextlib.nullcontext():
             return getattr(self._devices[device], method)(*arguments, **named)
 
-    def _of_handle(
+    def _call_handle(
         self, name: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
         with self._lock:
@@ -154,14 +154,14 @@ class Calls:
         if handle is None or handle.connection != caller.connection:
             raise ConfigError("this stream or watch of a served bench was closed", hint="Begin another one.")
         if method == "__next__":
-            return self._next_of(handle)
+            return self._next_reading(handle)
         interface = find_interface(handle.what)
         known = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
         if method not in known:
             raise UnknownNameError(f"there is no method {method!r}", device=handle.device)
         return getattr(handle.what, method)(*arguments, **named)
 
-    def _next_of(self, handle: _Handle) -> tuple[bool, object]:
+    def _next_reading(self, handle: _Handle) -> tuple[bool, object]:
         """Return whether a stream is over, and its next reading."""
         if not handle.reading.acquire(blocking=False):
             raise BusyError("another call waits for the next reading of this stream", device=handle.device)
@@ -175,16 +175,16 @@ class Calls:
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
         """Return the answer that tells a result: its value, or a handle of what has to live on here."""
         if isinstance(result, Iterator):
-            return {"handle": self._kept(result, caller, device), "interface": STREAM}
+            return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:
             return {"value": encode(result)}
         except TypeError:
             interface = find_interface(result)
             if interface is None:
                 raise
-            return {"handle": self._kept(result, caller, device), "interface": interface}
+            return {"handle": self._store_handle(result, caller, device), "interface": interface}
 
-    def _kept(self, what: Any, caller: Caller, device: str) -> str:
+    def _store_handle(self, what: Any, caller: Caller, device: str) -> str:
         try:
             self._lease.check(caller)
             is_reader = False
@@ -196,17 +196,17 @@ class Calls:
                 name = f"{HANDLE}{next(self._numbers)}"
                 self._handles[name] = _Handle(what, caller.connection, device, is_reader)
                 return name
-        _end(what)
+        _close_quietly(what)
         raise refusal
 
     def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
         """Return why a client may have no further stream or watch; ``None`` if it may."""
         kept = self._handles.values()
-        if sum(each.connection == caller.connection for each in kept) >= _MOST_HANDLES:
-            return ConfigError(f"{_MOST_HANDLES} streams and watches are open already", hint="Close some.")
-        if is_reader and sum(each.is_reader and each.device == device for each in kept) >= _MOST_READER_STREAMS:
+        if sum(each.connection == caller.connection for each in kept) >= _MAX_HANDLES:
+            return ConfigError(f"{_MAX_HANDLES} streams and watches are open already", hint="Close some.")
+        if is_reader and sum(each.is_reader and each.device == device for each in kept) >= _MAX_READER_STREAMS:
             return BusyError(
-                f"clients without the lease have {_MOST_READER_STREAMS} streams of it already",
+                f"clients without the lease have {_MAX_READER_STREAMS} streams of it already",
                 device=device,
                 hint="Take the lease, or wait until one is closed.",
             )
@@ -225,21 +225,21 @@ class Calls:
             ]
             ended = [self._handles.pop(name) for name in going]
         for each in ended:
-            _end(each.what)
+            _close_quietly(each.what)
 
 
-def _end(what: Any) -> None:
+def _close_quietly(what: Any) -> None:
     close = getattr(what, "close", None)
     if close is not None:
         with contextlib.suppress(Exception):
             close()
 
 
-def answered(
+def handle_request(
     request: Mapping[str, Any],
     caller: Caller,
     calls: Calls,
-    lease: LeaseBook,
+    lease: BenchLease,
     others: Mapping[str, Callable[..., object]],
 ) -> dict[str, Any]:
     """Do what a request asks for, and return the answer; an error is an answer, too.

@@ -16,7 +16,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
-UNSEEN_S = 2.0
+MAX_MEASUREMENT_AGE_S = 2.0
 """Circuits that are kept are measured every second: one that was due a second ago comes no more."""
 
 
@@ -69,7 +69,7 @@ def _circuit(
         if health.proof is not None and health.measured_s is not None:
             proof = proof_document(health.proof)
             seen_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
-    if not why and (seen_s is None or wall_s - seen_s > UNSEEN_S):
+    if not why and (seen_s is None or wall_s - seen_s > MAX_MEASUREMENT_AGE_S):
         why = "not measured now"
     return ServedCircuit(
         name=standing.name,

@@ -45,13 +45,13 @@ class Connections:
     @cached_property
     def _established(self) -> frozenset[str]:
         """Far ends of all connections to this server; those of IPv4 to an IPv6 socket end like those of IPv4."""
-        found = set(self._far_ends(_TABLES[0]))
+        found = set(self._remote_ends(_TABLES[0]))
         with contextlib.suppress(OSError):  # a system without IPv6
             length = len("0100007F:0000")
-            found |= {there[-length:] for there in self._far_ends(_TABLES[1])}
+            found |= {there[-length:] for there in self._remote_ends(_TABLES[1])}
         return frozenset(found)
 
-    def _far_ends(self, table: Path) -> Iterator[str]:
+    def _remote_ends(self, table: Path) -> Iterator[str]:
         for line in table.read_text(encoding="ascii").splitlines()[1:]:
             _, here, there, state, *_ = line.split(maxsplit=4)
             if state == _ESTABLISHED and here.rpartition(":")[2] in self._ports:

@@ -39,24 +39,24 @@ from lumion_hw.polarization import Aligner
 from lumion_hw.serving.state import ServedJob, ServedRecovery
 from lumion_hw.storage.record_files import load_record
 
-_IDLE_S = 0.25
-_AGAIN_S = 1.0
+_IDLE_WAIT_S = 0.25
+_RETRY_S = 1.0
 """After a failure: a controller that is unplugged is asked again until it answers."""
-_MEASURE_S = 1.0
+_MEASURE_PERIOD_S = 1.0
 """Between two measurements of all circuits where a fabric is watched; upkeep of circuits alone measures as often."""
-RECORDS = "calibrations"
+RECORD_FOLDER = "calibrations"
 """Folder of the state directory for the records that jobs write, so that they replace nothing else."""
-END_S = 2.0
+STOP_TIMEOUT_S = 2.0
 """How long the step or job under way may take to end by itself when the server ends."""
 _RECORD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.json")
-_DRIVES = ("program", "sweep", "configure", "outputs_off")
+_DRIVING_METHODS = ("program", "sweep", "configure", "outputs_off")
 
 
-class _ServerEnds(BaseException):
+class _ServerStops(BaseException):
     """Cuts a job short: a calibration keeps what its journal holds, a change of circuits is taken back."""
 
 
-class _Wanted(BaseException):
+class _WorkIsWaiting(BaseException):
     """Interrupts upkeep between two looks, so that something else can be done."""
 
 
@@ -69,7 +69,7 @@ class BenchKeeper:
         directory: Its state directory.
         path: Calibration record, if it has one; else that of what is connected.
         fabric: Whether to keep the jobs of the bench file connected.
-        told: Called when there is something new to publish.
+        on_change: Called when there is something new to publish.
         wall_s: Time of day, in seconds since 1970.
 
     Attributes:
@@ -87,10 +87,10 @@ class BenchKeeper:
         path: AnyPath | None,
         *,
         fabric: bool,
-        told: Callable[[], None],
+        on_change: Callable[[], None],
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self._bench, self._lock, self._told, self._wall_s = bench, lock, told, wall_s
+        self._bench, self._lock, self._on_change, self._wall_s = bench, lock, on_change, wall_s
         self._directory = Path(directory)
         self._requests = RequestBox(directory)
         self._wants_fabric = fabric and bool(bench.model.fabric.all_jobs)
@@ -110,9 +110,9 @@ class BenchKeeper:
         self._stop = threading.Event()
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="lumion-keep", daemon=True)
-        self._begin(path)
+        self._open_journals(path)
 
-    def _begin(self, path: AnyPath | None) -> None:
+    def _open_journals(self, path: AnyPath | None) -> None:
         """Open the journals; find again what is connected, if there is a record."""
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
             return
@@ -121,12 +121,12 @@ class BenchKeeper:
         try:
             known = path or journal.state.record
             if known is not None:
-                self._use(known)
+                self._use_record(known)
         except BaseException:
             self._stack.close()
             raise
 
-    def _use(self, path: AnyPath) -> None:
+    def _use_record(self, path: AnyPath) -> None:
         """Plan with a record from now on."""
         if self._journal is None:
             raise ConfigError("this bench has no mesh that takes heater currents, and no circuits")
@@ -157,7 +157,7 @@ class BenchKeeper:
             return "fabric"
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
-    def known_service(self) -> CircuitService:
+    def require_service(self) -> CircuitService:
         """Return the circuits. Raises ``ConfigError`` without a record."""
         if self.service is None:
             raise ConfigError(
@@ -173,7 +173,7 @@ class BenchKeeper:
             return
         if method == "watch_light" and self._wants_fabric and self.service is not None:
             raise BusyError("the fabric's manager watches the light", device=device, hint="Read telemetry instead.")
-        if method not in _DRIVES:
+        if method not in _DRIVING_METHODS:
             return
         job = self.job
         if job is not None and not job.is_over:
@@ -193,7 +193,7 @@ class BenchKeeper:
         """Begin."""
         self._thread.start()
 
-    def stop(self, patience_s: float = END_S) -> None:
+    def stop(self, patience_s: float = STOP_TIMEOUT_S) -> None:
         """End once the step or job under way has ended, or after a time; idempotent.
 
         A job that takes longer is cut short where it is: its journals say how far it came, as after a power failure.
@@ -214,7 +214,7 @@ class BenchKeeper:
             self._news.notify_all()
         self._stack.close()
 
-    def rest(self) -> None:
+    def switch_heaters_off(self) -> None:
         """Switch the heaters off, unless circuits or a job need them. Raises as the controller."""
         job = self.job
         standing = () if self.service is None else self.service.state.circuits
@@ -226,7 +226,7 @@ class BenchKeeper:
     def _run(self) -> None:
         while not self._stop.is_set():
             if not self.step():
-                self._stop.wait(_AGAIN_S)
+                self._stop.wait(_RETRY_S)
 
     def step(self, for_s: float | None = None) -> bool:
         """Do what was asked for, then keep what there is to keep, for a time or until something else is to be done.
@@ -235,11 +235,11 @@ class BenchKeeper:
             Whether it could be kept; :attr:`trouble` says why not.
         """
         try:
-            self._do_asked()
+            self._run_job()
             if not self._wants_fabric:
                 self._requests.serve(self._lock.owner, self._perform)
-            self._keep(for_s)
-            self._well()
+            self._maintain(for_s)
+            self._clear_trouble()
         except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
             if str(error) != self.trouble:
                 self.trouble = str(error)
@@ -249,62 +249,67 @@ class BenchKeeper:
             return False
         return True
 
-    def _well(self) -> None:
+    def _clear_trouble(self) -> None:
         if self.trouble:
             self.trouble = ""
             self._bench.events.add("kept again")
 
-    def _keep(self, for_s: float | None) -> None:
+    def _maintain(self, for_s: float | None) -> None:
         """Keep what there is to keep."""
         service = self.service
         if service is not None and self._wants_fabric:
-            self._keep_fabric(service, for_s)
+            self._maintain_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
                 service.restore_after_shutdown()
                 self._upkeep = CircuitMaintenance(service)
-            with contextlib.suppress(_Wanted):
-                self._upkeep.run(for_s, on_health=self._looked)
+            with contextlib.suppress(_WorkIsWaiting):
+                self._upkeep.run(for_s, on_health=self._after_health_check)
         else:
             self._upkeep = None
             with self._news:
-                self._news.wait_for(self._is_wanted, _IDLE_S if for_s is None else 0.0)
+                self._news.wait_for(self._has_work, _IDLE_WAIT_S if for_s is None else 0.0)
 
-    def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
+    def _after_health_check(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
         """After each look at the circuits: let a job have its turn."""
-        self._well()
-        self._told()
-        if self._is_wanted():
-            raise _Wanted
+        self._clear_trouble()
+        self._on_change()
+        if self._has_work():
+            raise _WorkIsWaiting
 
-    def _is_wanted(self) -> bool:
+    def _has_work(self) -> bool:
         return self._work is not None or self._stop.is_set()
 
-    def _keep_fabric(self, service: CircuitService, for_s: float | None) -> None:
+    def _maintain_fabric(self, service: CircuitService, for_s: float | None) -> None:
         """Keep the jobs of the bench file connected until the server ends."""
         with (
             FabricJournal(self._directory, self._bench.model.name) as journal,
-            FabricManager(service, journal, on_event=self._heard) as manager,
+            FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
         ):
             manager.begin()
             self._manager, self._upkeep = manager, manager.maintenance
             try:
-                with self._measuring(manager) if for_s is None else contextlib.nullcontext():
-                    manager.run(for_s, is_over=self._stop.is_set, between_steps=self._do_asked_here, max_step_s=_IDLE_S)
+                with self._measure_in_background(manager) if for_s is None else contextlib.nullcontext():
+                    manager.run(
+                        for_s,
+                        is_over=self._stop.is_set,
+                        between_steps=self._between_fabric_steps,
+                        max_step_s=_IDLE_WAIT_S,
+                    )
                 if for_s is not None:
                     manager.measure()
             finally:
                 self._manager = None
 
     @contextlib.contextmanager
-    def _measuring(self, manager: FabricManager) -> Iterator[None]:
+    def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
         """Measure all circuits every second beside the watch, which has no time for it."""
         over = threading.Event()
 
         def measure() -> None:
-            while not over.wait(_MEASURE_S):
+            while not over.wait(_MEASURE_PERIOD_S):
                 manager.measure()
-                self._told()
+                self._on_change()
 
         thread = threading.Thread(target=measure, name="lumion-margins", daemon=True)
         thread.start()
@@ -314,46 +319,46 @@ class BenchKeeper:
             over.set()
             thread.join()
 
-    def _do_asked_here(self) -> None:
+    def _between_fabric_steps(self) -> None:
         """Between two steps of the fabric's manager: it is kept, and jobs and requests have their turn."""
-        self._well()
-        self._do_asked()
+        self._clear_trouble()
+        self._run_job()
         self._requests.serve(self._lock.owner, self._perform)
 
     def _perform(self, request: FabricRequest) -> None:
         """Do what another program asks of the fabric's manager. Raises as :meth:`FabricRequest.perform`."""
-        request.perform(self._managing())
+        request.perform(self._require_manager())
 
-    def _heard(self, what: str, told: Mapping[str, Any]) -> None:
+    def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
         """Take note of what the fabric's manager tells."""
         if what == "span":
-            self._spans.append(Span(**told))
+            self._spans.append(Span(**fields))
         elif what == "verdict":
             self._spans = []
         if what == "recovered":
             self.recovery = ServedRecovery(
                 self._wall_s(),
-                str(told.get("failed", "")),
-                str(told.get("spare", "")),
+                str(fields.get("failed", "")),
+                str(fields.get("spare", "")),
                 "",
-                tuple(Span(**each) for each in told["spans"]),
+                tuple(Span(**each) for each in fields["spans"]),
             )
         if what != "span":
-            plain = {key: each for key, each in told.items() if key != "spans"}
+            plain = {key: each for key, each in fields.items() if key != "spans"}
             self._bench.events.add(f"fabric {what}", **plain)
-        self._told()
+        self._on_change()
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, what: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
-        """Begin a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.ask`."""
+    def start_job(self, what: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
+        """Begin a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
-            "connect": self._connecting,
-            "disconnect": self._disconnecting,
-            "calibrate": self._calibrating,
-            "recover": self._recovering,
-            "fail": self._failing,
-            "repaired": self._repairing,
+            "connect": self._connect_job,
+            "disconnect": self._disconnect_job,
+            "calibrate": self._calibrate_job,
+            "recover": self._recover_job,
+            "fail": self._fail_job,
+            "repaired": self._repair_job,
         }
         if what not in jobs:
             raise ConfigError(f"there is no job {what!r}", hint=f"There are {', '.join(jobs)}.")
@@ -386,7 +391,7 @@ class BenchKeeper:
     def _is_over(self, job: ServedJob) -> bool:
         return self.job is not None and self.job.number == job.number and self.job.is_over
 
-    def _do_asked(self) -> None:
+    def _run_job(self) -> None:
         """Do the job that waits, if there is one."""
         work = self._work
         if work is None:
@@ -395,7 +400,7 @@ class BenchKeeper:
         error: Exception | None = None
         try:
             result = work()
-        except _ServerEnds:
+        except _ServerStops:
             error = LumionError("cut short: the server ends")
         except Exception as failure:  # noqa: BLE001 - told to whoever asked for it
             error = failure
@@ -413,24 +418,24 @@ class BenchKeeper:
             error=outcome.error,
             took_s=round(self._wall_s() - outcome.begun_s, 3),
         )
-        self._told()
+        self._on_change()
 
-    def _step(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Publish how far the job is. Raises ``_ServerEnds`` to cut the job short when the server ends."""
+    def _report_progress(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """Publish how far the job is. Raises ``_ServerStops`` to cut the job short when the server ends."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
-        self._told()
+        self._on_change()
         if self._stop.is_set():
-            raise _ServerEnds
+            raise _ServerStops
 
-    def _residual(self, name: str, value: float) -> None:
+    def _report_residual(self, name: str, value: float) -> None:
         """Tell what a stage of the calibration leaves unexplained."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
-    def _own_circuits(self) -> CircuitService:
+    def _require_free_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""
-        service = self.known_service()
+        service = self.require_service()
         if self._wants_fabric:  # also while it begins, or cannot be kept: it would take down what is no job's
             raise ConfigError(
                 "the jobs of the bench file decide what is connected here",
@@ -443,20 +448,20 @@ class BenchKeeper:
         if latched_faults(self._bench) or service.journal.unfinished is not None:
             service.restore_after_shutdown()
 
-    def _connecting(self, circuits: Sequence[object]) -> Callable[[], Any]:
-        requests, service = [_request(each) for each in _listed(circuits)], self._own_circuits()
+    def _connect_job(self, circuits: Sequence[object]) -> Callable[[], Any]:
+        requests, service = [_circuit_request(each) for each in _as_list(circuits)], self._require_free_circuits()
 
         def work() -> list[dict[str, Any]]:
             self._return_from_trip(service)
-            proofs = service.connect(requests, milestone=self._step)
+            proofs = service.connect(requests, milestone=self._report_progress)
             self._upkeep = None
             return [{"circuit": each.circuit.request.name, **proof_document(each)} for each in proofs]
 
         return work
 
-    def _disconnecting(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
-        service = self._own_circuits()
-        names = None if circuits is None else [str(each) for each in _listed(circuits)]
+    def _disconnect_job(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
+        service = self._require_free_circuits()
+        names = None if circuits is None else [str(each) for each in _as_list(circuits)]
 
         def work() -> list[str]:
             self._return_from_trip(service)
@@ -466,7 +471,7 @@ class BenchKeeper:
 
         return work
 
-    def _calibrating(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
+    def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
             raise BusyError(
                 "circuits stand on this mesh, and a calibration needs it alone", hint="Disconnect them first."
@@ -476,9 +481,9 @@ class BenchKeeper:
         if _RECORD_NAME.fullmatch(name) is None:
             raise ConfigError(
                 f"{name[:80]!r} is no name for a record",
-                hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORDS}.",
+                hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORD_FOLDER}.",
             )
-        path, draw = self._directory / RECORDS / name, _seed(seed)
+        path, draw = self._directory / RECORD_FOLDER / name, _seed(seed)
 
         def work() -> dict[str, Any]:
             from calibration.run.journaled_run import calibrate
@@ -487,13 +492,15 @@ class BenchKeeper:
             with writing("the calibration record", path):
                 path.parent.mkdir(exist_ok=True)
             with self._bench.dark():
-                record = calibrate(self._bench, self._aligner, draw, path, self._step, residual=self._residual)
-            self._use(path)
+                record = calibrate(
+                    self._bench, self._aligner, draw, path, self._report_progress, residual=self._report_residual
+                )
+            self._use_record(path)
             return {"record": str(path), "faults": list(record.faults), "sha256": record.content_sha256}
 
         return work
 
-    def _managing(self) -> FabricManager:
+    def _require_manager(self) -> FabricManager:
         manager = self._manager
         if manager is not None:
             return manager
@@ -504,20 +511,20 @@ class BenchKeeper:
             "no fabric is kept on this bench", hint="Its file needs jobs, and the server a record; see --no-fabric."
         )
 
-    def _recovering(self) -> Callable[[], Any]:
-        manager = self._managing()
-        return _doing(manager, manager.begin)
+    def _recover_job(self) -> Callable[[], Any]:
+        manager = self._require_manager()
+        return _manager_job(manager, manager.begin)
 
-    def _failing(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
-        manager = self._managing()
-        return _doing(manager, lambda: manager.mark_failed(str(unit), str(because)))
+    def _fail_job(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
+        manager = self._require_manager()
+        return _manager_job(manager, lambda: manager.mark_failed(str(unit), str(because)))
 
-    def _repairing(self, unit: str) -> Callable[[], Any]:
-        manager = self._managing()
-        return _doing(manager, lambda: manager.mark_repaired(str(unit)))
+    def _repair_job(self, unit: str) -> Callable[[], Any]:
+        manager = self._require_manager()
+        return _manager_job(manager, lambda: manager.mark_repaired(str(unit)))
 
 
-def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
+def _manager_job(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
     """Return a job of the fabric's manager. It succeeds if every circuit of the jobs is proven then."""
 
     def work() -> list[str]:
@@ -540,7 +547,7 @@ def _seed(value: object) -> int:
     raise ConfigError(f"seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     """Return what was asked for as a list: one text may name several, with commas or blanks between."""
     if isinstance(value, str):
         return [each for each in re.split(r"[,\s]+", value) if each]
@@ -549,7 +556,7 @@ def _listed(value: object) -> list[Any]:
     raise ConfigError(f"{value!r} names no circuits", hint="Write sfp-a:sfp-b, and commas between several.")
 
 
-def _request(value: object) -> CircuitRequest:
+def _circuit_request(value: object) -> CircuitRequest:
     """Return a request of a name such as ``a:b``, or of a document with the fields of one."""
     if isinstance(value, CircuitRequest):
         return value

@@ -21,10 +21,10 @@ from lumion_hw.files.reading import parse_json
 from lumion_hw.files.writing import write_file
 from lumion_hw.serving.state import ServedLease
 
-LONGEST_S = 86400.0
+MAX_LEASE_S = 86400.0
 """Longest time a lease may last without a sign of life."""
 _NUMBER = "lease.json"
-_MOST_LETTERS = 64
+_MAX_NAME_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class _HeldLease:
+class _ActiveLease:
     """A lease that somebody holds."""
 
     owner: str
@@ -57,7 +57,7 @@ class _HeldLease:
     connection: str
     account: str
 
-    def is_of(self, caller: Caller) -> bool:
+    def belongs_to(self, caller: Caller) -> bool:
         """Return whether a caller holds it: by number, or by the connection or account it was taken with."""
         if caller.number is not None:
             return caller.number == self.number
@@ -66,14 +66,14 @@ class _HeldLease:
         return bool(self.account) and caller.account == self.account
 
 
-class LeaseBook:
+class BenchLease:
     """The lease of one bench. Thread-safe.
 
     Args:
         directory: State directory of the bench; the bench's lock is held meanwhile.
         wall_s: Time of day, in seconds since 1970.
         clock: Monotonic clock of the deadlines.
-        ended: Told of a lease that has ended without being given back, and why.
+        on_end: Told of a lease that has ended without being given back, and why.
         connections: Returns the connections that stand; leases are taken over them.
     """
 
@@ -82,14 +82,14 @@ class LeaseBook:
         directory: AnyPath,
         wall_s: Callable[[], float],
         clock: Clock | None = None,
-        ended: Callable[[ServedLease, str], None] = lambda lease, why: None,
+        on_end: Callable[[ServedLease, str], None] = lambda lease, why: None,
         connections: Callable[[], Container[str]] | None = None,
     ) -> None:
         self._path = Path(directory) / _NUMBER
         self._wall_s, self._clock = wall_s, clock or SystemClock()
-        self._ended, self._connections = ended, connections
+        self._on_end, self._connections = on_end, connections
         self._guard = threading.RLock()
-        self._held: _HeldLease | None = None
+        self._active: _ActiveLease | None = None
         self._number = _last_number(self._path)
 
     def take(
@@ -109,27 +109,29 @@ class LeaseBook:
             ConfigError: No name, or one that is too long; or ``instead_of`` does not hold it.
             LimitError: It would last no time, or longer than a day.
         """
-        if not owner.strip() or len(owner) > _MOST_LETTERS or not owner.isprintable():
+        if not owner.strip() or len(owner) > _MAX_NAME_LENGTH or not owner.isprintable():
             raise ConfigError(
                 f"{one_line(owner)[:80]!r} is no name for the holder of a lease",
-                hint=f"Give 1 to {_MOST_LETTERS} printable letters.",
+                hint=f"Give 1 to {_MAX_NAME_LENGTH} printable letters.",
             )
-        if not 0.0 < lasts_s <= LONGEST_S:
-            raise LimitError("time a lease lasts", requested=lasts_s, limit=LONGEST_S, unit="s")
+        if not 0.0 < lasts_s <= MAX_LEASE_S:
+            raise LimitError("time a lease lasts", requested=lasts_s, limit=MAX_LEASE_S, unit="s")
         with self._guard:
             self.expire()
-            held = self._held
-            if instead_of is not None and (held is None or held.owner != instead_of):
-                raise ConfigError(f"{instead_of!r} does not hold the lease: {self._who()}.", hint="Name who does.")
-            if held is not None and instead_of is None and not held.is_of(caller):
-                raise BusyError(f"{self._who()}.", hint=f"Wait, or take over by name: {held.owner}")
-            if held is not None and not held.is_of(caller):
+            active = self._active
+            if instead_of is not None and (active is None or active.owner != instead_of):
+                raise ConfigError(
+                    f"{instead_of!r} does not hold the lease: {self._holder_text()}.", hint="Name who does."
+                )
+            if active is not None and instead_of is None and not active.belongs_to(caller):
+                raise BusyError(f"{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
+            if active is not None and not active.belongs_to(caller):
                 self._end(f"taken over by {owner}")
             now_s = self._clock.now()
             connection = caller.connection if bound else ""
             self._number += 1
             write_file(self._path, "the number of the lease", f'{{"number": {self._number}}}\n', "any")
-            self._held = _HeldLease(
+            self._active = _ActiveLease(
                 owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account
             )
             return self.served()
@@ -141,26 +143,26 @@ class LeaseBook:
             BusyError: The caller does not hold it; nothing may be changed.
         """
         with self._guard:
-            held = self._held
+            active = self._active
             # Who asks over the connection of the lease is there: the system need not be asked on every change.
-            self.expire((caller.connection,) if held is not None and held.connection == caller.connection else None)
-            held = self._held
-            if held is None:
+            self.expire((caller.connection,) if active is not None and active.connection == caller.connection else None)
+            active = self._active
+            if active is None:
                 hint = "Take it first: write your name to the lease's owner, or call its take."
                 if caller.number is not None:
                     raise BusyError(f"lease {caller.number} has ended, and nobody holds the bench.", hint=hint)
                 raise BusyError("nobody holds the lease of this bench; without it nothing is changed.", hint=hint)
-            if not held.is_of(caller):
+            if not active.belongs_to(caller):
                 mine = "" if caller.number is None else f"lease {caller.number} has ended: "
-                raise BusyError(f"{mine}{self._who()}.", hint=f"Wait, or take over by name: {held.owner}")
-            self._held = replace(held, seen_s=self._clock.now())
+                raise BusyError(f"{mine}{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
+            self._active = replace(active, seen_s=self._clock.now())
             return self.served()
 
     def release(self, caller: Caller) -> None:
         """Give the lease back. Raises ``BusyError`` if the caller does not hold it."""
         with self._guard:
             self.check(caller)
-            self._held = None
+            self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
         """End a lease whose deadline has passed, or whose connection is gone; to be called again and again.
@@ -169,32 +171,32 @@ class LeaseBook:
             connections: Connections that stand; the system is asked if not given.
         """
         with self._guard:
-            held = self._held
-            if held is None:
+            active = self._active
+            if active is None:
                 return
-            if self._clock.now() - held.seen_s > held.lasts_s:
-                self._end(f"no sign of life for {held.lasts_s:g} s")
+            if self._clock.now() - active.seen_s > active.lasts_s:
+                self._end(f"no sign of life for {active.lasts_s:g} s")
                 return
             if connections is None and self._connections is not None:
                 connections = self._connections()
-            if held.connection and connections is not None and held.connection not in connections:
+            if active.connection and connections is not None and active.connection not in connections:
                 self._end("its holder is gone: the connection is lost")
 
     def served(self) -> ServedLease:
         """Return who holds it now."""
         with self._guard:
-            held = self._held
-            if held is None:
+            active = self._active
+            if active is None:
                 return ServedLease(number=self._number)
             now_s = self._clock.now()
-            left_s = max(held.seen_s + held.lasts_s - now_s, 0.0)
-            return ServedLease(held.owner, held.number, held.since_s, now_s - held.taken_s, left_s)
+            left_s = max(active.seen_s + active.lasts_s - now_s, 0.0)
+            return ServedLease(active.owner, active.number, active.since_s, now_s - active.taken_s, left_s)
 
     def _end(self, why: str) -> None:
-        lease, self._held = self.served(), None
-        self._ended(lease, why)
+        lease, self._active = self.served(), None
+        self._on_end(lease, why)
 
-    def _who(self) -> str:
+    def _holder_text(self) -> str:
         lease = self.served()
         if not lease.owner:
             return "nobody holds the lease"

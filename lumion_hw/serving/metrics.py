@@ -21,7 +21,7 @@ from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
-class SeenPages(Protocol):
+class PageCounts(Protocol):
     """What is counted of the pages themselves."""
 
     n_pages: int
@@ -49,7 +49,7 @@ class BenchMetrics(Collector):
         pages: The pages that look at it, if there are any.
     """
 
-    def __init__(self, owner: ServedBench, pages: SeenPages | None = None) -> None:
+    def __init__(self, owner: ServedBench, pages: PageCounts | None = None) -> None:
         self._owner, self._pages = owner, pages
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -145,7 +145,7 @@ def _silence(state: ServedState) -> _Rows:
     return [((name,), state.time_s - silent[name][0] if name in silent else 0.0) for name in devices]
 
 
-def _plain(value: Callable[[ServedState], float | None]) -> Callable[[ServedState], _Rows]:
+def _scalar(value: Callable[[ServedState], float | None]) -> Callable[[ServedState], _Rows]:
     return lambda state: [((), value(state))]
 
 
@@ -157,8 +157,8 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
             ((state.bench, str(state.is_emulated).lower(), state.record_sha256[:12], state.health.keeps), 1.0)
         ],
     ),
-    "lumion_state_time_seconds": ("When the newest state was made, since 1970.", (), _plain(lambda s: s.time_s)),
-    "lumion_start_time_seconds": ("When the server began, since 1970.", (), _plain(lambda s: s.health.started_s)),
+    "lumion_state_time_seconds": ("When the newest state was made, since 1970.", (), _scalar(lambda s: s.time_s)),
+    "lumion_start_time_seconds": ("When the server began, since 1970.", (), _scalar(lambda s: s.health.started_s)),
     "lumion_reading": ("A reading or setting, in its own unit.", ("name", "device", "unit"), _readings),
     "lumion_alarm_severity": (
         "Of a reading or setting: 0 none, 1 minor, 2 major, 3 not known or too old.",
@@ -169,12 +169,12 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
     "lumion_keeping_trouble": (
         "Whether circuits or fabric cannot be kept.",
         (),
-        _plain(lambda s: float(bool(s.health.trouble))),
+        _scalar(lambda s: float(bool(s.health.trouble))),
     ),
     "lumion_controller_faults": (
         "Latched faults of the mesh controller; while there is one, all heaters are off.",
         (),
-        _plain(lambda s: float(len(s.health.faults))),
+        _scalar(lambda s: float(len(s.health.faults))),
     ),
     "lumion_pucs": ("PUCs of the mesh by state.", ("state",), _puc_counts),
     "lumion_puc_heat_watts": ("Heater power of a PUC by the currents driven.", ("puc",), _heat),
@@ -214,19 +214,19 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
         ("owner",),
         lambda s: [((s.lease.owner,), 1.0)] if s.lease.owner else [],
     ),
-    "lumion_lease_number": ("Number of the lease; it only grows.", (), _plain(lambda s: float(s.lease.number))),
+    "lumion_lease_number": ("Number of the lease; it only grows.", (), _scalar(lambda s: float(s.lease.number))),
     "lumion_recovery_time_seconds": (
         "When the last recovery was told of, since 1970.",
         (),
-        _plain(lambda s: None if s.recovery is None else s.recovery.time_s),
+        _scalar(lambda s: None if s.recovery is None else s.recovery.time_s),
     ),
     "lumion_recovery_span_seconds": ("Bench time of a span of the last recovery.", ("span",), _spans),
 }
 _COUNTERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]]] = {
-    "lumion_states": ("States published.", (), _plain(lambda s: float(s.number))),
+    "lumion_states": ("States published.", (), _scalar(lambda s: float(s.number))),
     "lumion_events": (
         "Events of the bench.",
         (),
-        _plain(lambda s: float(s.events[-1].number) if s.events else 0.0),
+        _scalar(lambda s: float(s.events[-1].number) if s.events else 0.0),
     ),
 }

@@ -24,7 +24,7 @@ from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.keeping import BenchKeeper
-from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (
     MarginSample,
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from lumion_hw.circuits import CircuitPlan, CircuitRequest
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
-PUBLISH_S = 0.25
+MAX_PUBLISH_S = 0.25
 """Longest time between two states."""
-_RUSH_S = 0.02
+_MIN_PUBLISH_S = 0.02
 """Shortest: fifty a second, however much happens."""
-_END_S = 0.5
+_STOP_TIMEOUT_S = 0.5
 """How long a thread of the owner may take to end; one that waits for a device that hangs is left."""
-_LEASE_LOOK_S = 0.05
-_LOCK_LOOK_S = 1.0
-_MARGIN_S = 2.0
-_MOST_EVENTS, _MOST_MARGINS = 200, 3600
-_MOST_EVENT_BYTES = 64e6
+_LEASE_CHECK_PERIOD_S = 0.05
+_LOCK_CHECK_PERIOD_S = 1.0
+_MARGIN_PERIOD_S = 2.0
+_MAX_EVENTS, _MAX_MARGINS = 200, 3600
+_MAX_EVENT_BYTES = 64e6
 """Of the file of events, and of the one before it: a program that writes all day fills no disk."""
 
 
@@ -68,7 +68,7 @@ class Subscription:
         self._is_over = False
         self._news = threading.Condition()
 
-    def give(self, state: ServedState) -> None:
+    def publish(self, state: ServedState) -> None:
         """Put a new state in the place of the one there."""
         with self._news:
             self.missed += self._newest is not None
@@ -110,7 +110,7 @@ class BenchOwner:
         directory: Its state directory.
         record: Calibration record, if it has one.
         fabric: Whether to keep the jobs of the bench file connected.
-        off_when_lost: Whether heaters that no circuit needs go off when a lease ends without being given back.
+        heaters_off_on_loss: Whether heaters that no circuit needs go off when a lease ends without being given back.
         clock: Clock of silence and leases; the wall clock if not given. A bench on a virtual one is kept by
             :meth:`step` alone, on the same clock.
         wall_s: Time of day, in seconds since 1970.
@@ -130,31 +130,37 @@ class BenchOwner:
         record: AnyPath | None = None,
         *,
         fabric: bool = True,
-        off_when_lost: bool = False,
+        heaters_off_on_loss: bool = False,
         clock: Clock | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self.bench, self._lock, self._off_when_lost = bench, lock, off_when_lost
+        self.bench, self._lock, self._off_when_lost = bench, lock, heaters_off_on_loss
         self._clock, self._wall_s = clock or SystemClock(), wall_s
         self._started_s = wall_s()
         self._number = 0
-        self._events: deque[ServedEvent] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[ServedEvent] = deque(maxlen=_MAX_EVENTS)
         self._n_events = self._n_changes = 0
-        self._margins: deque[MarginSample] = deque(maxlen=_MOST_MARGINS)
+        self._margins: deque[MarginSample] = deque(maxlen=_MAX_MARGINS)
         self._subscriptions: list[Subscription] = []
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
-        bench.events.add_listener(self._happened)
+        bench.events.add_listener(self._on_event)
         self.ports: set[int] = set()
-        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, lambda: Connections(self.ports))
+        self.lease = BenchLease(directory, wall_s, self._clock, self._on_lease_end, lambda: Connections(self.ports))
         self.calls = Calls(
-            bench.devices, self.lease, closing=self._closing, guard=self._check_free, changing=self._changing
+            bench.devices,
+            self.lease,
+            on_close=self._on_device_close,
+            check_change=self._check_not_needed,
+            change_context=self._change_device,
         )
         self._driven_by: set[int] = set()
         self._readings = BenchReadings(bench, self._clock, wall_s)
-        self._keeper = BenchKeeper(bench, lock, directory, record, fabric=fabric, told=self._news.set, wall_s=wall_s)
-        self._state = self._made()
+        self._keeper = BenchKeeper(
+            bench, lock, directory, record, fabric=fabric, on_change=self._news.set, wall_s=wall_s
+        )
+        self._state = self._build_state()
         self._threads: list[threading.Thread] = []
 
     @classmethod
@@ -167,7 +173,7 @@ class BenchOwner:
         record: AnyPath | None = None,
         take_over: str | None = None,
         fabric: bool = True,
-        off_when_lost: bool = False,
+        heaters_off_on_loss: bool = False,
     ) -> Iterator[Self]:
         """Lock and open a bench, read and keep it for the time of a block; then all is left as the bench file says.
 
@@ -177,16 +183,15 @@ class BenchOwner:
             record: Calibration record; without one no circuits can be had until `calibrate` has made it.
             take_over: Name of the program to be replaced that holds the bench.
             fabric: Whether to keep the jobs of the bench file connected, where it has some and there is a record.
-            off_when_lost: Whether heaters that no circuit needs go off when the holder of a lease is gone; otherwise
-                they stay as it has left them.
+            heaters_off_on_loss: Whether to switch unused heaters off when the holder of the lease is lost.
 
         Raises:
             BusyError: Another program holds the bench.
             LumionError: As of opening, of the record and of the journals.
         """
         with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
-            bench.events.write_to(Path(directory) / "events.jsonl", _MOST_EVENT_BYTES)
-            owner = cls(bench, lock, directory, record, fabric=fabric, off_when_lost=off_when_lost)
+            bench.events.write_to(Path(directory) / "events.jsonl", _MAX_EVENT_BYTES)
+            owner = cls(bench, lock, directory, record, fabric=fabric, heaters_off_on_loss=heaters_off_on_loss)
             try:
                 owner.start()
                 yield owner
@@ -223,7 +228,7 @@ class BenchOwner:
         self.calls.drop()
         self._keeper.stop()
         for thread in self._threads:
-            thread.join(_END_S)
+            thread.join(_STOP_TIMEOUT_S)
         self._threads.clear()
         self._readings.stop()
         for each in list(self._subscriptions):
@@ -266,25 +271,25 @@ class BenchOwner:
 
     def _publish(self) -> None:
         while not self._stop.is_set():
-            self._news.wait(PUBLISH_S)
+            self._news.wait(MAX_PUBLISH_S)
             self._news.clear()
             self.publish()
-            self._stop.wait(_RUSH_S)
+            self._stop.wait(_MIN_PUBLISH_S)
 
     def publish(self) -> None:
         """Publish a state of what is known now."""
-        state = self._made()
+        state = self._build_state()
         with self._guard:
             self._state = state
             subscriptions = list(self._subscriptions)
             last_s = self._margins[-1].time_s if self._margins else 0.0
-            if state.circuits and state.time_s - last_s >= _MARGIN_S:
+            if state.circuits and state.time_s - last_s >= _MARGIN_PERIOD_S:
                 margins = {each.name: each.margin_db if each.is_known else None for each in state.circuits}
                 self._margins.append(MarginSample(state.time_s, margins))
         for each in subscriptions:
-            each.give(state)
+            each.publish(state)
 
-    def _made(self) -> ServedState:
+    def _build_state(self) -> ServedState:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
         silent = self._readings.silent()
@@ -307,7 +312,7 @@ class BenchOwner:
             is_emulated=self.bench.is_emulated,
         )
 
-    def _happened(self, event: Mapping[str, Any]) -> None:
+    def _on_event(self, event: Mapping[str, Any]) -> None:
         """Take note of an event; each change of a value that succeeds is for the file alone."""
         name = str(event["event"])
         if name == "set" or (name == "set ended" and event.get("outcome") == "done"):
@@ -321,9 +326,9 @@ class BenchOwner:
 
     def _watch_lease(self) -> None:
         looked_s = self._clock.now()
-        while not self._stop.wait(_LEASE_LOOK_S):
+        while not self._stop.wait(_LEASE_CHECK_PERIOD_S):
             self._end_leases()
-            if self._clock.now() - looked_s > _LOCK_LOOK_S:
+            if self._clock.now() - looked_s > _LOCK_CHECK_PERIOD_S:
                 looked_s = self._clock.now()
                 self._check_lock()
 
@@ -352,7 +357,7 @@ class BenchOwner:
                 self.bench.events.add("server ends", reason=str(error))
             self._news.set()
 
-    def _lease_ended(self, lease: ServedLease, why: str) -> None:
+    def _on_lease_end(self, lease: ServedLease, why: str) -> None:
         self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)
         if self._off_when_lost and lease.number in self._driven_by:
             try:
@@ -360,7 +365,7 @@ class BenchOwner:
             except LumionError as error:
                 self.bench.events.add("heaters not switched off", reason=str(error))
 
-    def _check_free(self, device: str, method: str) -> None:
+    def _check_not_needed(self, device: str, method: str) -> None:
         """Refuse to drive heaters past the circuits that stand, or while a job runs that needs the mesh alone."""
         if self.failure is not None:
             raise self.failure
@@ -387,23 +392,23 @@ class BenchOwner:
         """
         setting = self._readings.setting(name)
         lease = self.lease.check(caller)
-        self._check_free(setting.device, "program")
+        self._check_not_needed(setting.device, "program")
         known: Any = value
         shown = value if np.ndim(known) == 0 else f"{np.size(known)} values"
-        with self._logged(name, shown, lease.owner, lease.number):
+        with self._log_change(name, shown, lease.owner, lease.number):
             try:
                 setting.write(known)
             except LinkError as error:
-                raise self._after_silence(setting, known, error) from error
+                raise self._error_after_silence(setting, known, error) from error
             finally:
-                self._readings.ask(setting.device)
+                self._readings.read_settings(setting.device)
             self._note_driven(setting.device, lease.number)
             if settled:
                 setting.wait_settled()
-                self._readings.renew()
+                self._readings.read_light_again()
 
     @contextlib.contextmanager
-    def _logged(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
+    def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
         """Log a change before it is sent, and its outcome afterwards."""
         with self._guard:
             self._n_changes += 1
@@ -419,9 +424,9 @@ class BenchOwner:
             raise
         self.bench.events.add("set ended", change=number, outcome="done")
 
-    def _after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
+    def _error_after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
         """Return the error for a write whose device fell silent, with what is in force if the device answers again."""
-        failure = self._readings.ask(setting.device)
+        failure = self._readings.read_settings(setting.device)
         if failure is not None:
             found = "it does not answer now either, so the value may or may not be in force"
         else:
@@ -439,22 +444,22 @@ class BenchOwner:
         return self.calls.call(device, method, arguments, named, caller)
 
     @contextlib.contextmanager
-    def _changing(self, device: str, method: str, caller: Caller) -> Iterator[None]:
+    def _change_device(self, device: str, method: str, caller: Caller) -> Iterator[None]:
         """Log a call that may change a device, and ask the device for its settings afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
-        with self._logged(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):
+        with self._log_change(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):
             try:
                 yield
             finally:
-                self._readings.ask(device)
+                self._readings.read_settings(device)
 
     def _note_driven(self, device: str, number: int) -> None:
         section = self.bench.model.mesh
         if section is not None and device == section.controller:
             self._driven_by = {number}
 
-    def _closing(self, device: str, caller: Caller) -> None:
+    def _on_device_close(self, device: str, caller: Caller) -> None:
         """A program that has driven the heaters is done: they go off, unless the bench file leaves them on."""
         section = self.bench.model.mesh
         if section is None or device != section.controller or caller.number not in self._driven_by:
@@ -465,10 +470,10 @@ class BenchOwner:
 
     def _heaters_off(self) -> None:
         self._driven_by.clear()
-        self._keeper.rest()
-        self._readings.ask(self.bench.model.mesh_section.controller)
+        self._keeper.switch_heaters_off()
+        self._readings.read_settings(self.bench.model.mesh_section.controller)
 
-    def ask(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
+    def start_job(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
         """Begin a job and return it at once: its progress and its end are in the state.
 
         ``connect`` (``circuits``: names such as ``a:b``, or documents of a request), ``disconnect`` (``circuits``; all
@@ -483,7 +488,7 @@ class BenchOwner:
         if self.failure is not None:
             raise self.failure
         self._driven_by.clear()  # what a job leaves driven is no longer that of the program that was there before
-        return self._keeper.ask(what, arguments, lease.owner)
+        return self._keeper.start_job(what, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
         """Return a job when it has ended, or as it is after a time. Raises what the job has failed with."""
@@ -494,9 +499,9 @@ class BenchOwner:
         """The calibration record in use, if there is one."""
         return self._keeper.record
 
-    def what_if(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
+    def plan_circuits(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
         """Plan circuits beside what stands, touching nothing. Raises as planning, and ConfigError without a record."""
-        return self._keeper.known_service().setup.plan_change((), requests)
+        return self._keeper.require_service().setup.plan_change((), requests)
 
     def stop_outputs(self, caller: Caller) -> None:
         """Switch all heaters off at once; needs no lease, since it can only make things safe.

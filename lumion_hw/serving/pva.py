@@ -19,16 +19,16 @@ from lumion_hw.errors import ConfigError, InUseError, UnknownNameError
 from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json
 from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
-from lumion_hw.serving.calls import answered
+from lumion_hw.serving.calls import handle_request
 from lumion_hw.serving.lease import Caller
-from lumion_hw.serving.owner import PUBLISH_S, BenchOwner
+from lumion_hw.serving.owner import MAX_PUBLISH_S, BenchOwner
 from lumion_hw.serving.pva_tables import SCALARS, TABLES
-from lumion_hw.serving.reach import LOOPBACK, Networks, checked_networks, listening, may_connect
+from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect, open_listener, parse_networks
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 
 _WORKERS = 32
 """Calls that may be under way at a time: most of them wait for a device."""
-_PLAIN_LEASE_S = 600.0
+_PUT_LEASE_S = 600.0
 """How long a lease lasts without a sign of life that somebody took by writing a name: connections end before it."""
 _REFRESH_S = 5.0
 """A value that stays what it is is sent again after so long, with its new time."""
@@ -134,7 +134,7 @@ class PvaServer:
         for point in state.points.values():
             name = pv_name(self._bench, point.name)
             nt = _type_of(self._p4p, point)
-            handler = _Put(self, self._writer(point.name)) if point.writable else None
+            handler = _PutHandler(self, self._writer(point.name)) if point.writable else None
             self._add(name, nt, self._first(nt, point), handler)
 
     def _first(self, nt: Any, point: Point) -> Any:
@@ -142,7 +142,7 @@ class PvaServer:
         if point.choices:
             value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
         else:
-            value = nt.wrap(_plain(point))
+            value = nt.wrap(_value_or_nan(point))
         if point.kind in ("number", "array"):
             value["display.description"], value["display.units"] = point.name, point.unit
             if point.limits is not None:
@@ -156,7 +156,7 @@ class PvaServer:
             table = nt.NTTable(columns)
             self._add(pv_name(self._bench, name), table, _table(table, rows(state)))
         for name, (code, value) in SCALARS.items():
-            handler = _Put(self, self._put_owner) if name == f"{LEASE}:owner" else None
+            handler = _PutHandler(self, self._put_owner) if name == f"{LEASE}:owner" else None
             self._add(pv_name(self._bench, name), nt.NTScalar(code), value(state)[0], handler)
         self._add(SERVED, nt.NTScalar("s"), json_text({"bench": self._bench, "protocol": PROTOCOL}))
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
@@ -165,7 +165,7 @@ class PvaServer:
         """Send what has changed, state by state; the newest alone where that is too slow."""
         with self._owner.subscribe() as states:
             while not self._stop.is_set() and not states.is_over:
-                state = states.wait(2.0 * PUBLISH_S)
+                state = states.wait(2.0 * MAX_PUBLISH_S)
                 if state is not None:
                     self._post_state(state)
 
@@ -198,7 +198,7 @@ class PvaServer:
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
             return
-        plain = _plain(point)
+        plain = _value_or_nan(point)
         key = plain.tobytes() if isinstance(plain, np.ndarray) else plain
         taken_s = point.taken_s or self._began_s  # one that was never read has been unknown since the beginning
         with self._guard:
@@ -243,7 +243,7 @@ class PvaServer:
         """Take the lease for the connection that writes a name, or give it back with an empty one."""
         name = str(sent["value"]).strip()
         if name:
-            self._owner.lease.take(name, caller, lasts_s=_PLAIN_LEASE_S)
+            self._owner.lease.take(name, caller, lasts_s=_PUT_LEASE_S)
         else:
             self._owner.lease.release(caller)
         self._post_lease()
@@ -267,15 +267,19 @@ class PvaServer:
         """Make what is called rather than written."""
         nt = self._p4p.nt.NTScalar("s")
         calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
-        calls |= {f"{LEASE}:take": self._take, f"{LEASE}:release": self._release, "stop": self._stop_outputs}
+        calls |= {
+            f"{LEASE}:take": self._take_lease,
+            f"{LEASE}:release": self._release_lease,
+            "stop": self._stop_outputs,
+        }
         calls |= {"faults": self._faults, "clear": self._clear}
         calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
         for name, function in calls.items():
-            self._add(pv_name(self._bench, name), nt, "", _Rpc(self, function))
+            self._add(pv_name(self._bench, name), nt, "", _CallHandler(self, function))
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        document = answered(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
+        document = handle_request(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
         return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
@@ -288,12 +292,12 @@ class PvaServer:
 
     def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
         def do(query: Mapping[str, Any], caller: Caller) -> Any:
-            job = self._owner.wait(self._owner.ask(what, query, caller))
-            return self._told({"result": json_text(job.result)})
+            job = self._owner.wait(self._owner.start_job(what, query, caller))
+            return self._structure({"result": json_text(job.result)})
 
         return do
 
-    def _take(self, query: Mapping[str, Any], caller: Caller) -> Any:
+    def _take_lease(self, query: Mapping[str, Any], caller: Caller) -> Any:
         """Take the lease for an account, whatever becomes of this connection: for programs that live for one call."""
         lasts_s = _number(query.get("for_s", _RPC_LEASE_S))
         instead_of = query.get("instead_of")
@@ -305,27 +309,27 @@ class PvaServer:
             bound=False,
         )
         self._post_lease()
-        return self._told({"owner": lease.owner, "number": lease.number, "left_s": lease.left_s})
+        return self._structure({"owner": lease.owner, "number": lease.number, "left_s": lease.left_s})
 
-    def _release(self, _query: Mapping[str, Any], caller: Caller) -> Any:
+    def _release_lease(self, _query: Mapping[str, Any], caller: Caller) -> Any:
         self._owner.lease.release(caller)
         self._post_lease()
-        return self._told({"owner": ""})
+        return self._structure({"owner": ""})
 
     def _stop_outputs(self, _query: Mapping[str, Any], caller: Caller) -> Any:
         self._owner.stop_outputs(caller)
-        return self._told({"result": "all outputs are off"})
+        return self._structure({"result": "all outputs are off"})
 
     def _faults(self, _query: Mapping[str, Any], _caller: Caller) -> Any:
-        return self._told({"result": json_text([str(fault) for fault in self._owner.faults()])})
+        return self._structure({"result": json_text([str(fault) for fault in self._owner.faults()])})
 
     def _clear(self, query: Mapping[str, Any], caller: Caller) -> Any:
         if "fault" not in query:
             raise ConfigError("which fault?", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists them.")
         cleared = self._owner.clear_faults(str(query["fault"]), caller)
-        return self._told({"result": json_text([str(fault) for fault in cleared])})
+        return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
-    def _told(self, fields: Mapping[str, Any]) -> Any:
+    def _structure(self, fields: Mapping[str, Any]) -> Any:
         """Return a structure of texts and numbers, which clients print as it is."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
@@ -334,7 +338,7 @@ class PvaServer:
         return Value(Type(spec, id="lumion:result:1.0"), dict(fields))
 
 
-class _Put:
+class _PutHandler:
     """What p4p calls when a client writes."""
 
     def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
@@ -345,7 +349,7 @@ class _Put:
         self._server.answer(lambda: self._write(sent, caller, waits), operation)
 
 
-class _Rpc:
+class _CallHandler:
     """What p4p calls when a client calls."""
 
     def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
@@ -384,8 +388,8 @@ def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
         ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
         InUseError: Another program has the port: PV Access itself would take another one without a word.
     """
-    networks = checked_networks(host, allowed, "PV Access")
-    listening(host, port, "--pva-port").close()
+    networks = parse_networks(host, allowed, "PV Access")
+    open_listener(host, port, "--pva-port").close()
     return networks
 
 
@@ -414,7 +418,7 @@ def _index(point: Point) -> int:
     return point.choices.index(point.value) if point.value in point.choices else 0
 
 
-def _plain(point: Point) -> Any:
+def _value_or_nan(point: Point) -> Any:
     """Return a value as PV Access has it: what is not known is NaN, or nothing."""
     if point.value is not None:
         return point.value

@@ -10,7 +10,7 @@ from lumion_hw.files.json_text import json_text
 from lumion_hw.serving.state import AlarmSeverity, ServedState
 
 _N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
-_Told = tuple[Any, AlarmSeverity, str]
+_ScalarValue = tuple[Any, AlarmSeverity, str]
 
 
 def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
@@ -19,11 +19,11 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
             each.name,
             each.since_s,
             round(each.age_s),
-            _or_nan(each.margin_db),
-            _or_nan(each.proof.get("received_dbm")),
-            _or_nan(each.proof.get("measured_loss_db")),
-            _or_nan(each.lost_db),
-            _or_nan(each.lease_left_s),
+            _number_or_nan(each.margin_db),
+            _number_or_nan(each.proof.get("received_dbm")),
+            _number_or_nan(each.proof.get("measured_loss_db")),
+            _number_or_nan(each.lost_db),
+            _number_or_nan(each.lease_left_s),
             int(each.severity),
             each.alarm,
         )
@@ -66,24 +66,24 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
 """Columns with their types, and the rows."""
 
 
-def _worst(state: ServedState) -> _Told:
+def _worst_severity(state: ServedState) -> _ScalarValue:
     off = [_M] if state.health.faults else []
     severities = [each.severity for each in state.points.values()] + [each.severity for each in state.circuits]
     worst = max([_N, *off, *severities])
     return int(worst), worst, worst.name if worst else ""
 
 
-def _trouble(state: ServedState) -> _Told:
+def _trouble(state: ServedState) -> _ScalarValue:
     words = state.health.trouble
     return words, _M if words else _N, words
 
 
-def _faults(state: ServedState) -> _Told:
+def _faults(state: ServedState) -> _ScalarValue:
     faults = list(state.health.faults)
     return faults, _M if faults else _N, "; ".join(faults)
 
 
-def _silent(state: ServedState) -> _Told:
+def _silent(state: ServedState) -> _ScalarValue:
     names = list(state.health.silent)
     return (
         names,
@@ -92,8 +92,8 @@ def _silent(state: ServedState) -> _Told:
     )
 
 
-def _job(attribute: str, otherwise: Any) -> Callable[[ServedState], _Told]:
-    def value(state: ServedState) -> _Told:
+def _job(attribute: str, otherwise: Any) -> Callable[[ServedState], _ScalarValue]:
+    def value(state: ServedState) -> _ScalarValue:
         job = state.job
         if job is None:
             return otherwise, _N, ""
@@ -102,7 +102,7 @@ def _job(attribute: str, otherwise: Any) -> Callable[[ServedState], _Told]:
     return value
 
 
-def _progress(state: ServedState) -> _Told:
+def _progress(state: ServedState) -> _ScalarValue:
     job = state.job
     if job is None or not (job.total or job.is_over):
         return 0.0, _N, ""
@@ -113,18 +113,18 @@ def _progress(state: ServedState) -> _Told:
     )
 
 
-def _states(state: ServedState) -> _Told:
+def _states(state: ServedState) -> _ScalarValue:
     mesh = state.mesh
     if mesh is None:
         return [], _N, ""
     return [mesh.states.get(puc, "") for puc in range(len(mesh.heat_mw))], _N, ""
 
 
-def _heat(state: ServedState) -> _Told:
+def _heat(state: ServedState) -> _ScalarValue:
     return [] if state.mesh is None else list(state.mesh.heat_mw), _N, ""
 
 
-SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _Told]]] = {
+SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "lease:owner": ("s", lambda state: (state.lease.owner, _N, "")),
     "lease:number": ("l", lambda state: (state.lease.number, _N, "")),
     "lease:age_s": ("d", lambda state: (round(state.lease.age_s), _N, "")),
@@ -143,11 +143,11 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _Told]]] = {
     "health:trouble": ("s", _trouble),
     "health:faults": ("as", _faults),
     "health:silent": ("as", _silent),
-    "health:severity": ("i", _worst),
+    "health:severity": ("i", _worst_severity),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
 }
 """Type, and the value with its severity and alarm."""
 
 
-def _or_nan(number: float | None) -> float:
+def _number_or_nan(number: float | None) -> float:
     return math.nan if number is None else float(number)

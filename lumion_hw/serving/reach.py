@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
-def checked_networks(host: str, allowed: Collection[str], what: str) -> Networks:
+def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
     """Return the networks that may connect from elsewhere.
 
     Args:
@@ -47,7 +47,7 @@ def may_connect(host: str, networks: Networks) -> bool:
     return address.is_loopback or any(address in network for network in networks)
 
 
-def listening(host: str, port: int, option: str) -> socket.socket:
+def open_listener(host: str, port: int, option: str) -> socket.socket:
     """Return a socket that listens.
 
     Args:

@@ -21,14 +21,14 @@ from lumion_hw.interfaces import Fault, MeshController
 from lumion_hw.remote.roles import find_interface
 from lumion_hw.serving.state import AlarmSeverity, Point
 
-_PERIOD_S = 0.4
+_READ_PERIOD_S = 0.4
 """Of reading a device; one that takes longer than half of this rests as long as it takes."""
-_SETTINGS_S = 5.0
+_SETTINGS_PERIOD_S = 5.0
 """Of asking for settings that nobody has written here: a knob at the instrument may have been turned."""
-_END_S = 1.0
+_STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
 """Silence of a device after which its values are old; with the period of publishing it is said within a second."""
-_SLOW = 2.5
+_SLOW_DEVICE_FACTOR = 2.5
 """Silence is counted from so many times what reading the device takes, where that is longer."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
@@ -64,24 +64,24 @@ class DeviceReadings:
         self._clock, self._wall_s = clock, wall_s
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
-        self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
-        self._guard, self._asking = threading.Lock(), threading.Lock()
+        self._limits = {name: _limits_or_none(each) for name, each in self.settings.items()}
+        self._guard, self._settings_guard = threading.Lock(), threading.Lock()
         unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
-        self._points = {name: _unread(name, unit) for name, unit in unread.items()}
+        self._points = {name: _unread_point(name, unit) for name, unit in unread.items()}
         self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
-        self._asked_s = -np.inf
-        self._heard_s = self._clock.now()
-        self._told: tuple[Mapping[str, SettingValue], float] | None = None
-        self._in_force: Mapping[str, SettingValue] = {}
+        self._settings_read_s = -np.inf
+        self._last_reply_s = self._clock.now()
+        self._settings_read: tuple[Mapping[str, SettingValue], float] | None = None
+        self._active_settings: Mapping[str, SettingValue] = {}
         self._failure = ""
         self._error: Exception | None = None
-        self._takes_s = 0.0
-        self._is_told = False
+        self._read_time_s = 0.0
+        self._silence_reported = False
 
     def update(self) -> float:
         """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
         began_s = self._clock.now()
-        failure = self._come_back() if self._failure else None
+        failure = self._check_restored() if self._failure else None
         if failure is not None:
             self.failed(failure)
             return self._clock.now() - began_s
@@ -98,48 +98,48 @@ class DeviceReadings:
                     found[column.name] = Point(
                         column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
                     )
-        is_due = self._reader is None or began_s - self._asked_s > _SETTINGS_S
+        is_due = self._reader is None or began_s - self._settings_read_s > _SETTINGS_PERIOD_S
         if self.settings and is_due and not isinstance(failure, LinkError):
-            failure = self.ask()
+            failure = self.read_settings()
         took_s = self._clock.now() - began_s
         with self._guard:
             self._points |= {name: each for name, each in found.items() if name not in self.settings}
-        self._note(failure if isinstance(failure, LinkError) else None, took_s)
+        self._record_outcome(failure if isinstance(failure, LinkError) else None, took_s)
         return took_s
 
-    def ask(self) -> LumionError | None:
+    def read_settings(self) -> LumionError | None:
         """Ask the device for its settings now; return why it failed, if it did."""
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
-        with self._asking:  # or an answer of before a change is noted after one of after it
-            self._asked_s = self._clock.now()
+        with self._settings_guard:  # or an answer of before a change is noted after one of after it
+            self._settings_read_s = self._clock.now()
             values = settings.read(parts=True)
             failure = settings.failures.get(self._device)
             with self._guard:
-                self._told = values, self._wall_s()
+                self._settings_read = values, self._wall_s()
                 if failure is None:
-                    self._in_force = values
+                    self._active_settings = values
         return failure
 
-    def _come_back(self) -> LumionError | None:
+    def _check_restored(self) -> LumionError | None:
         """See whether a device that has failed answers again, and make it what it was; return why it is not.
 
         One whose settings are others than before was switched off meanwhile. It is told what the bench file says, which
         switches nothing on, before anything is read of it.
         """
-        before, failure = self._in_force, self.ask()
+        before, failure = self._active_settings, self.read_settings()
         if failure is not None or not before:
             return failure if isinstance(failure, LinkError) else None
         own = {name: each for name, each in self.settings.items() if not each.part_of}
         try:
-            others = [name for name, each in own.items() if not each.same(before[name], self._in_force[name])]
+            others = [name for name, each in own.items() if not each.same(before[name], self._active_settings[name])]
             if others:
                 self._bench.events.add("came back with other settings", device=self._device, settings=others)
                 self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
-                self.ask()
+                self.read_settings()
         except LumionError as error:
-            self._in_force = before  # it still has to be set up
+            self._active_settings = before  # it still has to be set up
             return error
         return None
 
@@ -171,38 +171,38 @@ class DeviceReadings:
                 device.close()
             device.open()
 
-    def _note(self, failure: LumionError | None, took_s: float) -> None:
+    def _record_outcome(self, failure: LumionError | None, took_s: float) -> None:
         if failure is not None:
             self.failed(failure)
             return
-        if self._is_told:
+        if self._silence_reported:
             self._bench.events.add("answers again", device=self._device)
-        self._is_told = False
-        self._heard_s, self._takes_s, self._failure, self._error = self._clock.now(), took_s, "", None
+        self._silence_reported = False
+        self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
         """Take note of why it could not be read; it is silent once what was read last is old."""
         self._error, self._failure = error, str(error) or type(error).__name__
-        if self.silent is not None and not self._is_told:
-            self._is_told = True
+        if self.silent is not None and not self._silence_reported:
+            self._silence_reported = True
             self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
         """Return its points; all of them old if the device has been silent for too long."""
         with self._guard:
-            if self._told is not None:  # a writer of many heaters does not wait for the points of all of them
-                values, told_s = self._told
+            if self._settings_read is not None:  # a writer of many heaters does not wait for the points of all of them
+                values, told_s = self._settings_read
                 self._points |= {
                     name: self._setting(self.settings[name], each, told_s) for name, each in values.items()
                 }
-                self._told = None
+                self._settings_read = None
             points = dict(self._points)
         return points if self.silent is None else {name: self._old(each) for name, each in points.items()}
 
     def point(self, name: str) -> Point:
         """Return one of its points."""
         with self._guard:
-            values, told_s = self._told or ({}, 0.0)
+            values, told_s = self._settings_read or ({}, 0.0)
             known = name in values
             point = self._setting(self.settings[name], values[name], told_s) if known else self._points[name]
         return point if self.silent is None else self._old(point)
@@ -210,19 +210,19 @@ class DeviceReadings:
     def value(self, name: str) -> SettingValue:
         """Return the value of a setting as it was read last; ``None`` if it was never read."""
         with self._guard:
-            values = {} if self._told is None else self._told[0]
-            return values.get(name, self._in_force.get(name))
+            values = {} if self._settings_read is None else self._settings_read[0]
+            return values.get(name, self._active_settings.get(name))
 
     def _old(self, point: Point) -> Point:
-        silent_s = self._clock.now() - self._heard_s
+        silent_s = self._clock.now() - self._last_reply_s
         why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
         return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=why)
 
     @property
     def silent(self) -> tuple[float, str] | None:
         """Since when the device does not answer, in seconds since 1970, and why; ``None`` while it does."""
-        silent_s = self._clock.now() - self._heard_s
-        if silent_s <= max(STALE_S, _SLOW * self._takes_s):
+        silent_s = self._clock.now() - self._last_reply_s
+        if silent_s <= max(STALE_S, _SLOW_DEVICE_FACTOR * self._read_time_s):
             return None
         return self._wall_s() - silent_s, self._failure or "no answer"
 
@@ -272,21 +272,21 @@ class BenchReadings:
         for fault in fresh:
             self._bench.events.add("fault latched", controller=self._controller, fault=str(fault))
         if changed:
-            self.ask(self._controller)
+            self.read_settings(self._controller)
 
     def start(self) -> None:
         """Read everything once, then go on reading."""
         for name, device in self._devices.items():
             thread = threading.Thread(
-                target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True
+                target=self._read_forever, args=(device,), name=f"lumion-read-{name}", daemon=True
             )
             self._threads.append(thread)
             thread.start()
 
-    def _keep_reading(self, device: DeviceReadings) -> None:
+    def _read_forever(self, device: DeviceReadings) -> None:
         while not self._stop.is_set():
             took_s = self._read(device)
-            self._stop.wait(max(_PERIOD_S - took_s, min(took_s, _PERIOD_S)))
+            self._stop.wait(max(_READ_PERIOD_S - took_s, min(took_s, _READ_PERIOD_S)))
 
     def _read(self, device: DeviceReadings) -> float:
         """Read a device, and open it again where it was lost; return how long reading took."""
@@ -295,7 +295,7 @@ class BenchReadings:
             if device is self._devices.get(self._controller):
                 self.read_faults()
         except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
-            took_s = _PERIOD_S
+            took_s = _READ_PERIOD_S
             device.failed(error)
         device.reopen()
         return took_s
@@ -308,7 +308,7 @@ class BenchReadings:
     def stop(self) -> None:
         """End reading; idempotent. A question under way may end within a second; a device that hangs is left."""
         self._stop.set()
-        end_s = time.monotonic() + _END_S
+        end_s = time.monotonic() + _STOP_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(end_s - time.monotonic(), 0.0))
         self._threads.clear()
@@ -326,7 +326,7 @@ class BenchReadings:
         """Return the devices that do not answer: since when, and why."""
         return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
 
-    def renew(self) -> None:
+    def read_light_again(self) -> None:
         """Read now whatever sees light and answers, so that what is asked for next is none of before."""
         bench = self._bench
         sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
@@ -347,9 +347,9 @@ class BenchReadings:
             raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
         raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
 
-    def ask(self, device: str) -> LumionError | None:
+    def read_settings(self, device: str) -> LumionError | None:
         """Ask a device for its settings now, after something has changed it; return why it failed, if it did."""
-        return self._devices[device].ask() if device in self._devices else None
+        return self._devices[device].read_settings() if device in self._devices else None
 
     def value(self, name: str) -> SettingValue:
         """Return a setting's value as it was read last."""
@@ -365,7 +365,7 @@ def _has_columns(bench: Bench) -> bool:
     return True
 
 
-def _unread(name: str, unit: str) -> Point:
+def _unread_point(name: str, unit: str) -> Point:
     return Point(name, None, unit, severity=AlarmSeverity.INVALID, alarm="not read yet")
 
 
@@ -375,7 +375,7 @@ def _reading(column: Column, value: Value, now_s: float) -> Point:
     return Point(column.name, number, column.unit, None, False, now_s, severity, alarm)
 
 
-def _limits_of(setting: Setting) -> tuple[float, float] | None:
+def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
     """Return the limits of a setting where they are two numbers; the device alone knows the others."""
     try:
         limits: Any = setting.limits()

@@ -17,7 +17,7 @@ from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
 from lumion_hw.files.json_text import json_text
-from lumion_hw.serving.page.updates import dumped
+from lumion_hw.serving.page.updates import to_json
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_REALS = {
@@ -137,4 +137,4 @@ def test_a_log_of_settings_that_are_not_known_can_be_read_again(tmp_path: Path) 
 
 
 def test_a_page_shows_the_rest_beside_a_number_that_is_none() -> None:
-    assert dumped({"margin_db": math.inf, "lost_db": 0.5}) == '{"margin_db":null,"lost_db":0.5}'
+    assert to_json({"margin_db": math.inf, "lost_db": 0.5}) == '{"margin_db":null,"lost_db":0.5}'

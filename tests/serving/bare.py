@@ -12,7 +12,7 @@ from lumion_hw.errors import LumionError
 from lumion_hw.remote.client import PvaConnection
 from lumion_hw.remote.proxies import RemoteDevice, device_proxy
 from lumion_hw.serving.calls import Calls
-from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.owner import Subscription
 from lumion_hw.serving.pva import PvaServer
 from lumion_hw.serving.state import ServedHealth, ServedLease, ServedState
@@ -23,7 +23,7 @@ class BareOwner:
 
     def __init__(self, directory: Any) -> None:
         self.bench = SimpleNamespace(model=SimpleNamespace(name="bare"))
-        self.lease = LeaseBook(directory, time.time)
+        self.lease = BenchLease(directory, time.time)
         self.calls, self.ports = Calls({}, self.lease), set()
         health = ServedHealth(time.time(), {}, "nothing")
         self.state = ServedState(1, time.time(), "bare", {}, None, (), (), None, None, ServedLease(), health)
@@ -52,7 +52,7 @@ class BareServer:
             with contextlib.suppress(LumionError, AttributeError):
                 driver.program(np.zeros(driver.info.n_heaters))
 
-        self.owner.calls = Calls({"served": driver}, self.owner.lease, closing=closing)
+        self.owner.calls = Calls({"served": driver}, self.owner.lease, on_close=closing)
         interface, properties = self.owner.calls.describe()["served"]
         return device_proxy(interface, "served", self.connection, properties)
 

@@ -17,7 +17,7 @@ import numpy as np
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.spans import Span
-from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.owner import Subscription
 from lumion_hw.serving.state import (
     AlarmSeverity,
@@ -112,7 +112,7 @@ class StagedOwner:
         self.bench = SimpleNamespace(
             model=model, wiring=model.to_wiring(), mesh=SimpleNamespace(topology=model.topology())
         )
-        self.lease = LeaseBook(directory, time.time)
+        self.lease = BenchLease(directory, time.time)
         self.state = a_state()
         self.history: tuple[MarginSample, ...] = ()
         self.done: list[tuple[Any, ...]] = []
@@ -132,14 +132,14 @@ class StagedOwner:
         """Publish another state, as the owner's thread does."""
         self.state = dataclasses.replace(self.state, number=next(self._numbers), **changes)
         for each in list(self._subscriptions):
-            each.give(self.state)
+            each.publish(self.state)
         return self.state
 
     def write(self, name: str, value: object, caller: Caller) -> None:
         self.lease.check(caller)
         self.done.append(("set", name, value))
 
-    def ask(self, what: str, arguments: Any, caller: Caller) -> ServedJob:
+    def start_job(self, what: str, arguments: Any, caller: Caller) -> ServedJob:
         self.lease.check(caller)
         if what != "connect":
             raise ConfigError(f"there is no job {what!r}")

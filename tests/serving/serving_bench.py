@@ -68,7 +68,7 @@ def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = Fal
         def open_bench() -> Bench:
             return Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated)
 
-        off = {"off_when_lost": options.pop("off_when_lost", False)}
+        off = {"heaters_off_on_loss": options.pop("heaters_off_on_loss", False)}
         with (
             BenchOwner.open(open_bench, directory, record=record, fabric=fabric, **off) as owner,
             PvaServer(owner, **options) as server,

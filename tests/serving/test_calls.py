@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.errors import BusyError, ConfigError, LumionError
-from lumion_hw.serving import LeaseBook
+from lumion_hw.serving import BenchLease
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.lease import Caller
 from tests.one_at_a_time import Interleaved
@@ -35,8 +35,8 @@ class Stream:
 
 
 @pytest.fixture
-def lease(tmp_path: Path) -> LeaseBook:
-    return LeaseBook(tmp_path, lambda: 0.0)
+def lease(tmp_path: Path) -> BenchLease:
+    return BenchLease(tmp_path, lambda: 0.0)
 
 
 def attempt(calls: Calls, caller: Caller) -> tuple[Stream, LumionError | None]:
@@ -48,7 +48,7 @@ def attempt(calls: Calls, caller: Caller) -> tuple[Stream, LumionError | None]:
     return stream, None
 
 
-def test_of_many_readers_at_once_two_have_a_stream_and_the_others_close_theirs(lease: LeaseBook) -> None:
+def test_of_many_readers_at_once_two_have_a_stream_and_the_others_close_theirs(lease: BenchLease) -> None:
     calls = Calls({}, lease)
     threads = Interleaved(lines_of=[Calls])
     found = threads.run(*[partial(attempt, calls, Caller(f"c{n}", connection=f"c{n}")) for n in range(5)])
@@ -60,7 +60,7 @@ def test_of_many_readers_at_once_two_have_a_stream_and_the_others_close_theirs(l
     assert [stream.closed for stream, _ in found] == [1] * 5
 
 
-def test_the_holder_of_the_lease_has_sixteen_at_most_however_many_it_opens_at_once(lease: LeaseBook) -> None:
+def test_the_holder_of_the_lease_has_sixteen_at_most_however_many_it_opens_at_once(lease: BenchLease) -> None:
     ada = Caller("ada", connection="ada")
     lease.take("ada", ada, lasts_s=60.0)
     calls = Calls({}, lease)
@@ -71,14 +71,14 @@ def test_the_holder_of_the_lease_has_sixteen_at_most_however_many_it_opens_at_on
     assert all(isinstance(error, ConfigError) for _, error in found if error is not None)
 
 
-def test_no_more_calls_of_one_connection_are_under_way_than_there_may_be(lease: LeaseBook, monkeypatch) -> None:
-    monkeypatch.setattr("lumion_hw.serving.calls._MOST_CALLS", 2)
+def test_no_more_calls_of_one_connection_are_under_way_than_there_may_be(lease: BenchLease, monkeypatch) -> None:
+    monkeypatch.setattr("lumion_hw.serving.calls._MAX_CALLS", 2)
     calls = Calls({}, lease)
-    threads = Interleaved(lines_of=[inspect.unwrap(Calls._counted)])
+    threads = Interleaved(lines_of=[inspect.unwrap(Calls._count_call)])
     inside, most, two_are_inside = [0], [0], threading.Event()
 
     def call() -> None:
-        with contextlib.suppress(BusyError), calls._counted("c"):
+        with contextlib.suppress(BusyError), calls._count_call("c"):
             inside[0] += 1
             most[0] = max(most[0], inside[0])
             if inside[0] >= 2:

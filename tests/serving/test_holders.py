@@ -42,7 +42,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator:
-    with serving(tmp_path_factory.mktemp("served"), off_when_lost=True, timeout_s=3) as found:
+    with serving(tmp_path_factory.mktemp("served"), heaters_off_on_loss=True, timeout_s=3) as found:
         yield found
 
 

@@ -26,7 +26,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
     with serving(tmp_path) as served:
         client = served.client()
         client.put("small:lease:owner", "ada")
-        plan = served.owner.what_if([CircuitRequest("sfp-a", "sfp-b")])
+        plan = served.owner.plan_circuits([CircuitRequest("sfp-a", "sfp-b")])
         assert not served.owner.bench.mesh.confirmed_currents_ma().any(), "a plan has changed something"
         proofs = json.loads(served.rpc(client, "connect", circuits="sfp-a:sfp-b", timeout=250.0).result)
         assert proofs[0]["circuit"] == "sfp-a:sfp-b"

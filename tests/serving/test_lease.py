@@ -8,7 +8,7 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import BusyError, ConfigError, LimitError
 from lumion_hw.serving.connections import Connections
-from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.lease import BenchLease, Caller
 
 ADA = Caller("ada", "127.0.0.1:1", "ada@127.0.0.1")
 BOB = Caller("bob", "127.0.0.1:2", "bob@127.0.0.1")
@@ -20,7 +20,7 @@ class Book:
     def __init__(self, directory) -> None:
         self.clock, self.cut, self.told = VirtualClock(), set(), []
         self.directory, self.looks = directory, 0
-        self.lease = LeaseBook(
+        self.lease = BenchLease(
             directory,
             self.clock.now,
             self.clock,
@@ -88,15 +88,15 @@ def test_who_asks_over_its_own_connection_is_there_without_a_look(book) -> None:
     ids=["IPv4", "IPv4 to IPv6"],
 )
 def test_the_system_knows_which_connections_stand(family, host) -> None:
-    with socket.socket(family) as listening:
+    with socket.socket(family) as open_listener:
         if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listening.bind((host, 0))
-        listening.listen()
-        port = listening.getsockname()[1]
+            open_listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        open_listener.bind((host, 0))
+        open_listener.listen()
+        port = open_listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
             peer = "{}:{}".format(*client.getsockname()[:2])
-            with listening.accept()[0]:
+            with open_listener.accept()[0]:
                 assert peer in Connections([port])
                 # Another program's connection from a port that a client had before is none of this server's.
                 assert peer not in Connections([port - 1])

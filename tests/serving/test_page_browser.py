@@ -115,7 +115,7 @@ def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     caller = Caller("ada", account="ada@test")
     number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number
     caller = Caller("ada", number=number)
-    served.owner.wait(served.owner.ask("connect", {"circuits": ["sfp-a:sfp-b"]}, caller), 120.0)
+    served.owner.wait(served.owner.start_job("connect", {"circuits": ["sfp-a:sfp-b"]}, caller), 120.0)
     until(lambda: page.text("#circuit-count") == "1", 30.0)
     until(lambda: "dB" in page.text("#circuit-rows td"), 30.0)
     until(lambda: page.text("#mesh-picture #path-0 title").startswith("sfp-a:sfp-b"), 30.0)
@@ -126,7 +126,7 @@ def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     until(lambda: rect(page, hot, "fill") != cold, 30.0)
     until(lambda: "DONE connect for ada" in page.text("#job-body"), 30.0)
     until(lambda: "job ended" in page.text("#event-list"), 30.0)
-    served.owner.wait(served.owner.ask("disconnect", {}, caller), 120.0)
+    served.owner.wait(served.owner.start_job("disconnect", {}, caller), 120.0)
     until(lambda: page.text("#circuit-count") == "0", 30.0)
     until(lambda: not page.driver.find_elements("css selector", "#mesh-picture #path-0"), 30.0)
     served.owner.lease.release(caller)
@@ -243,7 +243,7 @@ def test_a_connection_on_which_nothing_comes_is_made_anew(staged, monkeypatch) -
     """A computer that slept, or a tunnel that forgot: nobody says that the other end is gone."""
     staged.driver.get(staged.server.address)
     until(lambda: staged.owner.publish() and staged.word == "LIVE", 60.0)
-    monkeypatch.setattr("lumion_hw.serving.page.stream.BEAT_S", 600.0)
+    monkeypatch.setattr("lumion_hw.serving.page.stream.HEARTBEAT_PERIOD_S", 600.0)
     until(lambda: staged.word == "STALE", 60.0)
     staged.driver.execute_script(WATCH)
     until(lambda: staged.driver.execute_script("return window.seen.LIVE"), 60.0)

@@ -16,7 +16,7 @@ from lumion_hw.errors import ConfigError, InUseError
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page import guard, stream
 from lumion_hw.serving.page.server import PageServer
-from lumion_hw.serving.reach import checked_networks
+from lumion_hw.serving.reach import parse_networks
 from lumion_hw.serving.state import MarginSample
 from tests.serving.page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_state
 from tests.waiting import until
@@ -161,7 +161,7 @@ def test_twenty_pages_are_told_of_the_same_state_at_once(owner, server) -> None:
 
 
 def test_signs_of_life_come_while_nothing_changes(server) -> None:
-    assert stream.BEAT_S <= 0.25
+    assert stream.HEARTBEAT_PERIOD_S <= 0.25
     page = Reader(server.address)
     page.next_state()
     events = page.events()
@@ -190,7 +190,7 @@ def test_a_page_that_reads_nothing_slows_nobody_and_gets_the_newest_then(owner, 
 
 
 def test_a_page_that_takes_nothing_for_long_is_given_up(owner, server, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(stream, "SEND_TIMEOUT_S", 0.2)
     page = Reader(server.address)
     page.next_state()
     padding = "x" * 50_000
@@ -204,7 +204,7 @@ def test_a_page_that_takes_nothing_for_long_is_given_up(owner, server, monkeypat
 
 
 def test_one_page_too_many_is_told_so(server, monkeypatch) -> None:
-    monkeypatch.setattr(stream, "MOST_PAGES", 2)
+    monkeypatch.setattr(stream, "MAX_PAGES", 2)
     pages = [Reader(server.address) for _ in range(2)]
     for page in pages:
         page.next_state()
@@ -246,7 +246,7 @@ def test_a_body_without_an_end_is_refused_and_the_next_request_answered(server, 
 
 
 def test_a_body_that_stops_half_way_is_waited_for_so_long_only(server, monkeypatch) -> None:
-    monkeypatch.setattr(guard, "REQUEST_S", 0.2)
+    monkeypatch.setattr(guard, "REQUEST_TIMEOUT_S", 0.2)
     port = server.address.rstrip("/").rpartition(":")[2]
     headers = "".join(f"{name}: {value}\r\n" for name, value in own_page(server).items()).replace(
         "127.0.0.1", "localhost"
@@ -266,13 +266,13 @@ def test_a_head_without_an_end_is_refused(server) -> None:
 
 
 def test_connections_that_ask_for_nothing_are_closed_after_a_while(server, monkeypatch) -> None:
-    monkeypatch.setattr(guard, "REQUEST_S", 0.2)
+    monkeypatch.setattr(guard, "REQUEST_TIMEOUT_S", 0.2)
     assert answer_of(raw(server, b"")) == b""
     assert answer_of(raw(server, b"GET / HT")) == b""
 
 
 def test_many_connections_that_ask_for_nothing_do_not_keep_a_page_out(server, client, monkeypatch) -> None:
-    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 8)
     page = Reader(server.address)
     page.next_state()
     idle = [raw(server, b"") for _ in range(40)]
@@ -302,7 +302,7 @@ def test_of_many_connections_that_come_in_one_round_of_the_loop_only_as_many_are
     import uvicorn
     from uvicorn.server import ServerState
 
-    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 8)
     config = uvicorn.Config(lambda: None, http=guard.PatientProtocol, ws="none", lifespan="off", log_config=None)
     config.load()
     loop, state = asyncio.new_event_loop(), ServerState()
@@ -317,7 +317,7 @@ def test_of_many_connections_that_come_in_one_round_of_the_loop_only_as_many_are
 @pytest.mark.parametrize(("files", "most"), [(1024, 256), (200, 100), (4, 8)])
 def test_a_process_that_may_have_few_files_takes_fewer_connections(monkeypatch, files: int, most: int) -> None:
     monkeypatch.setattr(guard.resource, "getrlimit", lambda _: (files, files))
-    assert guard.most_connections() == most
+    assert guard.max_connections() == most
 
 
 def test_an_error_of_the_loop_that_comes_again_and_again_is_one_line_a_minute(caplog) -> None:
@@ -327,7 +327,7 @@ def test_an_error_of_the_loop_that_comes_again_and_again_is_one_line_a_minute(ca
         def time(self) -> float:
             return self.now_s
 
-    loop, errors = Loop(), guard.LoopErrors()
+    loop, errors = Loop(), guard.LoopErrorLog()
     for _ in range(100):
         errors(loop, {"message": "out of system resource", "exception": OSError(24, "Too many open files")})
     assert len(caplog.records) == 1
@@ -467,7 +467,7 @@ def test_an_address_that_is_not_allowed_is_refused() -> None:
             sent.append(message)
 
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": (host, 1)}
-        await guard.PageGuard(app, checked_networks("127.0.0.1", allowed, "the page"))(scope, None, send)
+        await guard.PageGuard(app, parse_networks("127.0.0.1", allowed, "the page"))(scope, None, send)
         return int(sent[0]["status"])
 
     assert asyncio.run(status_for("192.0.2.7", ())) == 403

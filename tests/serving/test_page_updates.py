@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lumion_hw.fabric.spans import Span
-from lumion_hw.serving.page.updates import MOST_SAMPLES, PageUpdates, dumped, margin_curves
+from lumion_hw.serving.page.updates import MAX_SAMPLES, PageUpdates, margin_curves, to_json
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
 from tests.effort import examples
 from tests.serving.page_states import HOSTILE, NOW_S, a_state
@@ -22,7 +22,7 @@ def told(updates: PageUpdates, since: int = 0) -> dict:
 @pytest.fixture
 def updates() -> PageUpdates:
     made = PageUpdates({"devices": [], "writes": False})
-    made.take(a_state(1))
+    made.update(a_state(1))
     return made
 
 
@@ -48,7 +48,7 @@ def test_a_new_page_is_told_everything(updates) -> None:
 def test_a_page_that_has_seen_a_state_is_told_what_changed_after_it(updates) -> None:
     first = a_state(1)
     reading = Point("sfp-a.rx_power_dbm", -6.75, "dBm", taken_s=NOW_S + 1)
-    updates.take(dataclasses.replace(first, number=2, points={**first.points, reading.name: reading}))
+    updates.update(dataclasses.replace(first, number=2, points={**first.points, reading.name: reading}))
     assert told(updates, 1)["parts"] == {"points": {"sfp-a.rx_power_dbm": [-6.75, NOW_S + 1, 0, ""]}}
     assert told(updates, 2)["parts"] == {}
 
@@ -60,7 +60,7 @@ def test_that_only_time_has_passed_is_not_sent(updates) -> None:
         for each in first.circuits
     )
     lease = dataclasses.replace(first.lease, age_s=2.0, left_s=8.0)
-    updates.take(dataclasses.replace(first, number=2, time_s=first.time_s + 1.0, circuits=older, lease=lease))
+    updates.update(dataclasses.replace(first, number=2, time_s=first.time_s + 1.0, circuits=older, lease=lease))
     assert told(updates, 1)["parts"] == {}
 
 
@@ -69,23 +69,23 @@ def test_what_is_no_number_is_none_and_what_is_markup_stays_text(updates) -> Non
     assert "<" not in text
     assert told(updates)["parts"]["points"]["mesh0.heaters_ma"][0] == [1.5, None]
     assert told(updates)["parts"]["events"][0][3] == {"what": HOSTILE}
-    assert json.loads(dumped({"x": "</script>"})) == {"x": "</script>"}
+    assert json.loads(to_json({"x": "</script>"})) == {"x": "</script>"}
 
 
 def test_a_point_that_is_gone_is_told_to_be_gone(updates) -> None:
     first = a_state(1)
     rest = {name: point for name, point in first.points.items() if name != "meter0.power.1"}
-    updates.take(dataclasses.replace(first, number=2, points=rest))
+    updates.update(dataclasses.replace(first, number=2, points=rest))
     assert told(updates, 1)["parts"] == {"points": {"meter0.power.1": None}}
 
 
 def test_each_event_is_sent_once(updates) -> None:
     first = a_state(1)
     events = (*first.events, ServedEvent(2, NOW_S + 1, "set", {"value": math.nan}))
-    updates.take(dataclasses.replace(first, number=2, events=events))
+    updates.update(dataclasses.replace(first, number=2, events=events))
     assert told(updates, 1)["parts"] == {"events": [[2, NOW_S + 1, "set", {"value": None}]]}
     assert [each[0] for each in told(updates)["parts"]["events"]] == [1, 2]
-    updates.take(dataclasses.replace(first, number=3, events=events[1:]))
+    updates.update(dataclasses.replace(first, number=3, events=events[1:]))
     assert [each[0] for each in told(updates)["parts"]["events"]] == [2], (
         "one that fell out of the log is kept for ever"
     )
@@ -95,9 +95,9 @@ def test_the_picture_is_another_one_only_when_something_on_it_is(updates) -> Non
     first = a_state(1)
     assert first.mesh is not None
     warmer = dataclasses.replace(first.mesh, heat_mw=(9.0, *first.mesh.heat_mw[1:]))
-    updates.take(dataclasses.replace(first, number=2, mesh=warmer))
+    updates.update(dataclasses.replace(first, number=2, mesh=warmer))
     before = told(updates)["parts"]["mesh"]["picture"]
-    updates.take(dataclasses.replace(first, number=3, mesh=dataclasses.replace(warmer, states={0: "cross"})))
+    updates.update(dataclasses.replace(first, number=3, mesh=dataclasses.replace(warmer, states={0: "cross"})))
     assert told(updates, 2)["parts"]["mesh"]["picture"] == before + 1
     assert told(updates, 1)["parts"]["mesh"]["heat_mw"][0] == 9.0
 
@@ -149,7 +149,7 @@ def merged(known: dict, parts: dict) -> None:
 def test_a_page_knows_the_same_whatever_it_has_missed(history, seen) -> None:
     updates, patient, hasty, last = PageUpdates({}), {}, {}, 0
     for state in history:
-        updates.take(state)
+        updates.update(state)
         merged(patient, told(updates, state.number - 1)["parts"])
         if state.number in seen or state is history[-1]:
             merged(hasty, told(updates, last)["parts"])
@@ -163,7 +163,7 @@ def test_curves_show_the_least_of_each_stretch_and_where_there_was_no_light() ->
     history = [MarginSample(float(second), {"a:b": 9.0, "b:a": 5.0}) for second in range(3600)]
     history[1234] = MarginSample(1234.0, {"a:b": 2.5, "b:a": None})
     curves = margin_curves(history)
-    assert len(curves["time_s"]) <= MOST_SAMPLES
+    assert len(curves["time_s"]) <= MAX_SAMPLES
     assert min(curves["margin_db"]["a:b"]) == 2.5
     assert curves["margin_db"]["b:a"].count(None) == 1
     assert curves["time_s"][-1] == 3599.0
@@ -180,12 +180,12 @@ def test_spans_and_arrays_of_numpy_are_told_as_plain_numbers() -> None:
     first = a_state(1)
     job = dataclasses.replace(first.job, result={"loss": np.float64(1.25), "ways": (np.int64(3), {4})})
     recovery = dataclasses.replace(first.recovery, spans=(Span("detected", 1.0, 0.1, 1.0, "emulated: <b>"),))
-    updates.take(dataclasses.replace(first, job=job, recovery=recovery))
+    updates.update(dataclasses.replace(first, job=job, recovery=recovery))
     assert told(updates)["parts"]["job"]["result"] == {"loss": 1.25, "ways": [3, [4]]}
     assert told(updates)["parts"]["recovery"]["spans"][0][4] == "emulated: <b>"
 
 
 def test_when_a_circuit_was_measured_is_told_to_the_second(updates) -> None:
     circuits = tuple(dataclasses.replace(each, seen_s=NOW_S + 1234.5) for each in a_state().circuits)
-    updates.take(a_state(2, circuits=circuits))
+    updates.update(a_state(2, circuits=circuits))
     assert {each["seen_s"] for each in told(updates)["parts"]["circuits"]} == {NOW_S + 1234.5}

@@ -69,20 +69,20 @@ def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch)
 def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, monkeypatch) -> None:
     """A host that is busy may let a question wait between the answer and taking note of it."""
     readings = DeviceReadings(bench, "mesh0", True, True, bench.clock, bench.clock.now)
-    answered, goes_on = threading.Event(), threading.Event()
+    handle_request, goes_on = threading.Event(), threading.Event()
     answers = iter([{"mesh0.heater_ma.3": 0.0}, {"mesh0.heater_ma.3": 1.25}])
 
     def read(parts: bool) -> dict[str, float]:
         found = next(answers)
-        if not answered.is_set():
-            answered.set()
+        if not handle_request.is_set():
+            handle_request.set()
             goes_on.wait(60.0)
         return found
 
     monkeypatch.setattr(readings.settings, "read", read)
     early, late = (threading.Thread(target=readings.ask) for _ in range(2))
     early.start()
-    answered.wait(60.0)
+    handle_request.wait(60.0)
     late.start()
     late.join(0.2)
     goes_on.set()

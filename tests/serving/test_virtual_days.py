@@ -11,7 +11,7 @@ from lumion_hw import Bench
 from lumion_hw.circuits import BenchLock
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError
-from lumion_hw.serving.circuits_view import UNSEEN_S
+from lumion_hw.serving.circuits_view import MAX_MEASUREMENT_AGE_S
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.state import AlarmSeverity
@@ -37,7 +37,7 @@ def test_circuits_are_kept_leases_end_and_curves_go_on_by_the_clock_given(tmp_pa
     with owned(tmp_path, fabric=False) as (clock, owner):
         owner.step(0.0)
         owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
-        owner.ask("connect", {"circuits": "sfp-a:sfp-b"}, ADA)
+        owner.start_job("connect", {"circuits": "sfp-a:sfp-b"}, ADA)
         owner.step(1.0)
         assert owner.state.job.error == ""
         clock.sleep(3600.0)
@@ -68,12 +68,12 @@ def test_margins_of_a_fabric_are_measured_anew_and_old_ones_are_not_taken_for_ne
         owner.step(3.0)
         owner.publish()
         assert len(owner.state.circuits) >= 2
-        assert max(measured_ago_s(owner).values()) < UNSEEN_S
+        assert max(measured_ago_s(owner).values()) < MAX_MEASUREMENT_AGE_S
         assert all(each.is_known for each in owner.state.circuits)
         assert owner.history[-1].margin_db == {each.name: each.margin_db for each in owner.state.circuits}
 
         monkeypatch.setattr("lumion_hw.serving.readings.STALE_S", 60.0)
-        clock.sleep(UNSEEN_S)
+        clock.sleep(MAX_MEASUREMENT_AGE_S)
         owner.publish()
         assert {each.alarm for each in owner.state.circuits} == {"not measured now"}
         assert {each.severity for each in owner.state.circuits} == {AlarmSeverity.INVALID}
@@ -85,13 +85,13 @@ def test_a_silent_module_makes_only_the_margins_old_that_it_is_asked_for(tmp_pat
     with owned(tmp_path, fabric=False) as (_, owner):
         owner.step(0.0)
         owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
-        owner.ask("connect", {"circuits": "sfp-a:sfp-b,sfp-c:sfp-a"}, ADA)
+        owner.start_job("connect", {"circuits": "sfp-a:sfp-b,sfp-c:sfp-a"}, ADA)
         owner.step(2.0)
         owner.bench.emulated.faults.inject("sfp-c", "no_power")
         owner.step(5.0)
         ab, ca = owner.state.circuits
         assert measured_ago_s(owner)[ca.name] > 5.0
-        assert measured_ago_s(owner)[ab.name] < UNSEEN_S
+        assert measured_ago_s(owner)[ab.name] < MAX_MEASUREMENT_AGE_S
         assert ab.is_known
         assert "transmitter" in ca.fault
         assert ca.unseen == "sfp-c is silent"
@@ -107,7 +107,7 @@ def test_a_fabric_that_is_kept_again_says_so_and_nobody_connects_meanwhile(tmp_p
         assert {each.alarm for each in owner.state.circuits} == {owner.state.health.trouble}
         owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
         with pytest.raises(ConfigError, match="decide what is connected"):
-            owner.ask("connect", {"circuits": "sfp-c:sfp-a"}, ADA)
+            owner.start_job("connect", {"circuits": "sfp-c:sfp-a"}, ADA)
         owner.bench.emulated.faults.end("mesh0", "no_cable")
         seen = []
         owner.bench.events.add_listener(lambda event: seen.append((event["event"], clock.now())))

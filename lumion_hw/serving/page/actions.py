@@ -10,7 +10,7 @@ from typing import Any
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import BenchOwner
-from lumion_hw.serving.page.updates import dumped
+from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
 LEASE_S = 120.0
@@ -40,7 +40,7 @@ class PageActions:
             "clear": lambda asked, caller: [str(fault) for fault in owner.clear_faults(_text(asked, "name"), caller)],
         }
 
-    def knows(self, token: str) -> bool:
+    def is_valid_token(self, token: str) -> bool:
         """Return whether a token is the server's."""
         return secrets.compare_digest(token.encode(), self.token.encode())
 
@@ -62,9 +62,9 @@ class PageActions:
                 raise ConfigError(f"a page cannot {action!r}", hint=f"There are {', '.join(self._actions)}.")
             # Without an account: a lease is held by its number alone, not by whoever opens a page on the same host.
             caller = Caller(f"page@{client}", number=number)
-            return 200, dumped({"done": known(asked, caller)})
+            return 200, to_json({"done": known(asked, caller)})
         except LumionError as error:
-            return refusal(error)
+            return error_response(error)
 
     def _take(self, asked: Mapping[str, Any], caller: Caller) -> int:
         instead_of = asked.get("instead_of")
@@ -81,13 +81,13 @@ class PageActions:
         arguments = asked.get("arguments", {})
         if not isinstance(arguments, dict):
             raise ConfigError("the arguments of a job are named values")
-        return self._owner.ask(_text(asked, "what"), arguments, caller).number
+        return self._owner.start_job(_text(asked, "what"), arguments, caller).number
 
 
-def refusal(error: LumionError) -> tuple[int, str]:
+def error_response(error: LumionError) -> tuple[int, str]:
     """Return status and answer for what was refused or has failed: 409 if somebody else has it, 422 otherwise."""
     document = {"error": type(error).__name__, "message": str(error)}
-    return 409 if error.exit_code == 6 else 422, dumped(document)
+    return 409 if error.exit_code == 6 else 422, to_json(document)
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

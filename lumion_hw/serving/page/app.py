@@ -20,17 +20,17 @@ from lumion_hw.circuits.explanation import budget_lines, explain
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
 from lumion_hw.serving.owner import BenchOwner
-from lumion_hw.serving.page.actions import TOKEN_HEADER, PageActions, refusal
+from lumion_hw.serving.page.actions import TOKEN_HEADER, PageActions, error_response
 from lumion_hw.serving.page.drawing import MeshPicture, plan_svg, recovery_svg
-from lumion_hw.serving.page.guard import PageGuard, body_of
+from lumion_hw.serving.page.guard import PageGuard, read_body
 from lumion_hw.serving.page.static_files import STATIC, static_files
 from lumion_hw.serving.page.stream import EventResponse, UpdateStream
-from lumion_hw.serving.page.updates import dumped, margin_curves
+from lumion_hw.serving.page.updates import margin_curves, to_json
 from lumion_hw.serving.reach import Networks
 
-_MOST_CIRCUITS = 64
+_MAX_CIRCUITS = 64
 """Circuits of one what-if."""
-_PATIENCE_S = 30.0
+_PLAN_WAIT_S = 30.0
 """A what-if waits so long for the one before."""
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -61,8 +61,8 @@ class PageApp:
             "/recovery.svg": self._recovery,
             "/margins": self._margins,
             "/what-if": self._what_if,
-            "/metrics": self._measured,
-            "/grafana.json": self._dashboard,
+            "/metrics": self._metrics_text,
+            "/grafana.json": self._grafana,
         }
         routes += [Route(path, answer) for path, answer in answers.items()]
         if self._actions is not None:
@@ -91,29 +91,29 @@ class PageApp:
 
     async def _margins(self, _request: Request) -> Response:
         history = self._owner.history
-        return _json(dumped(await run_in_threadpool(margin_curves, history)))
+        return _json(to_json(await run_in_threadpool(margin_curves, history)))
 
-    async def _measured(self, _request: Request) -> Response:
+    async def _metrics_text(self, _request: Request) -> Response:
         text, kind = await run_in_threadpool(self._metrics.text)
         return Response(text, media_type=kind)
 
-    async def _dashboard(self, _request: Request) -> Response:
+    async def _grafana(self, _request: Request) -> Response:
         return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
 
     async def _what_if(self, request: Request) -> Response:
         try:
             requests = _circuit_requests(request)
-            return _json(await run_in_threadpool(self._planned, requests))
+            return _json(await run_in_threadpool(self._plan_json, requests))
         except LumionError as error:
-            status, text = refusal(error)
+            status, text = error_response(error)
             return _json(text, status)
 
-    def _planned(self, requests: list[CircuitRequest]) -> str:
+    def _plan_json(self, requests: list[CircuitRequest]) -> str:
         """Return what circuits would be, as JSON; one after the other, since planning keeps a core busy."""
-        if not self._planning.acquire(timeout=_PATIENCE_S):
+        if not self._planning.acquire(timeout=_PLAN_WAIT_S):
             raise ConfigError("others ask what-if too", hint="Ask again later.")
         try:
-            plan = self._owner.what_if(requests)
+            plan = self._owner.plan_circuits(requests)
             circuits = [
                 {
                     "name": each.request.name,
@@ -126,7 +126,7 @@ class PageApp:
             ]
             picture = plan_svg(self._owner.bench.mesh.topology, plan)
             told = {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
-            return dumped(told)
+            return to_json(told)
         finally:
             self._planning.release()
 
@@ -136,12 +136,12 @@ class PageApp:
         own = f"{request.url.scheme}://{request.headers.get('host', '')}"
         if actions is None or request.headers.get("origin") != own:
             return PlainTextResponse("only this server's own page may ask for that\n", 403)
-        if not actions.knows(request.headers.get(TOKEN_HEADER, "")):
+        if not actions.is_valid_token(request.headers.get(TOKEN_HEADER, "")):
             return PlainTextResponse("the token is not the one on the server's terminal\n", 403)
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("only application/json is understood\n", 415)
         try:
-            body = await body_of(request.receive)
+            body = await read_body(request.receive)
         except ValueError as error:
             return PlainTextResponse(f"the request is too long: {error}\n", 413, {"Connection": "close"})
         except TimeoutError:
@@ -167,9 +167,9 @@ def _circuit_requests(request: Request) -> list[CircuitRequest]:
     """
     query = request.query_params
     names = [each for each in query.get("circuits", "").replace(",", " ").split() if each]
-    if not 1 <= len(names) <= _MOST_CIRCUITS:
+    if not 1 <= len(names) <= _MAX_CIRCUITS:
         raise ConfigError(
-            f"{len(names)} circuits are asked for", hint=f"Write circuits=a:b,b:a, {_MOST_CIRCUITS} at most."
+            f"{len(names)} circuits are asked for", hint=f"Write circuits=a:b,b:a, {_MAX_CIRCUITS} at most."
         )
     limits: dict[str, Any] = {}
     for name in ("min_margin_db", "max_loss_db", "max_hops"):

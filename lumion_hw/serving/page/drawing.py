@@ -33,11 +33,11 @@ class MeshPicture:
         key = picture_key(mesh)
         with self._guard:
             if key != self._key:
-                self._svg, self._key = drawn(self._topology, mesh), key
+                self._svg, self._key = draw_mesh(self._topology, mesh), key
             return self._svg
 
 
-def drawn(topology: MeshTopology, mesh: ServedMesh) -> str:
+def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
     """Draw a mesh; its paths are left out, and that is said, while states and paths do not fit each other."""
     told: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
     try:

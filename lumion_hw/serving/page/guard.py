@@ -17,13 +17,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 """Connections at a time, fewer where this process may have few files; one more, and the oldest idle one is closed."""
-_FEWEST_CONNECTIONS = 8
+_MIN_CONNECTIONS = 8
 _REPORT_EVERY_S = 60.0
-REQUEST_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 """Time to say a request in, its body included."""
-MOST_BODY = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 """Bytes of a request's body."""
 
 _log = logging.getLogger(__name__)
@@ -82,16 +82,16 @@ class PageGuard:
         return 0, ""
 
 
-async def body_of(receive: Receive) -> bytes:
+async def read_body(receive: Receive) -> bytes:
     """Return the body of a request.
 
     Raises:
-        ValueError: It is longer than ``MOST_BODY``.
+        ValueError: It is longer than ``MAX_BODY_BYTES``.
         TimeoutError: It has not come in time.
         ConnectionError: Whoever sent it has left.
     """
     body = bytearray()
-    async with asyncio.timeout(REQUEST_S):
+    async with asyncio.timeout(REQUEST_TIMEOUT_S):
         more = True
         while more:
             message = await receive()
@@ -99,8 +99,8 @@ async def body_of(receive: Receive) -> bytes:
                 raise ConnectionError
             body.extend(message.get("body", b""))
             more = message.get("more_body", False)
-            if len(body) > MOST_BODY:
-                raise ValueError(f"more than {MOST_BODY} bytes")
+            if len(body) > MAX_BODY_BYTES:
+                raise ValueError(f"more than {MAX_BODY_BYTES} bytes")
     return bytes(body)
 
 
@@ -108,19 +108,19 @@ class PatientProtocol(H11Protocol):
     """HTTP/1.1 that closes connections on which no request comes to its end."""
 
     _deadline: asyncio.TimerHandle | None = None
-    _made_s = 0.0
+    _opened_s = 0.0
     _is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make room for the new one, if need be, by closing the oldest that asks for nothing."""
         super().connection_made(transport)  # type: ignore[arg-type] # as asyncio says it
-        self._made_s = self.loop.time()
+        self._opened_s = self.loop.time()
         self._watch()
         # Those that are aborted leave the set in the next round of the loop, and many may come in one round.
         there = [each for each in self.connections if isinstance(each, PatientProtocol) and not each._is_aborted]
-        if len(there) > most_connections():
+        if len(there) > max_connections():
             idle = [each for each in there if not each.is_serving and each is not self]
-            (min(idle, key=lambda each: each._made_s) if idle else self).abort()
+            (min(idle, key=lambda each: each._opened_s) if idle else self).abort()
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -145,21 +145,21 @@ class PatientProtocol(H11Protocol):
 
     def _watch(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(REQUEST_S, self._give_up)
+            self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self._close_if_idle)
 
-    def _give_up(self) -> None:
+    def _close_if_idle(self) -> None:
         self._deadline = None
         if not self.is_serving:
             self.abort()
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Return how many connections the page may have: at most half of the files that this process may open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(min(MOST_CONNECTIONS, files // 2), _FEWEST_CONNECTIONS)
+    return max(min(MAX_CONNECTIONS, files // 2), _MIN_CONNECTIONS)
 
 
-class LoopErrors:
+class LoopErrorLog:
     """Logs errors of the loop of a page server, one line a minute: a process without files left meets them often."""
 
     def __init__(self) -> None:

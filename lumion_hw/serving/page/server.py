@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Self
 
 from lumion_hw.errors import ConfigError, LinkError
-from lumion_hw.serving.reach import LOOPBACK, Networks, checked_networks, listening
+from lumion_hw.serving.reach import LOOPBACK, Networks, open_listener, parse_networks
 
 if TYPE_CHECKING:
     from lumion_hw.serving.owner import BenchOwner
@@ -38,13 +38,13 @@ def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> 
         InUseError: Another program has the port.
     """
     require_page()
-    networks = checked_networks(host, allowed, "the page")
+    networks = parse_networks(host, allowed, "the page")
     if writes and networks:
         raise ConfigError(
             "the token would cross the network in plain text",
             hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
         )
-    listening(host, port, _OPTION).close()
+    open_listener(host, port, _OPTION).close()
     return networks
 
 
@@ -85,7 +85,7 @@ class PageServer:
         from lumion_hw.serving.page.guard import PatientProtocol, host_names
         from lumion_hw.serving.page.stream import UpdateStream
 
-        self._socket = listening(host, port, _OPTION)
+        self._socket = open_listener(host, port, _OPTION)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)  # connections inherit it
         taken = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
@@ -115,9 +115,9 @@ class PageServer:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        from lumion_hw.serving.page.guard import LoopErrors
+        from lumion_hw.serving.page.guard import LoopErrorLog
 
-        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        asyncio.get_running_loop().set_exception_handler(LoopErrorLog())
         await self._server.serve(sockets=[self._socket])
 
     def _await_start(self) -> None:

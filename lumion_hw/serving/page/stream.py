@@ -19,13 +19,13 @@ from starlette.types import Receive, Scope, Send
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.page.updates import PageUpdates
 
-MOST_PAGES = 64
+MAX_PAGES = 64
 """Pages that are told of states at a time."""
-BEAT_S = 0.2
+HEARTBEAT_PERIOD_S = 0.2
 """Silence after which a sign of life is sent: five a second."""
-PATIENCE_S = 20.0
+SEND_TIMEOUT_S = 20.0
 """A page that has taken nothing for so long is given up."""
-_WAIT_S = 1.0
+_STATE_WAIT_S = 1.0
 
 
 class UpdateStream:
@@ -67,7 +67,7 @@ class UpdateStream:
 
     def _follow(self) -> None:
         while not self._states.is_over:
-            state = self._states.wait(_WAIT_S)
+            state = self._states.wait(_STATE_WAIT_S)
             if state is not None:
                 self._newest = state
                 self._wake()
@@ -87,13 +87,13 @@ class UpdateStream:
         """Return the number of the newest state, and what is new since another."""
         with self._guard:
             if self._newest.number != self._updates.number:
-                self._updates.take(self._newest)
+                self._updates.update(self._newest)
             return self._updates.number, self._updates.message(since)
 
     async def news(self, since: int) -> bool:
         """Wait until there is a newer state than one, or for the time of a sign of life; return whether there is."""
         self._loop = asyncio.get_running_loop()
-        end_s = self._loop.time() + BEAT_S
+        end_s = self._loop.time() + HEARTBEAT_PERIOD_S
         while not self.is_over:
             # Made before the number is looked at: a state that comes in between sets it.
             if self._news is None or self._news.is_set():
@@ -126,13 +126,13 @@ class EventResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell until the page leaves, takes nothing any more, or the server ends."""
         stream = self._stream
-        if stream.n_pages >= MOST_PAGES:
-            refusal = PlainTextResponse(f"{MOST_PAGES} pages are open already; close one.\n", status_code=503)
+        if stream.n_pages >= MAX_PAGES:
+            refusal = PlainTextResponse(f"{MAX_PAGES} pages are open already; close one.\n", status_code=503)
             await refusal(scope, receive, send)
             return
         stream.n_pages += 1
-        leaves = asyncio.ensure_future(_left(receive))
-        tells = asyncio.ensure_future(self._tell(send))
+        leaves = asyncio.ensure_future(_wait_for_disconnect(receive))
+        tells = asyncio.ensure_future(self._send_updates(send))
         try:
             await asyncio.wait((leaves, tells), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -141,33 +141,35 @@ class EventResponse(Response):
                 task.cancel()
             await asyncio.gather(leaves, tells, return_exceptions=True)
 
-    async def _tell(self, send: Send) -> None:
-        await _in_time(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await _in_time(send, _event("retry: 500\n"))
+    async def _send_updates(self, send: Send) -> None:
+        await _send_with_timeout(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await _send_with_timeout(send, _event("retry: 500\n"))
         last, missed = 0, 0
         while not self._stream.is_over:
             is_new = await self._stream.news(last)
             up_s = f"{time.monotonic():.3f}"
             if not is_new:
-                await _in_time(send, _event(f'event: beat\ndata: {{"number":{last},"up_s":{up_s}}}\n\n'))
+                await _send_with_timeout(send, _event(f'event: beat\ndata: {{"number":{last},"up_s":{up_s}}}\n\n'))
                 continue
             number, inside = self._stream.message(last)
             skipped = number - last - 1 if last else 0
             missed += skipped
             self._stream.missed += skipped
             head = f'"previous":{last},"missed":{missed},"up_s":{up_s}'
-            await _in_time(send, _event(f"data: {{{head},{inside}}}\n\n"))
+            await _send_with_timeout(send, _event(f"data: {{{head},{inside}}}\n\n"))
             last = number
-        await _in_time(send, {"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
+        await _send_with_timeout(
+            send, {"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False}
+        )
 
 
-async def _in_time(send: Send, message: dict[str, Any]) -> None:
+async def _send_with_timeout(send: Send, message: dict[str, Any]) -> None:
     """Send; a page whose places are all full waits here, and is given up if it takes too long."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(SEND_TIMEOUT_S):
         await send(message)
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

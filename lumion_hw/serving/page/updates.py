@@ -20,10 +20,10 @@ from lumion_hw.serving.state import (
     ServedState,
 )
 
-MOST_SAMPLES = 360
+MAX_SAMPLES = 360
 """Samples of a curve of margins: what a phone has pixels for."""
 _DIGITS = 6
-_MESSAGES_KEPT = 8
+_MAX_CACHED_MESSAGES = 8
 
 
 class PageUpdates:
@@ -47,38 +47,38 @@ class PageUpdates:
         self._mesh: ServedMesh | None = None
         self._pictures = 0
         self._picture_key: Any = None
-        self._made: dict[int, str] = {}
+        self._messages: dict[int, str] = {}
 
-    def take(self, state: ServedState) -> None:
+    def update(self, state: ServedState) -> None:
         """Take note of a new state."""
         self.number, self.time_s = state.number, state.time_s
-        self._made.clear()
+        self._messages.clear()
         for point in state.points.values():
-            self._take_point(point)
+            self._update_point(point)
         for gone in [name for name in self._points if name not in state.points]:
             self._points[gone] = (self.number, self._points[gone][1], "null")
-        self._take_mesh(state.mesh)
-        self._take_events(state.events)
-        self._put("circuits", [circuit_document(each, state.time_s) for each in state.circuits])
-        self._put("recovery", _recovery_document(state))
-        self._put("job", None if state.job is None else _job_document(state.job))
-        self._put("lease", _lease_document(state))
-        self._put("health", _health_document(state))
-        self._put("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
+        self._update_mesh(state.mesh)
+        self._update_events(state.events)
+        self._set_part("circuits", [circuit_document(each, state.time_s) for each in state.circuits])
+        self._set_part("recovery", _recovery_document(state))
+        self._set_part("job", None if state.job is None else _job_document(state.job))
+        self._set_part("lease", _lease_document(state))
+        self._set_part("health", _health_document(state))
+        self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
         """Return what a page has to be told that has seen everything up to a state: the inside of a JSON object."""
-        found = self._made.get(since)
+        found = self._messages.get(since)
         if found is None:
-            if len(self._made) >= _MESSAGES_KEPT:
-                self._made.clear()
-            found = self._made[since] = self._message(since)
+            if len(self._messages) >= _MAX_CACHED_MESSAGES:
+                self._messages.clear()
+            found = self._messages[since] = self._message(since)
         return found
 
     def _message(self, since: int) -> str:
         parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
         points = _object((name, text) for name, (number, _, text) in self._points.items() if number > since)
-        kinds = _object((name, dumped(each)) for name, (number, each) in self._point_kinds.items() if number > since)
+        kinds = _object((name, to_json(each)) for name, (number, each) in self._point_kinds.items() if number > since)
         events = ",".join(text for number, _, text in self._events if number > since)
         for name, text in (("points", points), ("point_kinds", kinds)):
             if text != "{}":
@@ -87,12 +87,12 @@ class PageUpdates:
             parts.append(f'"events":[{events}]')
         return f'"number":{self.number},"time_s":{self.time_s:.3f},"parts":{{{",".join(parts)}}}'
 
-    def _put(self, name: str, document: Any) -> None:
-        text = dumped(document)
+    def _set_part(self, name: str, document: Any) -> None:
+        text = to_json(document)
         if self._parts.get(name, (0, ""))[1] != text:
             self._parts[name] = (self.number, text)
 
-    def _take_point(self, point: Point) -> None:
+    def _update_point(self, point: Point) -> None:
         known = self._points.get(point.name)
         if known is not None and known[1] is point:
             return
@@ -103,12 +103,12 @@ class PageUpdates:
         if self._point_kinds.get(point.name, (0, None))[1] != kind:
             self._point_kinds[point.name] = (self.number, kind)
 
-    def _take_mesh(self, mesh: ServedMesh | None) -> None:
+    def _update_mesh(self, mesh: ServedMesh | None) -> None:
         if mesh == self._mesh and "mesh" in self._parts:
             return
         self._mesh = mesh
         if mesh is None:
-            self._put("mesh", None)
+            self._set_part("mesh", None)
             return
         key = picture_key(mesh)
         self._pictures += key != self._picture_key
@@ -119,11 +119,11 @@ class PageUpdates:
                 "source": path.source,
                 "target": path.target,
                 "pucs": path.pucs,
-                "power_dbm": [_plain(power) for power in path.power_dbm],
+                "power_dbm": [_json_value(power) for power in path.power_dbm],
             }
             for path in mesh.paths
         ]
-        self._put("paths", paths)
+        self._set_part("paths", paths)
         document = {
             "picture": self._pictures,
             "states": mesh.states,
@@ -131,16 +131,16 @@ class PageUpdates:
             "parked": sorted(mesh.parked),
             "dead": sorted(mesh.dead),
         }
-        self._put("mesh", document)
+        self._set_part("mesh", document)
 
-    def _take_events(self, events: Sequence[ServedEvent]) -> None:
+    def _update_events(self, events: Sequence[ServedEvent]) -> None:
         last = self._events[-1][1] if self._events else 0
         oldest = events[0].number if events else last + 1
         self._events = [each for each in self._events if each[1] >= oldest]
         for event in events:
             if event.number > last:
-                document = [event.number, round(event.time_s, 3), event.event, _plain(event.data)]
-                self._events.append((self.number, event.number, dumped(document)))
+                document = [event.number, round(event.time_s, 3), event.event, _json_value(event.data)]
+                self._events.append((self.number, event.number, to_json(document)))
 
 
 def picture_key(mesh: ServedMesh) -> Any:
@@ -152,7 +152,7 @@ def picture_key(mesh: ServedMesh) -> Any:
     return dict(mesh.states), mesh.parked, mesh.dead, paths
 
 
-def dumped(document: Any) -> str:
+def to_json(document: Any) -> str:
     """Return JSON without blanks; it holds no ``<``, so that it may stand in HTML, too."""
     return json_text(document, compact=True, default=str).replace("<", "\\u003c")
 
@@ -161,8 +161,8 @@ def _point_text(point: Point) -> str:
     """Return value, instant, severity and alarm of a point; plain numbers, which are most of them, the short way."""
     value = point.value
     is_plain = isinstance(value, float) and math.isfinite(value)
-    told = f"{value:.{_DIGITS}g}" if is_plain else dumped(_plain(value))
-    alarm = dumped(point.alarm) if point.alarm else '""'
+    told = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
+    alarm = to_json(point.alarm) if point.alarm else '""'
     return f"[{told},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
 
 
@@ -172,17 +172,17 @@ def _object(members: Iterable[tuple[str, str]]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _quoted(name: str) -> str:
-    return dumped(name)
+    return to_json(name)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON has it: numbers to six digits, none where there is no finite one."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each) for each in value]
+        return [_json_value(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value if isinstance(value, bool | int | str) or value is None else str(value)
@@ -196,9 +196,9 @@ def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
         "since_s": round(circuit.since_s, 1),
         "ends_s": None if left_s is None else round(now_s + left_s),
         "seen_s": None if circuit.seen_s is None else round(circuit.seen_s, 1),
-        "proof": _plain(circuit.proof),
-        "margin_db": _plain(circuit.margin_db),
-        "lost_db": _plain(circuit.lost_db),
+        "proof": _json_value(circuit.proof),
+        "margin_db": _json_value(circuit.margin_db),
+        "lost_db": _json_value(circuit.lost_db),
         "marks": list(circuit.marks),
         "fault": circuit.fault,
         "unseen": circuit.unseen,
@@ -228,10 +228,10 @@ def _job_document(job: ServedJob) -> dict[str, Any]:
         "stage": job.stage,
         "done": job.done,
         "total": job.total,
-        "residuals": _plain(job.residuals),
+        "residuals": _json_value(job.residuals),
         "is_over": job.is_over,
         "error": job.error,
-        "result": _plain(job.result),
+        "result": _json_value(job.result),
     }
 
 
@@ -261,19 +261,19 @@ def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
     """Return margins over time: of many samples the least of each stretch, since that is what matters.
 
     Returns:
-        ``time_s``, at most ``MOST_SAMPLES`` of them, and ``margin_db`` by name of the circuit, equally many each;
+        ``time_s``, at most ``MAX_SAMPLES`` of them, and ``margin_db`` by name of the circuit, equally many each;
         ``None`` where a circuit did not stand, or carried no light.
     """
-    stretch = math.ceil(len(history) / MOST_SAMPLES) or 1
+    stretch = math.ceil(len(history) / MAX_SAMPLES) or 1
     stretches = [history[start : start + stretch] for start in range(0, len(history), stretch)]
     names = sorted({name for sample in history for name in sample.margin_db})
     return {
         "time_s": [round(each[-1].time_s, 1) for each in stretches],
-        "margin_db": {name: [_least(name, each) for each in stretches] for name in names},
+        "margin_db": {name: [_min_margin(name, each) for each in stretches] for name in names},
     }
 
 
-def _least(name: str, samples: Sequence[MarginSample]) -> float | None:
+def _min_margin(name: str, samples: Sequence[MarginSample]) -> float | None:
     """Return the least margin of some samples; ``None`` if one of them had no light."""
     found = [sample.margin_db.get(name) for sample in samples]
     known = [each for each in found if each is not None and math.isfinite(each)]
