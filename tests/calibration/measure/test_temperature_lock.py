@@ -74,7 +74,7 @@ def test_a_temperature_that_is_never_held_is_said(bench: Bench) -> None:
     tec = bench.emulated.devices["tec0"]
     tec.heat_suddenly_k(5.0)
     tec.settings.limit_a = 0.0
-    with pytest.raises(DeviceTimeoutError, match="25 °C are not held after 300 s"):
+    with pytest.raises(DeviceTimeoutError, match="not locked at 25 °C after 300 s"):
         BenchProbe(bench).align_all()
 
 
