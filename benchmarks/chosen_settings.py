@@ -48,11 +48,11 @@ def main() -> None:
     own = np.ptp(parameters.source_detuning_hz) > 0.0
     free = space.mask(FREE_WITH_MODULES if own else FREE_GROUPS)
     prior = default_prior(space, parameters).moved({"monitor_db": 0.15}, space)
-    most_ma = CalibratedMesh.from_record(record).max_ma
+    max_ma = CalibratedMesh.from_record(record).max_ma
     count = first_settings(space.mesh, len(space.monitors))
     usual = BootstrapPlan().off_share
     first = IncrementalSettings(
-        most_ma, space.sources, space.monitors, settings_per_source=-(-count // len(space.sources)), off_share=usual
+        max_ma, space.sources, space.monitors, settings_per_source=-(-count // len(space.sources)), off_share=usual
     )
     bound = plan_bound(
         model, parameters, first.random(count, np.random.default_rng(1)), noise, prior, free, SETTING_DRIFT
@@ -71,7 +71,7 @@ def main() -> None:
     ):
         began_s = time.process_time()
         designer = Designer(model, parameters, noise, known, free, HardwareTimes(), drift=SETTING_DRIFT)
-        walk = IncrementalSettings(most_ma, space.sources, space.monitors, settings_per_source=20, off_share=off_share)
+        walk = IncrementalSettings(max_ma, space.sources, space.monitors, settings_per_source=20, off_share=off_share)
         design = designer.choose(walk, _MOST_S, 1e-3 * asked.sigma_mrad, np.random.default_rng(2), tries)
         cpu_s, reached = time.process_time() - began_s, 1e3 * designer.sigma_rad()
         print(f"{name:<44} {len(design.plan):>8} {design.seconds:>10.1f} {reached:>10.2f} {cpu_s:>6.1f}")

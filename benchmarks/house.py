@@ -2,6 +2,7 @@
 
 Run: .venv/bin/python benchmarks/house.py [ROOT]            figures of a checkout, this one if none is named
      .venv/bin/python benchmarks/house.py --picture FILE    the rooms and three ways through them, as SVG
+     .venv/bin/python benchmarks/house.py --identifiers     names with a word outside benchmarks/vocabulary.txt
 
 Everything is counted from the source text, so that two checkouts can be compared by one command; only the last rows
 run the package, with this interpreter.
@@ -186,6 +187,43 @@ def comment_share(paths: Iterable[Path]) -> float:
     return comments / lines
 
 
+def identifiers(modules: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Return the places of every identifier that is defined in a checkout.
+
+    Classes, functions, parameters, attributes, constants and local variables count, magic methods do not.
+    """
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                names.append(node.name)
+            elif isinstance(node, ast.arg):
+                names.append(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.append(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.append(node.attr)
+            for name in names:
+                if not name.startswith("__"):
+                    places[name].append(f"{module}:{getattr(node, 'lineno', 0)}")
+    return places
+
+
+def name_words(name: str) -> set[str]:
+    """Return the words of an identifier, in lower case: ``_maxDrift_db`` has ``max``, ``drift`` and ``db``."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def undecided(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield identifiers with a word that is in neither the vocabulary nor the glossary: name, words, places."""
+    vocabulary = set((HERE / "benchmarks" / "vocabulary.txt").read_text().split())
+    vocabulary |= {word.lower() for word in re.findall(r"[A-Za-z]+", (HERE / "docs" / "glossary.md").read_text())}
+    for name, places in sorted(identifiers(sources(root)).items()):
+        if words := sorted(name_words(name) - vocabulary):
+            yield name, words, places
+
+
 def figures(root: Path) -> Iterator[tuple[str, str]]:
     """Yield what can be counted in the text of a checkout."""
     modules = sources(root)
@@ -202,6 +240,10 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
     yield "circles of imports (modules in them)", f"{len(groups)} ({sum(map(len, groups))})"
     yield "class names used twice", str(sum(len(where) > 1 for where in class_names(modules).values()))
     yield "lines with a comment", f"{comment_share(modules.values()):.1%}"
+    yield (
+        "identifiers, with a word outside the vocabulary",
+        f"{len(identifiers(modules))}, {len(list(undecided(root)))}",
+    )
 
 
 STARTS = (
@@ -327,7 +369,12 @@ def main() -> None:
     parser.add_argument("root", nargs="?", type=Path, default=HERE)
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--text-only", action="store_true", help="run nothing of the package")
+    parser.add_argument("--identifiers", action="store_true", help="list identifiers outside the vocabulary")
     args = parser.parse_args()
+    if args.identifiers:
+        for name, words, places in undecided(args.root):
+            print(f"{name}\t{', '.join(words)}\t{' '.join(places[:3])}{' ...' if len(places) > 3 else ''}")
+        return
     if args.picture:
         args.picture.write_text(picture(args.root))
         return

@@ -1,6 +1,6 @@
-"""What is wrong with elements of a mesh, or changed while it was measured.
+"""Detection of broken elements and of changes during a calibration run.
 
-Begin in ``element_faults.py``: every fault that can be named, in words and as data. ``breakdowns.py`` finds heaters and
-monitors that died during a run and channels that are exchanged, ``drift_trajectory.py`` what temperature, power and
-frequency did meanwhile. ``calibration/fit/diagnosed_fit.py`` decides which of them explains the readings.
+Start reading in ``element_faults.py``: it defines every fault with its message. ``breakdowns.py`` finds heaters and
+monitors that failed during a run and exchanged channels. ``drift_trajectory.py`` finds the drift of temperature, power
+and frequency. ``calibration/fit/diagnosed_fit.py`` decides which of these causes explains the readings.
 """

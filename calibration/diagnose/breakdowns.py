@@ -1,9 +1,10 @@
-"""What broke while it was measured: heaters and monitors that work up to some setting and not from there on.
+"""Detection of heaters and monitors that fail during a calibration run.
 
-Readings are in the order of time. A fit over all of them is led astray where an element died, but not far: most
-readings do not feel it. So for every heater and setting the cost of the readings is compared with the cost without the
-heater. The sum of these gains from some setting to the end, at its largest, is what the assumption "dead from there
-on" is worth. The first setting is one of them: a heater that has never worked, and was taken for alive by its sweeps.
+The readings are in time order. A fit over all readings is only slightly wrong when an element failed, because most
+readings do not depend on that element. For every heater and every setting this module therefore compares the cost of
+the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these
+differences from n to the end; the n with the largest gain is used. n = 0 describes a heater that never worked although
+its sweep seemed to show an effect.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ from calibration.model.space import LAW_TERMS
 
 Real = NDArray[np.float64]
 
-# Every so many settings are looked at first.
+# Step between the settings of the first, coarse pass.
 _COARSE = 6
 _SHORTLIST = 4
 _PHASES = 4
-_LEAST_GAIN = 60.0
-# Least share of the robust cost that has to be explained by one heater's death.
-_LEAST_SHARE = 0.03
-_LEAST_MA = 0.3
+_MIN_GAIN = 60.0
+# Minimum share of the robust cost that one dead heater must explain.
+_MIN_SHARE = 0.03
+_MIN_MA = 0.3
 _JUDGING_DISCREPANCY = 0.1
 _LAWS, _LAW_SHARE, _BENDING = 21, 0.9, 0.02
 _DARK_SIGMA = 6.0
-# Settings that a monitor has to be dark in a row, and three times as many as ever before.
-_LEAST_DARK = 12
+# A dead monitor is dark for at least this many settings in a row, and three times longer than ever before.
+_MIN_DARK = 12
 _DARKER = 3
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """An element that does nothing from some setting on.
+    """Failure of one element at some setting of the run.
 
     Attributes:
         number: Heater (2·PUC + arm), or port of a monitor.
-        first: Number of the first setting without it; 0 if it has never worked.
-        turn_rad: Passive phase that its PUC has from then on, beyond that of before: of a heater stuck at a current.
-        gain: By how much the robust cost falls.
+        first: Number of the first setting without the element; 0 if it has never worked.
+        turn_rad: Change of the passive phase of the heater's PUC after the failure, for a heater stuck at a current.
+        gain: Decrease of the robust cost.
     """
 
     number: int
@@ -59,7 +60,7 @@ class Breakdown:
 
 
 def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
-    """Return the monitors that are dark from some setting to the last, as they never were before."""
+    """Return the monitors that stay dark from some setting to the end of the run."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     deaths = []
     for port, column in zip(observations.monitors, dark.T, strict=True):
@@ -67,17 +68,17 @@ def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[B
         if not len(lit):
             deaths.append(Breakdown(port, 0))
             continue
-        # A monitor is dark now and then by interference. Dead is only what stays dark to the end, far longer than ever
-        # before.
+        # Destructive interference makes a monitor dark at times. It is dead only if it stays dark to the end, for far
+        # longer than ever before.
         runs = np.diff(np.concatenate([[-1], lit])) - 1
         last = len(column) - 1 - int(lit[-1])
-        if last >= max(_LEAST_DARK, _DARKER * int(runs.max())):
+        if last >= max(_MIN_DARK, _DARKER * int(runs.max())):
             deaths.append(Breakdown(port, int(lit[-1]) + 1))
     return tuple(deaths)
 
 
 def without_dead_monitors(observations: Observations, deaths: Collection[Breakdown]) -> Observations:
-    """Return observations in which dead monitors say nothing."""
+    """Return observations in which the readings of dead monitors are not a number."""
     reading = observations.reading_ma.copy()
     for death in deaths:
         reading[death.first :, observations.monitors.index(death.number)] = np.nan
@@ -85,7 +86,7 @@ def without_dead_monitors(observations: Observations, deaths: Collection[Breakdo
 
 
 def without_dead_heater(observations: Observations, death: Breakdown) -> Observations:
-    """Return observations with no current in a heater from the setting on at which it died."""
+    """Return observations in which a dead heater has no current after its failure."""
     currents = observations.currents_ma.copy()
     currents[death.first :, death.number] = 0.0
     return replace(observations, currents_ma=currents)
@@ -94,72 +95,74 @@ def without_dead_heater(observations: Observations, death: Breakdown) -> Observa
 def find_dead_heater(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, but: Collection[int] = ()
 ) -> Breakdown | None:
-    """Return the heater whose death explains most of what a fit leaves unexplained; ``None`` if none does.
+    """Return the heater whose failure explains most of the misfit; ``None`` if no heater does.
 
     Args:
         model: The model.
-        parameters: Where the fit ended.
-        likelihood: The readings, in the order they were taken.
-        but: Heaters known to be dead.
+        parameters: Result of the fit.
+        likelihood: The readings, in time order.
+        but: Heaters already known to be dead.
     """
     judge = _SettingCosts(model, parameters, likelihood)
-    # All heaters on every sixth setting, the best few on all: a sixth of the time, and a death is worth many settings.
+    # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
+    # real failure shows in many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
     live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in but]
     worth = {heater: judge.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]}
     shortlist = sorted(worth, key=lambda heater: -worth[heater])[:_SHORTLIST]
     every = np.arange(len(likelihood.observations))
     found = max(((*judge.best(heater, every, _PHASES), heater) for heater in shortlist), default=None)
-    # With a wrong fit some heater always explains a little: a death has to explain a share of all that is open.
-    if found is None or found[0] < max(_LEAST_GAIN, _LEAST_SHARE * float(judge.cost.sum())):
+    # If the fit is wrong, some heater always explains a little. A real failure explains a share of the whole cost.
+    if found is None or found[0] < max(_MIN_GAIN, _MIN_SHARE * float(judge.cost.sum())):
         return None
     gain, first, turn, heater = found
     return Breakdown(heater, first, turn, gain)
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
-    """Return by how much the robust cost falls if settings and readings are taken to be others."""
+    """Return by how much the robust cost falls if the readings are replaced by other observations."""
     judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())
 
 
 class _SettingCosts:
-    """What settings cost, as they are and without a heater."""
+    """Robust cost of every setting, with and without a heater."""
 
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
-        # One yardstick for all hypotheses: the model discrepancy of the fit as it is, not of each of them.
+        # All hypotheses are judged with the same sigma: that of the model discrepancy of the unchanged fit.
         self._sigma_ma = likelihood.sigma_ma(likelihood.discrepancy(reading, np.zeros((*reading.shape, 2))))
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return what every setting of other readings costs, by the same yardstick."""
+        """Return the cost of every setting for other observations, with the sigma of the original fit."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return what some settings cost with other parameters."""
+        """Return the cost of the chosen settings for other parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
-        """Return how much is explained at best if a heater died, from which setting on, and with what turn."""
+        """Return the largest gain if a heater failed, the setting of the failure and the turn of the passive phase."""
         best = (0.0, 0, 0.0)
-        # Settings that leave the heater off cannot tell. With a turn of the passive phase (stuck at a current) all can.
-        felt = settings[self._likelihood.observations.currents_ma[settings, heater] > _LEAST_MA]
+        # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
+        # current).
+        felt = settings[self._likelihood.observations.currents_ma[settings, heater] > _MIN_MA]
         for turn in np.arange(turns) * 2.0 * np.pi / turns:
             if turn:
                 felt = settings
             gain = np.zeros(len(settings))
             gain[np.isin(settings, felt)] = self.cost[felt] - self._without(heater, felt, float(turn))
-            # Gain of "dead from here to the end" for every beginning at once.
+            # Gain of "dead from this setting to the end", for all settings at once.
             from_here = np.cumsum(gain[::-1])[::-1]
             first = int(np.argmax(from_here)) if len(from_here) else 0
             if len(from_here) and from_here[first] > best[0]:
-                # Settings that did not feel it before the first that did are as well without it.
+                # The failure may have come earlier, in the settings just before that left the heater off.
                 before = settings[:first][np.isin(settings[:first], felt)]
                 start = int(before[-1]) + 1 if len(before) else 0
                 best = (float(from_here[first]), start, float(turn))
@@ -184,7 +187,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return what some of the settings cost at a point, by a model taken to be somewhat wrong."""
+    """Return the robust cost of every sixth setting, with allowance for a model that is somewhat wrong."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
@@ -193,20 +196,20 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 def exchange(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
 ) -> tuple[MeshParameters, float]:
-    """Return the start of a fit with the channels of two heaters exchanged, where the readings fit best, and its cost.
+    """Return a start point for a fit with the channels of two heaters exchanged, and its cost.
 
     Args:
         model: The model.
-        parameters: Where a fit without the two heaters ended, or where one is to begin.
-        likelihood: The readings, the currents already exchanged.
-        one: Heater.
-        other: The one whose channel it has.
-        prior: Laws the two had by their sweeps, each by its channel.
+        parameters: Result of a fit without the two heaters, or another start point.
+        likelihood: The readings, with the currents of both channels already exchanged.
+        one: First heater.
+        other: Second heater, whose channel is exchanged with that of the first.
+        prior: Laws of both heaters from their sweeps, stored by channel.
     """
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
-    # With the wrong channel the fit gave both PUCs phases that mean nothing: all combinations on a grid of 45°.
+    # With wrong channels the fitted phases of both PUCs are meaningless, so all combinations on a 45° grid are tried.
     turns = np.arange(2 * _PHASES) * np.pi / _PHASES
     best, least = parameters, np.inf
     for first, second in itertools.product(turns, turns):
@@ -230,22 +233,22 @@ def find_better_law(
     rho2_range: tuple[float, float],
     but: Collection[int] = (),
 ) -> MeshParameters | None:
-    """Return a point with another law for the heater whose readings fit worst, if that explains more.
+    """Return parameters with another law for the heater with the worst misfit; ``None`` if no law explains more.
 
-    A sweep that hardly saw its heater may have found the law of another fringe.
+    The sweep of a heater with a weak signal may have found the law of a neighbouring fringe.
 
     Args:
         model: The model.
-        parameters: Where a fit ended.
+        parameters: Result of the fit.
         likelihood: The readings.
-        rho2_range: Least and largest ρ2 to expect, rad/mA².
+        rho2_range: Smallest and largest expected ρ2, rad/mA².
         but: Heaters known to be dead.
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(but)] = 0.0
     judge = _SettingCosts(model, parameters, likelihood)
     settings = np.arange(0, len(likelihood.observations), _COARSE)
-    # Another law has to take off a tenth at least: of 21 by 8 points one always fits a little better.
+    # A new law must lower the cost by a tenth: one of 21 x 8 points always fits a little better by chance.
     least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None
     for heater in np.argsort(-misfit)[:_SHORTLIST].tolist():
         for rho2, turn in itertools.product(np.linspace(*rho2_range, _LAWS), range(2 * _PHASES)):

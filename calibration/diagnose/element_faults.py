@@ -1,6 +1,6 @@
-"""What is wrong with heaters, PUCs, monitors, sources and channels, in words and as data.
+"""Faults of heaters, PUCs, monitors, sources and channels, each with a message and data.
 
-Every message names the element with its channel or port, what was seen and what was expected, what still works, and
+Every message names the element with its channel or port, the observation and the expected value, what still works, and
 what to do (docs/calibration.md, 12).
 """
 
@@ -27,77 +27,80 @@ UNSEEN_PUC = "unseen PUC"
 
 _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01
-# Power on the wrong output up to which a stuck PUC serves as bar or cross: 20 dB.
+# Largest leak to the wrong output at which a stuck PUC is still used as bar or cross: 20 dB extinction.
 _USABLE_LEAK = 0.01
-# Four standard deviations of published couplers leave less (Sánchez-Jácome 2025).
+# Four standard deviations of published couplers stay below this leak (Sánchez-Jácome 2025).
 _BALANCED_LEAK = 0.015
 _FRINGE_RAD = 2.0 * np.pi
-_OTHER_ARM = "all couplings are set by the other arm, its common phase is not free"
+_OTHER_ARM = "the other arm still sets all couplings, but not a free common phase"
 
 DEFECT_TEXTS: dict[str, str] = {
     "dead heater": "{heater}: no effect; " + _OTHER_ARM + ". Check the wire and the contact of this channel",
-    UNCERTAIN_LAW: "{heater}: its sweeps fit several laws; the best one was taken",
+    UNCERTAIN_LAW: "{heater}: several heater laws fit its sweeps; the best one was used",
     STUCK_PUC: (
-        "PUC {puc} (channels {channels}): neither heater has any effect on the light{coupling}; {use}. Check the wires "
-        "of both channels"
+        "PUC {puc} (channels {channels}): neither heater has any effect on the light{coupling}; {use}. Check the "
+        "wires of both channels"
     ),
     UNSEEN_PUC: (
-        "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing "
-        "is known of it, its heaters included; routing goes round it. Light other ports, or watch others"
+        "PUC {puc} (channels {channels}): no light passes it on the way to a monitor or meter, so neither the PUC nor "
+        "its heaters could be measured. Routes avoid it. Connect sources or monitors to other ports"
     ),
-    FAINT_MONITOR: "monitor at port {number}: no light that is told from its noise; not used",
-    "unseen heater": "{heater}: no effect that is told from noise; it is left off",
+    FAINT_MONITOR: "monitor at port {number}: its signal is not above the noise; it is not used",
+    "unseen heater": "{heater}: its effect is not above the noise; it stays off",
     "little light": (
-        ". There is little light: the brightest reading of a usual monitor is {contrast:.0f} times the noise, where "
-        "{least:.0f} are needed to tell what is broken. Give it more light, then calibrate again"
+        ". There is too little light: the brightest reading of a typical monitor is {contrast:.0f} times the noise, "
+        "but at least {least:.0f} times are needed to recognize broken elements. Increase the light, then calibrate "
+        "again"
     ),
     "died in the run": (
-        "{heater}: no effect, it stopped working during the run, {first} of {settings} random settings in; until then "
-        "it followed its law; " + _OTHER_ARM + ". Check the wire and the contact of this channel"
+        "{heater}: no effect; it stopped working at random setting {first} of {settings} and followed its law "
+        "before that; " + _OTHER_ARM + ". Check the wire and the contact of this channel"
     ),
     "silent": (
-        "{heater}: no effect in {settings} random settings, though something moved while it was swept; "
+        "{heater}: no effect in {settings} random settings, although its sweep seemed to show one; "
         + _OTHER_ARM
         + ". Check the wire and the contact of this channel"
     ),
     "weak heater": (
-        "{heater}: {reach:.2f}π of phase at {most_ma:g} mA, less than the 2π of a fringe; by this arm alone couplings "
-        "from {least:.3f} to {largest:.3f} are reached, {rest}. Check its resistance, or allow more current"
+        "{heater}: it reaches a phase of {reach:.2f}π at {max_ma:g} mA, less than the 2π of a full fringe; this arm "
+        "alone sets couplings from {least:.3f} to {largest:.3f}, and {rest}. Check its resistance, or allow more "
+        "current"
     ),
     "couplers off balance": (
-        "PUC {puc}: its couplers are off balance, couplings from {least:.3f} to {largest:.3f} can be set where 0.015 "
-        "to 0.985 is usual: extinction {bar:.0f} dB in bar, {cross:.0f} dB in cross. Settings within are as "
-        "good as any; routing should give it the better state"
+        "PUC {puc}: its couplers are off balance; it sets couplings from {least:.3f} to {largest:.3f} only (usual: "
+        "0.015 to 0.985), with an extinction of {bar:.0f} dB in bar and {cross:.0f} dB in cross. Couplings inside "
+        "this range are accurate. Prefer its better state in routes"
     ),
     "exchanged channels": (
-        "channels {channel} and {other} appear exchanged: channel {channel}, by the map {name}, heats {wrong}. Nothing "
-        "is certified with this map: exchange the two in the bench file's channel map, or their wires, and begin anew"
+        "channels {channel} and {other} appear to be exchanged: channel {channel} is mapped to {name} but heats "
+        "{wrong}. A calibration with this map is not certified. Exchange the two channels in the channel map of the "
+        "bench file or swap their wires, then calibrate again"
     ),
     "saturated monitor": (
-        "monitor at port {port}: saturated in {share:.0f} % of the settings; those readings are bounds only, all "
-        "others are used. Choose a less sensitive range, or less light"
+        "monitor at port {port}: saturated in {share:.0f} % of the settings; these readings are used as lower bounds, "
+        "all others normally. Choose a less sensitive range, or reduce the light"
     ),
     "died monitor": (
-        "monitor at port {port}: dark from random setting {first} of {settings} on, it worked before; readings up to "
-        "there are used. The port can be used, its light is not seen: check the diode and its amplifier"
+        "monitor at port {port}: dark from random setting {first} of {settings} on; its readings before that are "
+        "used. Circuits can use the port, but its light is not monitored. Check the photodiode and its amplifier"
     ),
     "dead port": (
-        "port {port}: no light goes in, and its monitor sees none come out; not used. Check the fibre and its facet; "
-        "PUCs next to it are measured from other ports"
+        "port {port}: no light enters, and its monitor shows no light leaving; it is not used. PUCs next to it are "
+        "measured from other ports. Check the fibre and its facet"
     ),
 }  # fmt: skip
 
 
 def heater_name(heater: int, channels: Sequence[int]) -> str:
-    """Return a heater in words, such as ``PUC 41 lower heater (channel 83)``."""
+    """Return the name of a heater, such as ``PUC 41 lower heater (channel 83)``."""
     return f"PUC {heater // 2} {_ARMS[heater % 2]} heater (channel {channels[heater]})"
 
 
 def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Name stuck PUCs, dead heaters, and heaters whose law remains uncertain.
+    """Return the defects of stuck PUCs, dead heaters, and heaters whose law remains uncertain.
 
     Args:
-        heaters: What the sweeps said, by 2·PUC + arm.
+        heaters: Results of the sweeps, by 2·PUC + arm.
         channels: Drive channel of every heater.
     """
     defects = []
@@ -117,24 +120,24 @@ def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tup
 def stuck_puc_defect(
     puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
 ) -> Defect:
-    """Return a stuck PUC; with its coupling, if that is known, it stays usable in the state it is in."""
+    """Return the defect of a stuck PUC; if its coupling is known, its state may remain usable."""
     states: tuple[State, ...] = ()
     at = ""
     if coupling is not None:
         states = ("bar",) if coupling < _USABLE_LEAK else ("cross",) if coupling > 1.0 - _USABLE_LEAK else ()
-        at = f", it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
+        at = f"; it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
     words = DEFECT_TEXTS[STUCK_PUC].format(
         puc=puc,
         channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
         coupling=at,
-        use=f"it may be used as {states[0]}, else it must be routed round" if states else "it must be routed round",
+        use=f"it can be used as {states[0]} only; other routes must avoid it" if states else "routes must avoid it",
     )
     return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
 
 
 def mark_unseen_pucs(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Return defects in which PUCs that no reading feels are unseen, and neither stuck nor without heaters."""
-    # Nothing can be said of a PUC that no light passes: "stuck" would blame a sound element.
+    """Return defects in which PUCs without any light are listed as unseen instead of stuck or without heaters."""
+    # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     kept = [each for each in defects if _puc_of(each) not in unseen]
     words = DEFECT_TEXTS[UNSEEN_PUC]
     named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
@@ -142,19 +145,19 @@ def mark_unseen_pucs(defects: Sequence[Defect], unseen: Sequence[int], channels:
 
 
 def _puc_of(defect: Defect) -> int | None:
-    """Return the PUC that a defect is about, ``None`` if it is about something else."""
+    """Return the PUC of a defect; ``None`` if the defect concerns no PUC or heater."""
     return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
 
 
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return defects in which what is only dark is not called broken, for a mesh with little light.
+    """Return defects of a mesh with little light, with dark elements listed as faint or unseen instead of dead.
 
     Args:
-        defects: What was found.
-        contrast: Brightest reading of a usual monitor over the noise.
-        least: Contrast that it takes to tell what is broken.
+        defects: Defects found.
+        contrast: Brightest reading of a typical monitor divided by the noise.
+        least: Smallest contrast at which broken elements can be recognized.
         channels: Drive channel of every heater.
     """
     advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=least)
@@ -164,7 +167,7 @@ def relabel_in_low_light(
             words = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
             return Defect(FAINT_MONITOR, "monitor", defect.number, words + advice)
         if defect.kind == STUCK_PUC:
-            words = f"PUC {defect.number}: no effect of its heaters is told from noise; routing goes round it"
+            words = f"PUC {defect.number}: the effect of its heaters is not above the noise; routes avoid it"
             return Defect(UNSEEN_PUC, "puc", defect.number, words + advice)
         if defect.kind == "dead heater":
             words = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
@@ -175,14 +178,14 @@ def relabel_in_low_light(
 
 
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
-    """Return a heater that stopped working at one of the random settings; 0 if it worked in none of them."""
+    """Return the defect of a heater that failed at a random setting; 0 if it worked in none of them."""
     kind = "died in the run" if first else "silent"
     words = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
     return Defect("dead heater", "heater", heater, words)
 
 
 def exchanged_channel_defects(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Return channels that heat what others should, by pairs of heaters."""
+    """Return two defects for every pair of heaters whose channels are exchanged."""
     return tuple(
         Defect(
             "exchanged channels",
@@ -201,7 +204,7 @@ def exchanged_channel_defects(pairs: Sequence[tuple[int, int]], channels: Sequen
 
 
 def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
-    """Name monitors that saturate."""
+    """Return a defect for every monitor that saturates."""
     share = observations.saturated.mean(axis=0)
     return tuple(
         Defect(
@@ -213,16 +216,16 @@ def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
 
 
 def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
-    """Return a monitor that went dark at one of the random settings."""
+    """Return the defect of a monitor that went dark at one of the random settings."""
     return Defect(
         DEAD_MONITOR, "monitor", port, DEFECT_TEXTS["died monitor"].format(port=port, first=first, settings=settings)
     )
 
 
 def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return defects with one dead port in the place of a dead source and a dead monitor at the same port."""
+    """Return defects in which a dead source and a dead monitor at one port are replaced by a dead port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
-    # Dark both ways at one port is more likely one broken facet than a dead diode and a dead source.
+    # One broken facet is more likely than a dead diode and a dead source at the same port.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
     kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
     ports = [Defect("dead port", "port", port, DEFECT_TEXTS["dead port"].format(port=port)) for port in sorted(both)]
@@ -230,7 +233,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return defects of which each element has one of a kind, the first; a stuck PUC stands for its dead heaters."""
+    """Return defects without repetitions; a stuck PUC replaces the defects of its two dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
@@ -240,16 +243,16 @@ def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def defects_from_fit(
-    parameters: MeshParameters, covariance: Real, phases: slice, channels: Sequence[int], most_ma: float
+    parameters: MeshParameters, covariance: Real, phases: slice, channels: Sequence[int], max_ma: float
 ) -> tuple[Defect, ...]:
-    """Name what a fit that explains all readings says of PUCs: where one is stuck, weak heaters, couplers off balance.
+    """Return the defects of PUCs that follow from a fit: stuck PUCs, weak heaters and couplers off balance.
 
     Args:
-        parameters: What was found; dead heaters have no law.
+        parameters: Fitted parameters; dead heaters have no law.
         covariance: Shape ``(size, size)``.
-        phases: Where passive phases are in it.
+        phases: Position of the passive phases in the covariance.
         channels: Drive channel of every heater.
-        most_ma: Largest current.
+        max_ma: Largest current.
     """
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []
@@ -267,7 +270,7 @@ def defects_from_fit(
             off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - least) * sigma[puc] ** 2))
             defects.append(stuck_puc_defect(puc, channels, float(coupling), off))
             continue
-        defects += _weak_heaters(puc, laws, alpha, (least, largest), channels, most_ma)
+        defects += _weak_heaters(puc, laws, alpha, (least, largest), channels, max_ma)
     return tuple(defects)
 
 
@@ -278,10 +281,10 @@ def _off_balance(puc: int, least: float, largest: float) -> Defect:
 
 
 def _weak_heaters(
-    puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], most_ma: float
+    puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    """Name heaters that do not reach a fringe, with the couplings they reach by themselves."""
-    square = np.linspace(0.0, most_ma**2, 200)
+    """Return defects of heaters that do not reach a full fringe, with the couplings that they reach alone."""
+    square = np.linspace(0.0, max_ma**2, 200)
     found = []
     for arm, law in enumerate(laws):
         phase = square * (law[0] + square * (law[1] + square * law[2]))
@@ -296,10 +299,10 @@ def _weak_heaters(
         words = DEFECT_TEXTS["weak heater"].format(
             heater=heater_name(2 * puc + arm, channels),
             reach=reach / np.pi,
-            most_ma=most_ma,
+            max_ma=max_ma,
             least=float(couplings.min()),
             largest=float(couplings.max()),
-            rest="all of them by the other arm" if covered else "states outside are refused",
+            rest="the other arm sets all couplings" if covered else "couplings outside are refused",
         )
         found.append(Defect("weak heater", "heater", 2 * puc + arm, words))
     return found

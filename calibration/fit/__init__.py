@@ -1,6 +1,7 @@
-"""From readings to parameters, and how well these are known.
+"""Fit of the mesh parameters to the readings, and the errors of the result.
 
-Begin in ``global_fit.py``: all parameters by maximum likelihood. ``phase_search.py`` finds its start,
-``frequencies.py`` where each source really is, ``diagnosed_fit.py`` what else happened if a fit does not explain its
-readings. ``bound.py`` says what settings can tell at best, ``drift.py`` what is known some time later.
+Start reading in ``global_fit.py``: it fits all parameters by maximum likelihood. ``phase_search.py`` finds its start
+point, ``frequencies.py`` finds the frequency of each source, and ``diagnosed_fit.py`` finds the causes when a fit does
+not explain its readings. ``bound.py`` calculates the smallest possible errors for a set of settings, and ``drift.py``
+how errors grow with time.
 """

@@ -1,8 +1,8 @@
-"""The Cramér-Rao bound of a plan: how well settings can at best tell the parameters, before or after they are measured.
+"""The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
 
-The Fisher information of a plan is that of the normal equations at the model's own readings. What it has no direction
-for is listed in words; the phase gauge is not among it, as joint phases are counted in loops
-(docs/calibration.md, 1.2).
+The Fisher information of a plan is that of the normal equations at the readings that the model predicts. Combinations
+of parameters without any information are described as text. Joint phases are counted as loop phases, so the phase gauge
+does not appear among these combinations (docs/calibration.md, 1.2).
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from calibration.model.symmetric import inverse_of, scale_of
 
 Real = NDArray[np.float64]
 
-# Share of the typical information below which a direction counts as unseen. Rounding leaves 1e-14, that of derivatives
-# in single precision, as fits make them, 2e-9 where two of them cancel (a coupler difference in the dark).
-_NOTHING = 1e-10
-_NOTHING_OF_A_FIT = 1e-8
+# Relative information below which a direction counts as unobservable. Rounding errors are about 1e-14; derivatives in
+# single precision, as used in fits, give 2e-9 where two of them cancel (a coupler difference in the dark).
+_UNOBSERVABLE = 1e-10
+_UNOBSERVABLE_IN_FIT = 1e-8
 _NAMED_SHARE = 0.01
-_MOST_NAMED = 6
+_MAX_NAMED = 6
 _SETTINGS_PER_SOURCE = 8
-# With a hundred random settings all ranks of docs/calibration.md, 1.3, are reached; this is on the safe side.
+# A hundred random settings reach all ranks of docs/calibration.md, 1.3; twice as many are on the safe side.
 _FEWEST_SETTINGS = 200
-# A parameter is set by its prior where more than this share of its certainty comes from there.
+# A parameter counts as set by its prior if more than this share of its information comes from the prior.
 _SET_BY_PRIOR = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """What a plan can tell of P free parameters.
+    """Information that the settings of a plan give about P free parameters.
 
     Attributes:
-        space: Where parameters have their places.
-        free: Shape ``(size,)``; which are free.
+        space: Layout of the parameter vector.
+        free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
-        prior_information: Shape ``(P, P)``; that of the prior, zeros without one.
-        reachable_rank: Rank that random settings of the same ports reach; ``None``: not asked. Near the threshold
-            settings chosen for what they tell may show more.
+        prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
+        reachable_rank: Rank that random settings of the same ports reach; ``None`` if not calculated. Near the
+            threshold, settings chosen for their information may reach a higher rank.
     """
 
     space: ParameterSpace
@@ -61,8 +61,8 @@ class Bound:
 
     @cached_property
     def rank(self) -> int:
-        """Number of independent combinations that the readings show."""
-        return len(self.information) - len(self._nothing)
+        """Number of independent parameter combinations that the readings determine."""
+        return len(self.information) - len(self._unobservable)
 
     @property
     def n_free(self) -> int:
@@ -70,17 +70,17 @@ class Bound:
         return int(self.free.sum())
 
     def covariance(self) -> Real:
-        """Return the least covariance of all parameters, shape ``(size, size)``; 0 where held.
+        """Return the smallest possible covariance of all parameters, shape ``(size, size)``; 0 for fixed parameters.
 
-        Combinations that neither readings nor prior show are left out: they add nothing to it.
+        Combinations that neither readings nor prior determine contribute nothing to the result.
         """
         total = self.information + self.prior_information
         result = np.zeros((self.space.size, self.space.size))
-        result[np.ix_(self.free, self.free)] = inverse_of(total, _NOTHING)
+        result[np.ix_(self.free, self.free)] = inverse_of(total, _UNOBSERVABLE)
         return result
 
     def sigma(self, name: str) -> Real:
-        """Return the least standard errors of a group, shape ``(n,)``; see :meth:`covariance`."""
+        """Return the smallest possible standard errors of a parameter group, shape ``(n,)``; see :meth:`covariance`."""
         sigma: Real = np.sqrt(np.diag(self.covariance())[self.space.group(name)])
         return sigma
 
@@ -89,10 +89,10 @@ class Bound:
         return float(np.sqrt(np.mean(self.sigma(name) ** 2)))
 
     def unseen(self) -> tuple[str, ...]:
-        """Return in words which parameters can change together without any reading that shows it, the simplest first.
+        """Return descriptions of the parameter combinations that no reading determines, the simplest first.
 
-        Such as ``loss_db of PUC 0 by +1 with source_db at port 0 by +1, monitor_db at port 0 by +1``, each in its own
-        unit; ``coupler_common_rad of PUC 9 alone`` if no reading feels it.
+        Examples: ``loss_db of PUC 0 by +1 with source_db at port 0 by +1, monitor_db at port 0 by +1``, each in its own
+        unit; ``coupler_common_rad of PUC 9 alone`` if no reading depends on this parameter.
         """
         places = np.flatnonzero(self.free)
         texts = []
@@ -104,30 +104,31 @@ class Bound:
                 continue
             sign = np.sign(vector[named[0]])
             changes = [f"{name} by {sign * vector[index]:+.3g}" for name, index in zip(names, named, strict=True)]
-            more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
-            texts.append((len(named), f"{changes[0]} with {', '.join(changes[1:_MOST_NAMED] + more)}"))
+            more = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []
+            texts.append((len(named), f"{changes[0]} with {', '.join(changes[1:_MAX_NAMED] + more)}"))
         return tuple(text for _, text in sorted(texts))
 
     def unobservable_directions(self) -> Real:
-        """Return a basis of what the readings do not show, shape ``(P - rank, P)``, in the parameters' own units.
+        """Return a basis of the unobservable parameter combinations, shape ``(P - rank, P)``, in parameter units.
 
-        It is reduced: each vector has a parameter of its own. The largest element of each is 1.
+        The basis is reduced: each vector has one parameter that no other vector contains. The largest element of each
+        is 1.
         """
-        rows = self._nothing.copy()
+        rows = self._unobservable.copy()
         for row in range(len(rows)):
-            # Gauss-Jordan by the largest element: directions in words stay short.
+            # Gauss-Jordan elimination with the largest element as pivot keeps the descriptions short.
             pivot = int(np.abs(rows[row]).argmax())
             rows[row] /= rows[row, pivot]
             others = np.arange(len(rows)) != row
             rows[others] -= np.outer(rows[others, pivot], rows[row])
         rows /= scale_of(self.information)
-        _take_out_single(rows)
+        _remove_single_parameters(rows)
         largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
         directions: Real = rows / largest[:, None]
         return directions
 
     def set_by_prior(self) -> NDArray[np.bool_]:
-        """Return which parameters owe most of what is known to the prior, ``(size,)`` (docs/calibration.md, 1.3)."""
+        """Return which parameters are determined mostly by the prior, shape ``(size,)`` (docs/calibration.md, 1.3)."""
         variance = np.diag(self.covariance())[self.free]
         certain = np.diag(self.prior_information) * variance
         result = np.zeros(self.space.size, dtype=np.bool_)
@@ -135,14 +136,14 @@ class Bound:
         return result
 
     @cached_property
-    def _nothing(self) -> Real:
-        """Combinations that the readings do not show, ``(P - rank, P)``, each parameter in units of itself alone."""
+    def _unobservable(self) -> Real:
+        """Unobservable combinations, ``(P - rank, P)``, each parameter scaled by its own information."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)
-        # Those alone: all of them take twice the time.
+        # Calculating all eigenvectors would take twice as long.
         scaled = self.information / np.outer(scale, scale)
-        vectors: Real = eigh(scaled, subset_by_value=(-np.inf, _NOTHING_OF_A_FIT), check_finite=False)[1].T
+        vectors: Real = eigh(scaled, subset_by_value=(-np.inf, _UNOBSERVABLE_IN_FIT), check_finite=False)[1].T
         return vectors
 
 
@@ -155,19 +156,19 @@ def plan_bound(
     free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
     drift: SettingDrift | None = None,
 ) -> Bound:
-    """Return the bound of settings at a point; readings that were taken are not looked at, only where there are none.
+    """Return the bound of the given settings; the readings only show which values are missing or saturated.
 
     Args:
         model: The model.
-        parameters: The point; best the truth, else the best guess.
-        plan: The settings. Readings that are saturated or no numbers count for nothing.
+        parameters: The point of evaluation; preferably the true parameters, otherwise the best estimate.
+        plan: The settings. Readings that are saturated or not a number are ignored.
         noise: Noise of a reading.
-        prior: What is known besides, if that is to count.
+        prior: Prior, if its information is to be included.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
-        drift: What may differ from setting to setting.
+        drift: Quantities that may differ from setting to setting.
     """
     mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
-    # The model's own readings, so that a plan has a bound before it is measured; saturated ones count for nothing.
+    # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
     known = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
     nothing = np.zeros(known.shape, dtype=np.bool_)
     expected = Observations(plan.currents_ma, plan.source, plan.monitors, known, nothing, plan.detuning_hz)
@@ -177,29 +178,30 @@ def plan_bound(
     return Bound(model.space, mask, equations.information, inner)
 
 
-def fit_bound(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return what the readings of a fit could tell, and what settings of the same ports can tell at all.
+def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
+    """Return the bound of a fit's readings, with the rank that settings of the same ports can reach.
 
-    Random settings reach the rank that a model's ports allow; more of them do not raise it (docs/calibration.md, 1.3).
+    Random settings reach the rank that the ports of the model allow; more settings do not raise it
+    (docs/calibration.md, 1.3).
 
     Args:
         fit: The fit.
-        model: Its model, with the ports that have light and those that are read.
-        most_ma: Shape ``(2E,)``; largest current of every heater, 0 for those that stay off.
-        likelihood: Noise of a reading, and what may differ from setting to setting.
+        model: Its model, with its source ports and monitor ports.
+        max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that stay off.
+        likelihood: Noise of a reading, and the quantities that may differ from setting to setting.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
-    # A seed of its own and not the run's: the rank that ports can reach does not depend on the draw.
-    settings = IncrementalSettings(most_ma, sources, monitors).random(count, np.random.default_rng(0))
+    # A fixed seed instead of the run's seed: the reachable rank does not depend on the random settings.
+    settings = IncrementalSettings(max_ma, sources, monitors).random(count, np.random.default_rng(0))
     reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
     return Bound(model.space, fit.free, fit.information, fit.prior_information, reachable.rank)
 
 
-def _take_out_single(rows: Real) -> None:
-    """Take parameters that some direction is all of out of the other directions, in place.
+def _remove_single_parameters(rows: Real) -> None:
+    """Remove single-parameter directions from all other directions, in place.
 
-    In its own unit one that hardly shows is larger than all others, and would hide them.
+    In its own unit, a parameter with hardly any information is larger than all others and would hide them.
     """
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)

@@ -1,8 +1,9 @@
-"""A fit, and what else has to be assumed for it to explain all readings.
+"""A fit together with the causes that are needed to explain all readings.
 
-A fit that explains everything is left as it is. Otherwise known causes are tried on its readings: something drifted, a
-heater died on the way, a sweep found the law of another fringe, two channels are exchanged. The cause that explains
-most is taken out of settings and readings, and all is fitted again, until everything is explained or no cause is left.
+A fit that explains all readings is returned unchanged. Otherwise known causes are tested on its readings: drift, a
+heater that failed during the run, a heater law of the wrong fringe, two exchanged channels. The cause that explains
+most is corrected in settings and readings, and everything is fitted again, until all readings are explained or no cause
+is left.
 """
 
 from __future__ import annotations
@@ -49,46 +50,46 @@ Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 
-_MOST_ROUNDS = 6
-_MOST_FOLLOWED = 2
+_MAX_ROUNDS = 6
+_MAX_DRIFT_CORRECTIONS = 2
 _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
-# Held where a PUC is stuck: of one that never moves light shows its split and the loops about it. What couplers and
-# phase contribute to these cannot be told, and a fit that tried would follow a bent valley without end.
+# Fixed where a PUC is stuck. Light shows only the split ratio of a PUC that never moves, and the loops through it. The
+# contributions of couplers and phase cannot be separated, and a fit of them would follow a curved valley without end.
 _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
-# PUCs between whose heaters an exchange is looked for.
+# Number of PUCs between whose heaters an exchange is searched.
 _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
-# Steps towards the least of another branch: it is a few standard errors away, and for a comparison near is enough.
+# Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
-# Step, in standard errors, at which a fit ends that is not the last one: the next settings, or the next cause, move it
-# farther than all that is left, and each round near the end takes as long as one that leads there.
+# Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
+# the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
-# As many times the settings, with which directions of pairs are chosen again.
+# Growth of the number of settings after which the directions of pairs are chosen again.
 _MANY_MORE = 1.3
-# Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
+# Largest model discrepancy at which the slopes of a fit still show which physics is missing.
 _NEARLY = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class DiagnosedFit:
-    """A fit, and what had to be assumed for it.
+    """A fit with the causes that were assumed to explain its readings.
 
     Attributes:
         fit: The fit.
-        likelihood: The readings it explains, what happened to them taken out.
+        likelihood: The readings after correction for the assumed causes.
         dead: Heaters without effect at the end of the run.
-        defects: What happened, in words and as data.
+        defects: Defects with messages and data.
         exchanged: Pairs of heaters whose channels are exchanged.
-        trajectories: What drifted; ``None`` if it was not looked at.
-        deaths: Heaters that died.
-        followed: How often trajectories were taken out since the last settings were added.
-        rough: Whether it was fitted in full steps from a start that was not near enough, and did not converge.
-        physics: What had to be taken in beyond the model of every chip.
-        gains: By name of a row of it, what it gained when it was taken in, in units of the logarithm of the evidence.
-        refused: Rows that were tried and did not explain what they promised.
-        widened: By group, the factor by which errors were widened when they were stated.
-        doubts: Why the errors stated cannot be believed, or the fit at all; in words.
+        trajectories: Drift; ``None`` if drift was not tested.
+        deaths: Heaters that failed.
+        followed: Number of drift corrections since the last settings were added.
+        rough: Whether the fit did not converge with full steps from a start that was not near enough.
+        physics: Additional physics that the fit includes.
+        gains: By row name of the physics table, the gain in log evidence when the row was added.
+        refused: Rows that were tried and did not explain as much as predicted.
+        widened: By parameter group, the factor by which standard errors were increased.
+        doubts: Reasons why the fit or its errors cannot be certified.
     """
 
     fit: FitResult
@@ -108,12 +109,12 @@ class DiagnosedFit:
 
     @property
     def certified(self) -> bool:
-        """Whether all is explained, with the channel map as given, and errors are what they are stated to be."""
+        """Whether the fit explains all readings with the given channel map and its errors are reliable."""
         return self.fit.certified and not self.exchanged and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
-        """The parameters at the end of the run: dead heaters have no law."""
+        """Parameters at the end of the run; dead heaters have no law."""
         laws = self.fit.parameters.heater_law.copy()
         laws[sorted(self.dead)] = 0.0
         return replace(self.fit.parameters, heater_law=laws)
@@ -121,11 +122,11 @@ class DiagnosedFit:
 
 @dataclass(frozen=True, eq=False)
 class TimedReadings:
-    """All settings of a run in the order of time.
+    """All settings of a run in time order.
 
     Attributes:
         observations: Settings and readings.
-        taken_s: Shape ``(N,)``; when.
+        taken_s: Shape ``(N,)``; time of every setting.
     """
 
     observations: Observations
@@ -134,21 +135,22 @@ class TimedReadings:
 
 @dataclass(frozen=True, eq=False)
 class FaultDiagnosis:
-    """Fits readings, and looks for causes where the model does not explain them.
+    """Fits readings and searches for causes where the model does not explain them.
 
     Attributes:
         model: The model.
-        prior: What is known without readings.
-        free: Shape ``(size,)``; parameters that are free.
-        reach_ma: Shape ``(2E,)``; currents up to which heaters are driven in the settings to fit.
-        channels: Drive channel of every heater, to name it by.
-        swept_sigma: By heater, how clearly its sweep showed it.
-        rho2_range: Least and largest ρ2 to expect, rad/mA².
+        prior: Knowledge without any readings.
+        free: Shape ``(size,)``; which parameters are free.
+        reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit.
+        channels: Drive channel of every heater, for messages.
+        swept_sigma: By heater, the significance of its effect in the sweep.
+        rho2_range: Smallest and largest expected ρ2, rad/mA².
         likelihood: The readings to explain.
-        whole: All settings of the run, those of the likelihood the last ones with heat.
-        done: Told of every round of a fit.
-        trying: Told in words what is tried as an explanation.
-        scored: What the last pass over the data said, and of which fit: several steps in a row ask for the same.
+        whole: All settings of the run; those of the likelihood are the last ones with heat.
+        done: Called after every round of a fit.
+        trying: Called with a description of the cause that is tested.
+        scored: Scores of the last pass over the data and the fit they belong to, because several steps need the same
+            scores.
     """
 
     model: MeshModel
@@ -165,7 +167,7 @@ class FaultDiagnosis:
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
-        """Return the diagnosis of the same readings with other physics beyond the model of every chip."""
+        """Return a diagnosis of the same readings with other additional physics."""
         if physics is self.model.space.physics:
             return self
         model = self.model.with_physics(physics)
@@ -175,154 +177,156 @@ class FaultDiagnosis:
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start without looking for causes. Heaters without a law there count as dead."""
-        # Heaters without a law are dead from the start and take no part in the fit.
+        """Fit from a start point without a search for causes. Heaters without a law at the start count as dead."""
+        # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        now = self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
-        # From near, physics that is missing shows in the slopes; from a false valley it would only seem to.
+        now = self._try_other_branches(
+            DiagnosedFit(self._fit(start, self._readings_of_live_monitors, dead), self._readings_of_live_monitors, dead)
+        )
+        # Near the solution the slopes show missing physics; in a wrong valley they mislead.
         near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
-        if not near or (grown := self._grown(now)) is now:
+        if not near or (grown := self._grow_physics(now)) is now:
             return now
-        # Half a turn per PUC shows in little: physics that was missing may have decided for the wrong side.
-        return self.with_physics(grown.physics)._branched(grown)
+        # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
+        return self.with_physics(grown.physics)._try_other_branches(grown)
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Look for causes until all readings are explained or no known cause is left."""
+        """Search for causes until all readings are explained or no known cause is left."""
         me = self.with_physics(now.physics)
-        return me._named(me._exchanged(me._settled(now)))
+        return me._with_defects(me._try_exchanged_channels(me._correct_causes(now)))
 
     def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
+        """Fit all readings, starting from a fit of fewer of them, then search for causes as :meth:`settle` does."""
         me = self.with_physics(before.physics)
-        now = me._expected(before)
+        now = me._extrapolate_drift(before)
         many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
-        if before.physics.pairs is not None and many and me._may_take_in():
-            # On readings as they are taken now: what has drifted is out.
-            likelihood = replace(me._alive, observations=me._taken_out(now))
+        if before.physics.pairs is not None and many and me._has_work_for_rows():
+            # On readings that are corrected for the drift known now.
+            likelihood = replace(me._readings_of_live_monitors, observations=me._corrected_observations(now))
             pairs = pair_directions(me.model, now.fit, likelihood, me.prior, before.physics.pairs)
             now = replace(now, physics=now.physics.having(CROSSTALK_PAIRS, now.physics.widths[CROSSTALK_PAIRS], pairs))
-            return self.with_physics(now.physics).settle(self.with_physics(now.physics)._again(now))
-        return me.settle(me._again(now, before.fit))
+            return self.with_physics(now.physics).settle(self.with_physics(now.physics)._refit(now))
+        return me.settle(me._refit(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
+        """Return the fit with all physics that the readings require and with its final standard errors."""
         if not now.fit.certified:
-            return self._unexplained(now)
-        now = self.with_physics(now.physics)._ended(now)
-        before, scores, is_overdrawn = now, self._harmful(now), False
+            return self._with_doubts(now)
+        now = self.with_physics(now.physics)._finish_fit(now)
+        before, scores, is_overdrawn = now, self._score_needed_rows(now), False
         while scores.chosen:
             rows = scores.chosen
-            if not self.with_physics(now.physics)._may_take_in():
-                # A certificate that hangs on one more fit is worth it, once, beyond the work that is allowed.
-                rows = () if is_overdrawn else self._uncertifiable(now, rows)
+            if not self.with_physics(now.physics)._has_work_for_rows():
+                # One fit beyond the work limit is allowed if the certificate depends on it.
+                rows = () if is_overdrawn else self._rows_for_certificate(now, rows)
                 is_overdrawn = True
             if not rows:
                 break
-            now = self.with_physics(now.physics)._with_rows(now, rows)
-            scores = self._harmful(now)
+            now = self.with_physics(now.physics)._add_rows(now, rows)
+            scores = self._score_needed_rows(now)
         if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
-            # Physics that was missing may have been taken for a drift: what readings say beside it is asked anew, once.
-            now = self.with_physics(now.physics)._settled(replace(now, followed=0))
-            scores = self._harmful(now)
+            # Missing physics may have been mistaken for drift, so the drift is determined once more.
+            now = self.with_physics(now.physics)._correct_causes(replace(now, followed=0))
+            scores = self._score_needed_rows(now)
         me = self.with_physics(now.physics)
-        if now.physics is not before.physics and (other := me._branched(now)) is not now:
-            now, scores = other, self._harmful(other)
+        if now.physics is not before.physics and (other := me._try_other_branches(now)) is not now:
+            now, scores = other, self._score_needed_rows(other)
         if now is not before:
-            now = me._ended(now)
+            now = me._finish_fit(now)
         fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
         found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
-    def _may_take_in(self) -> bool:
-        """Return whether work is left to take something into a fit that explains its readings, and to state errors."""
+    def _has_work_for_rows(self) -> bool:
+        """Return whether the work limit still allows additional rows in a fit that explains its readings."""
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(TAKEN_IN * derivatives)
 
-    def _ended(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit with what is left of the way: so far it ended as near as the next step needed it."""
+    def _finish_fit(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that has converged fully; intermediate fits end earlier."""
         given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
             return now
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
-    def _harmful(self, now: DiagnosedFit) -> Scores:
-        """Return the scores of a fit that explains its readings; chosen are only rows that it cannot do without."""
+    def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
+        """Return the scores of a fit that explains its readings; ``chosen`` contains only the rows that it needs."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
 
-    def _uncertifiable(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
+    def _rows_for_certificate(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
         """Return the rows without which the errors of a fit cannot be certified."""
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
-    def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings with what they say of the reasons."""
+    def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings, with the reasons among its doubts."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
-        used_up = ("all the work that is allowed was spent on explanations",) if self.model.work.is_used_up else ()
+        used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
         found = stated_errors(me.model.space, now.fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=(*used_up, *found.doubts))
 
-    # -- physics beyond the model of every chip -----------------------------------------------------------------------
+    # -- additional physics -------------------------------------------------------------------------------------------
 
     def _scores(self, now: DiagnosedFit) -> Scores:
         key = id(now.fit), now.refused
         if key not in self.scored:
-            self.trying("physics beyond the model")
+            self.trying("additional physics")
             names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
             self.scored.clear()
             self.scored[key] = now.fit, score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
         return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        """Return the rows to take in next, if light asks for any and there is work left."""
+        """Return the rows to add next, if the readings require any and work is left."""
         if self.model.work.is_used_up or now.exchanged:
             return ()
         return self._scores(now).chosen
 
-    def _grown(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings with the rows that light asks for."""
+    def _grow_physics(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings, after addition of the rows that the readings require."""
         for _ in PHYSICS:
             rows = self.with_physics(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
             if not rows:
                 break
-            now = self.with_physics(now.physics)._with_rows(now, rows)
+            now = self.with_physics(now.physics)._add_rows(now, rows)
         return now
 
-    def _with_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
-        """Return the fit with rows taken in; without them, and the rows refused, if that explains no more."""
+    def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
+        """Return the fit with added rows; if they explain no more, the old fit with these rows marked as refused."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
         _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
-        physics = self._widths(now)
+        physics = self._estimate_widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
         me, likelihood = self.with_physics(physics), now.likelihood
-        # With the same weights before and after, or what rows explain could not be told.
+        # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
         if physics.pairs is not now.physics.pairs:
-            likelihood = me._weighed(likelihood, now.fit.parameters)
+            likelihood = me._reweight(likelihood, now.fit.parameters)
         fit = me._fit(now.fit.parameters, likelihood, now.dead, near=True)
         better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain
         if fit.discrepancy > now.fit.discrepancy or no_less:
-            if len(rows) > 1:  # too much at once: the first alone
-                return self._with_rows(now, rows[:1])
+            if len(rows) > 1:  # too many rows at once: try the first one alone
+                return self._add_rows(now, rows[:1])
             return replace(now, refused=now.refused | {row.name for row in rows})
         gains = {**now.gains, **{row.name: row.gain for row in rows}}
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
-    def _weighed(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood in which readings count less that follow pairs of which no direction is fitted."""
+    def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
+        """Return a likelihood with less weight on readings that depend on pairs without a fitted direction."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
-    def _widths(self, now: DiagnosedFit) -> Physics:
-        """Return the physics of a fit with its widths as the fit itself says they are."""
+    def _estimate_widths(self, now: DiagnosedFit) -> Physics:
+        """Return the physics of a fit with prior widths estimated from its own values."""
         physics = now.physics
         for name, width in now.physics.widths.items() if now.fit.certified else ():
             physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
         return physics
 
-    def _named(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with what happened in words."""
+    def _with_defects(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the diagnosed fit with the messages of its defects."""
         if now.exchanged:
             return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
@@ -330,33 +334,33 @@ class FaultDiagnosis:
         return replace(now, defects=tuple(named))
 
     @cached_property
-    def _alive(self) -> Likelihood:
+    def _readings_of_live_monitors(self) -> Likelihood:
         """The readings without those of dead monitors."""
         observations = self.likelihood.observations
         alive = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
         return replace(self.likelihood, observations=alive)
 
-    def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit after the last cause that explains more, at most six of them."""
-        for _ in range(_MOST_ROUNDS):
+    def _correct_causes(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit after correction of up to six causes, as long as each one explains more."""
+        for _ in range(_MAX_ROUNDS):
             if now.physics is not self.model.space.physics:
-                return self.with_physics(now.physics)._settled(now)
-            other = None if self.model.work.is_used_up else self._explained(now)
+                return self.with_physics(now.physics)._correct_causes(now)
+            other = None if self.model.work.is_used_up else self._correct_one_cause(now)
             if other is None:
                 break
             if other.physics is not now.physics or other.refused != now.refused:
                 now = other  # fitted already
                 continue
-            again = self._again(other, now.fit if other.deaths == now.deaths else None)
+            again = self._refit(other, now.fit if other.deaths == now.deaths else None)
             law = other is not now and other.trajectories is now.trajectories and other.deaths == now.deaths
-            # Another law that explains no more is a wrong trail; going on from it would try all heaters in turn.
-            if law and again.fit.discrepancy >= now.fit.discrepancy:  # not the law: the fit is lost elsewhere
+            # If another law explains no more, the cause is elsewhere; continuing would try all heaters in turn.
+            if law and again.fit.discrepancy >= now.fit.discrepancy:  # the law is not the cause
                 break
             now = again
         return now
 
-    def _branched(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with a source half a turn per PUC away, if that explains more than it is unlikely."""
+    def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with one source moved by half a turn per PUC, if the better fit outweighs its lower prior."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -365,97 +369,100 @@ class FaultDiagnosis:
         for point, cost in equivalent_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
             fitting = self._fitting(now.likelihood, now.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, kept=True)
-            # The readings decide, against what the frequencies cost: on the wrong side the slope of the arms is bent,
-            # and every passive phase with it by most of a milliradian.
+            # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms,
+            # and every passive phase by nearly a milliradian.
             if fit.chi2_per_reading * readings + cost < least:
                 best, least = replace(now, fit=fit), fit.chi2_per_reading * readings + cost
         if best is now:
             return now
-        # There the frequencies show in another way: that it looks almost the same is good for a comparison only.
+        # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
+        # comparison only.
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
-    def _expected(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit of fewer settings with the trajectories that it sees in all of them, if anything had drifted.
+    def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit of fewer settings with the drift of all settings, if drift had been found before.
 
-        A fit knows phases to a few milliradians: what goes on drifting is seen before it leads the next fit astray.
+        A fit knows phases to a few milliradians. Drift that continues is corrected before it misleads the next fit.
         """
         now = replace(before, followed=0)
         if now.trajectories is None:
             return now
-        trajectories = self._trajectories(now)
+        trajectories = self._measure_trajectories(now)
         return (
-            replace(self._following(now, trajectories), followed=0) if trajectories.differs(now.trajectories) else now
+            replace(self._follow_trajectories(now, trajectories), followed=0)
+            if trajectories.differs(now.trajectories)
+            else now
         )
 
-    def _explained(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return the fit with one more cause taken in, not fitted again yet; ``None`` if none explains more."""
-        # Followed twice at most since the last settings were taken: the same readings show no more. Nor do they where
-        # the fit has hardly moved since.
+    def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
+        """Return the fit with one more cause corrected, before the next fit; ``None`` if no cause explains more."""
+        # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
+        # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
-        trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED and not still else None
+        trajectories = self._measure_trajectories(now) if now.followed < _MAX_DRIFT_CORRECTIONS and not still else None
         if now.fit.discrepancy > 0.0 and not now.rough:
-            # Whatever explains more goes first, and all is fitted again: a death looks like a drift for the settings
-            # after it, and the other way round.
-            self.trying("an element that died")
+            # The cause that explains more is corrected first, then everything is fitted again: a failure looks like
+            # drift in the settings after it, and vice versa.
+            self.trying("a failed element")
             death = find_dead_heater(self.model, now.fit.parameters, now.likelihood, now.dead)
             rows = self._rows(now) if now.fit.discrepancy < _NEARLY else ()
             others = [0.0 if death is None else death.gain]
-            others.append(0.0 if trajectories is None else self._gain(now, trajectories))
+            others.append(0.0 if trajectories is None else self._drift_gain(now, trajectories))
             if rows and sum(row.gain for row in rows) > max(others):
-                return self._with_rows(now, rows)
-            if death is not None and (trajectories is None or death.gain > self._gain(now, trajectories)):
+                return self._add_rows(now, rows)
+            if death is not None and (trajectories is None or death.gain > self._drift_gain(now, trajectories)):
                 _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
         if trajectories is not None and (
             trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
         ):
             _log.info("the run drifted; discrepancy %.3g before", now.fit.discrepancy)
-            return self._following(now, trajectories)
-        if now.rough:  # what seemed near may not have been: then the long way round
+            return self._follow_trajectories(now, trajectories)
+        if now.rough:  # the start may not have been near enough: fit with damping from the start
             return now
         if now.fit.discrepancy > 0.0:
             law = find_better_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
             return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
         return None
 
-    def _trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
-        """Return what drifted, by the readings as they were taken."""
-        whole, noise = self.whole, self._alive.noise
-        # Drift is asked of the readings as they were taken, deaths and exchanges out, earlier trajectories left in:
-        # else what is followed would vanish from what is seen.
-        joined = _put(whole.observations, self._taken_out(replace(now, trajectories=None)))
+    def _measure_trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
+        """Return the drift, determined from the uncorrected readings."""
+        whole, noise = self.whole, self._readings_of_live_monitors.noise
+        # Drift is determined from readings that are corrected for failures and exchanges, but not for earlier drift;
+        # otherwise drift that is corrected already would no longer be found.
+        joined = _replace_end(whole.observations, self._corrected_observations(replace(now, trajectories=None)))
         return fit_drift_trajectories(
             measure_drift(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma)
         )
 
-    def _gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        """Return how much better the readings fit once these trajectories are taken out."""
-        other = self._taken_out(replace(now, trajectories=trajectories))
+    def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
+        """Return how much better the readings fit after correction for these trajectories."""
+        other = self._corrected_observations(replace(now, trajectories=trajectories))
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
-    def _taken_out(self, now: DiagnosedFit) -> Observations:
-        """Return the settings and readings with all taken out that is known to have happened."""
-        observations = self._alive.observations
+    def _corrected_observations(self, now: DiagnosedFit) -> Observations:
+        """Return settings and readings corrected for all known causes."""
+        observations = self._readings_of_live_monitors.observations
         for death in now.deaths:
             observations = without_dead_heater(observations, death)
         for one, other in now.exchanged:
-            observations = _exchanged(observations, one, other)
+            observations = _try_exchanged_channels(observations, one, other)
         if now.trajectories is not None:
-            taken_s = self.whole.taken_s[_places(self.whole.observations, observations)]
+            taken_s = self.whole.taken_s[_positions_in_run(self.whole.observations, observations)]
             observations = now.trajectories.taken_out(observations, taken_s, now.fit.parameters.delay_s)
         return observations
 
-    def _following(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
-        """Return a diagnosed fit with other trajectories, and its parameters moved to the end of these.
+    def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
+        """Return a diagnosed fit with other trajectories, its parameters shifted to the end of these trajectories.
 
-        A fit is about where its trajectories end. Another end is another phase that all PUCs have in common, the
-        same on all joints, and another power of the sources: known from what is taken out of its settings now and was
-        before.
+        The parameters of a fit hold for the end of its trajectories. Another end means another phase common to all
+        PUCs, the same phase on all joints, and another power of the sources. The difference between old and new
+        corrections gives these values.
         """
         following = replace(now, trajectories=trajectories, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
-        after = self._taken_out(following)[np.arange(len(before))]
-        # The change of the trajectories moves every setting by its own amount; the median is what they have in common.
+        after = self._corrected_observations(following)[np.arange(len(before))]
+        # The correction of every setting changes by a different amount; the median is their common part.
         turn_hz = float(np.median(before.detunings_hz - after.detunings_hz))
         source_db = np.array(parameters.source_db, dtype=np.float64)
         for number, port in enumerate(self.model.space.sources):
@@ -468,14 +475,16 @@ class FaultDiagnosis:
         moved = replace(parameters, joint_phase_rad=joints, source_db=source_db)
         return replace(following, fit=replace(now.fit, parameters=moved))
 
-    def _again(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
-        """Return a fit with all taken out that is known to have happened.
+    def _refit(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
+        """Return a new fit after correction for all known causes.
 
         Args:
-            now: Where to begin, and what happened.
-            known: The last fit, if settings and parameters are about those it had.
+            now: Start point, and the known causes.
+            known: The last fit, if its settings and parameters are still almost the same.
         """
-        likelihood = self._weighed(replace(self._alive, observations=self._taken_out(now)), now.fit.parameters)
+        likelihood = self._reweight(
+            replace(self._readings_of_live_monitors, observations=self._corrected_observations(now)), now.fit.parameters
+        )
         passive = now.fit.parameters.passive_phase_rad.copy()
         laws = now.fit.parameters.heater_law.copy()
         for death in now.deaths:
@@ -483,50 +492,56 @@ class FaultDiagnosis:
                 laws[death.number] = 0.0
                 passive[death.number // 2] += death.turn_rad
         start = replace(now.fit.parameters, passive_phase_rad=passive, heater_law=laws)
-        # A heater that died half-way keeps its law: it worked until then.
+        # A heater that failed during the run keeps its law, because it worked before.
         never = frozenset(np.flatnonzero(laws[:, 0] == 0.0).tolist())
         near = now.fit.certified
-        # Information of readings that no longer count cannot be taken over.
+        # The information of the last fit contains readings that are no longer used.
         if not np.array_equal(now.likelihood.used, likelihood.used[: len(now.likelihood.used)]):
             known = None
         fit = self._fit(start, likelihood, never, near=near, known=known)
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
-    def _exchanged(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with two channels exchanged, if that explains more than two heaters being dead."""
-        # Two heaters that look dead though their sweeps saw them clearly: more likely each is driven by the other's
-        # channel.
+    def _try_exchanged_channels(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the diagnosed fit with two channels exchanged, if that explains more than two dead heaters."""
+        # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
             rest = tuple(death for death in now.deaths if death.number not in (one, other))
             case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, trajectories=None)
-            given = replace(self._alive, observations=self._taken_out(case))
+            given = replace(self._readings_of_live_monitors, observations=self._corrected_observations(case))
             start, _ = exchange(self.model, now.fit.parameters, given, one, other, self.prior)
-            again = self._again(replace(case, fit=replace(now.fit, parameters=start), trajectories=now.trajectories))
+            again = self._refit(replace(case, fit=replace(now.fit, parameters=start), trajectories=now.trajectories))
             if again.fit.discrepancy < now.fit.discrepancy or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
                 return again
         return now
 
     def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with two channels exchanged, if that explains everything. The last cause that is tried.
+        """Return the fit with two channels exchanged, if that explains everything.
 
-        With two channels exchanged a fit goes astray everywhere. Where it began, the phases of all other PUCs are about
-        right, the two are among those whose readings fit worst, and exchanging the right pair takes away most of that.
+        This is the last cause that is tested. Exchanged channels spoil the fit of all parameters. At its start point
+        the phases of all other PUCs are about right, and the two PUCs are among those with the worst misfit; exchanging
+        the right pair removes most of the misfit.
 
         Args:
-            start: Where the fit began.
+            start: Start point of the fit.
             now: The fit that does not explain all readings.
         """
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        misfit = mean_squared_residual(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]
+        misfit = mean_squared_residual(self.model, start, self._readings_of_live_monitors)[
+            self.model.space.group("passive_phase_rad")
+        ]
         suspects = np.argsort(-misfit)[:_SUSPECTS].tolist()
         live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
-        # Among ten heaters some pair always fits a little better: the right one takes off two fifths at least.
-        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._alive), None
+        # Among ten heaters some pair always fits a little better; the right pair lowers the cost by at least two
+        # fifths.
+        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._readings_of_live_monitors), None
         for one, other in itertools.combinations(live, 2):
-            if one // 2 == other // 2:  # both arms of one PUC: the light is the same
+            if one // 2 == other // 2:  # exchanging both arms of one PUC does not change the light
                 continue
-            given = replace(self._alive, observations=_exchanged(self._alive.observations, one, other))
+            given = replace(
+                self._readings_of_live_monitors,
+                observations=_try_exchanged_channels(self._readings_of_live_monitors.observations, one, other),
+            )
             found, cost = exchange(self.model, start, given, one, other, self.prior)
             if cost < least:
                 least, best = cost, (found, ((one, other),))
@@ -534,9 +549,9 @@ class FaultDiagnosis:
             return now
         _log.info("channels of heaters %s exchanged; discrepancy %.3g before", best[1][0], now.fit.discrepancy)
         fit = replace(now.fit, parameters=best[0])
-        case = DiagnosedFit(fit, self._alive, dead, exchanged=best[1])
-        again = self._settled(self._again(case))
-        return self._named(again) if again.fit.certified else now
+        case = DiagnosedFit(fit, self._readings_of_live_monitors, dead, exchanged=best[1])
+        again = self._correct_causes(self._refit(case))
+        return self._with_defects(again) if again.fit.certified else now
 
     def _fit(
         self,
@@ -555,12 +570,12 @@ class FaultDiagnosis:
         free = self.free.copy()
         for name in _HEATER_GROUPS:
             free[self.model.space.group(name).start + np.array(sorted(dead), dtype=np.int64)] = False
-        # Both heaters of a PUC dead: its couplers are held, see above.
+        # Both heaters of a PUC are dead, so its couplers are fixed (see above).
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        # A fit that does not explain its readings ends with the work that is allowed; what was found by then is said
-        # not to hold. One that does is a few rounds from its end, and would be worth nothing without them.
+        # A fit that does not explain its readings stops at the work limit and is not certified. A fit that does explain
+        # them is only a few rounds from its end and may finish.
         work = self.model.work
 
         def give_up(discrepancy: float) -> bool:
@@ -569,20 +584,20 @@ class FaultDiagnosis:
         return GlobalFit(self.model, likelihood, self.prior, free, self.done, give_up)
 
 
-def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    """Return where in a whole run the settings of its end are; reference settings are not among them."""
+def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
+    """Return the positions of the fitted settings in the whole run, reference settings excluded."""
     return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
 
 
-def _put(whole: Observations, part: Observations) -> Observations:
-    """Return a whole run with the settings of its end as they are taken to have been."""
-    places = _places(whole, part)
+def _replace_end(whole: Observations, part: Observations) -> Observations:
+    """Return the whole run with its last settings replaced by their corrected versions."""
+    places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma
     return replace(whole, currents_ma=currents, reading_ma=reading)
 
 
-def _exchanged(observations: Observations, one: int, other: int) -> Observations:
+def _try_exchanged_channels(observations: Observations, one: int, other: int) -> Observations:
     currents = observations.currents_ma.copy()
     currents[:, [one, other]] = currents[:, [other, one]]
     return replace(observations, currents_ma=currents)

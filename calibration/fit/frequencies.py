@@ -1,11 +1,12 @@
-"""Frequencies of sources that are each a laser of their own: two ambiguities that no fit leaves by itself.
+"""Search for the frequencies of sources that have a laser each; a fit cannot resolve two ambiguities.
 
-A PUC delays light by 11.25 ps, so that sources 6 GHz (0.05 nm) apart see every loop of six PUCs turned by 2.6 rad. That
-is too far for a fit, but that is one number per source, which a scan finds once the mesh is known at one frequency.
+A PUC delays light by 11.25 ps. Sources 6 GHz (0.05 nm) apart therefore see the phase of every loop of six PUCs differ
+by 2.6 rad. This is too far for a fit, but it is one number per source; a scan finds it once the mesh is known at one
+frequency.
 
-Paths between two ports differ by an even number of PUCs. Half a turn more in every PUC is then no more than a sign of
-the field: a source whose frequency is off by 1/(2τ), 44 GHz, looks the same, but for the few milliradians per nanometre
-that the arms differ by, and for how well sources keep to the frequency they state.
+Paths between two ports differ by an even number of PUCs. Half a turn more in every PUC therefore only changes the sign
+of the field. A source whose frequency is wrong by 1/(2τ) = 44 GHz looks almost the same. Only the phase difference of
+the arms (a few milliradians per nanometre) and the stated frequency of the source tell the two apart.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from calibration.model.parameters import MeshParameters
 
 Real = NDArray[np.float64]
 
-# Common phase per PUC from one point of the scan to the next: six of them in a loop make 0.3 rad.
+# Step of the scan in common phase per PUC; a loop of six PUCs turns by 0.3 rad.
 _STEP_RAD = 0.05
 _SETTINGS = 12
 
@@ -29,22 +30,22 @@ _SETTINGS = 12
 def find_detunings(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, discrepancy: float = 0.1
 ) -> MeshParameters:
-    """Return parameters with the frequency of every source that lights any settings, as a scan finds it.
+    """Return parameters with the frequency of every source from a scan; sources without settings stay unchanged.
 
     Args:
         model: The model.
-        parameters: What is known of the mesh at the frequency of a source; that source is found where it is.
-        likelihood: Readings with the light of the sources.
-        span_hz: Largest distance in frequency, either way.
-        discrepancy: How far predicted fields may be off; see :class:`calibration.model.likelihood.Likelihood`.
+        parameters: Parameters that hold at the frequency of one source.
+        likelihood: Readings with light from the sources.
+        span_hz: Largest frequency offset in either direction.
+        discrepancy: Relative error of predicted fields; see :class:`calibration.model.likelihood.Likelihood`.
     """
-    # Fine enough for every loop: six PUCs turn six times as far as one.
+    # The step suits loops: six PUCs turn six times as far as one.
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
     steps = np.arange(-half, half + 1) * (span_hz / max(half, 1))
     sources = model.space.sources
     detuning = np.array(np.broadcast_to(parameters.source_detuning_hz, len(sources)), dtype=np.float64)
     for number, port in enumerate(sources):
-        # A dozen settings are enough: one number is looked for, and 28 readings tell of it in each.
+        # A dozen settings with 28 readings each are enough to find one number.
         settings = np.flatnonzero(likelihood.observations.source == port)[:_SETTINGS]
         if not len(settings):
             continue
@@ -63,38 +64,38 @@ def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, 
     return float((weight(residual) * residual**2).sum())
 
 
-# How much larger the sum of squares of the frequencies, in standard errors, may be on a branch that is tried.
-_MOST_UNLIKELY = 4.0
+# Largest increase of the frequencies' sum of squares, in standard errors, on a branch that is tried.
+_MAX_UNLIKELY = 4.0
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
-    """Return the sources' common phases per PUC, each by half turns as near to those of the others as it can be."""
-    # Twice the phase knows no half turns: the mean direction is that of all sources whatever their branch.
+    """Return the common phases per PUC of the sources, each shifted by half turns to be close to the others."""
+    # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
     return middle + off
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
-    """Return the points that look almost the same, one source half a turn per PUC away, the likeliest first.
+    """Return points with almost the same light, with one source shifted by half a turn per PUC, the likeliest first.
 
     Args:
-        parameters: A point; phases are those at the mean frequency of the sources.
-        sigma_hz: How well sources keep to the frequency they state.
+        parameters: A point; its phases hold at the mean frequency of the sources.
+        sigma_hz: Standard error of the stated frequencies.
 
     Returns:
-        Points, and by how much more their frequencies cost than those of the one given, in units of χ².
+        Points, and the increase of the χ² of their frequencies.
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s
     found = []
     for source in range(detuning_hz.size):
         other = detuning_hz.copy()
-        # Towards zero: the other half turn is farther from what the source states.
+        # Towards zero: the opposite half turn is farther from the stated frequency.
         other[source] -= np.copysign(turn_hz, other[source])
         middle_hz = float(other.mean() - detuning_hz.mean())
         cost = float(((other - middle_hz) ** 2 - detuning_hz**2).sum()) / sigma_hz**2
-        if cost < _MOST_UNLIKELY:
+        if cost < _MAX_UNLIKELY:
             joints = parameters.joint_phase_rad + 2.0 * np.pi * parameters.delay_s * middle_hz
             passive = parameters.passive_phase_rad + parameters.differential_slope_rad_per_hz * middle_hz
             moved = replace(

@@ -1,12 +1,13 @@
-"""The global clear-box fit: all parameters of a mesh from all readings at once, by maximum likelihood.
+"""Global fit of all parameters of a mesh to all readings by maximum likelihood.
 
-Gauss-Newton steps on the exact derivatives, damped where a step does not help (Levenberg-Marquardt). Gathering the
-information takes four fifths of a round's time: it is kept while the point stays within a standard error or two of
-where that was done, and the slope, exact in every round, corrects it (BFGS).
+The fit takes Gauss-Newton steps with exact derivatives and damps steps that do not lower the cost
+(Levenberg-Marquardt). Calculating the information matrix takes four fifths of the time of a round. The matrix is
+therefore kept while the point stays within a standard error or two of where the matrix was calculated. The slope is
+exact in every round and corrects the matrix (BFGS).
 
-From afar a fit is led by the model discrepancy of :mod:`calibration.model.likelihood`: the noise a wrong model would
-have is found from the residuals, falls with them, and is zero at the end, where the fit is one of maximum likelihood
-for the noise alone.
+Far from the solution the model discrepancy of :mod:`calibration.model.likelihood` weights the readings: it is the noise
+that a wrong model would cause. It is estimated from the residuals and falls with them. At the end it is zero, and the
+result is the maximum-likelihood solution for the noise alone.
 """
 
 from __future__ import annotations
@@ -42,30 +43,30 @@ MAX_ROUNDS = 60
 CONVERGED_SIGMA = 0.02
 """Root mean square step, in standard errors, at which a fit has converged."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
-# As long as fields are wrong by more than this, the fine parameters stay where they started.
+# The fine parameters stay fixed while predicted fields are wrong by more than this.
 _EARLY_DISCREPANCY = 0.05
 _EARLY_STEP = 0.3
-# Where coupler differences of 0 begin instead: that of a PUC that is a path of its own (15, 34, 53) shows as its square
-# only, so that 0 is no slope to leave by, and its sign stays open.
+# Start value for coupler differences of 0. The readings depend only on the square of the difference in PUCs that are
+# the only path (15, 34, 53), so a fit could not leave 0. Its sign stays unknown.
 _UNLIKE_RAD = 3e-3
-# A fit is given up whose discrepancy has not fallen by this factor over so many rounds.
+# A fit stops if its discrepancy has not fallen by this factor over so many rounds.
 _PATIENCE, _PROGRESS = 8, 0.93
-# The same, where it has not fallen at all.
+# The same number if the discrepancy has not fallen at all.
 _STILL = 5
-# Root mean square distance, in standard errors, from where information was gathered up to which it is kept.
+# Largest rms distance, in standard errors, at which the information matrix is kept.
 _KEPT_SIGMA = 1.5
-# A slope that changes by less than this share of what was expected is no measure of curvature.
-_LEAST_CURVED = 1e-3
+# A smaller relative change of the slope is too inexact to correct the curvature.
+_MIN_CURVED = 1e-3
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
 _DAMPING_LEAST = 1e-9
-# Less is not felt: hardly a direction has so little of its parameters' curvature.
+# Smaller damping has no effect: hardly any direction has so little curvature.
 _DAMPING_FELT = 1e-5
 _DAMPING_MOST = 1e6
-# Information gathered as near as this to where a fit ended is that of its end.
+# An information matrix calculated within this distance of the end is valid at the end.
 _NEAR_SIGMA = 0.05
-# Steps that lead uphill before information kept from another point is gathered anew.
-_MOST_IN_VAIN = 3
-# No phase turns farther in one step.
+# Number of failed steps after which a kept information matrix is recalculated.
+_MAX_IN_VAIN = 3
+# Largest change of a phase in one step.
 _LARGEST_TURN_RAD = 0.4
 _LARGEST_DB = 3.0
 
@@ -75,8 +76,8 @@ class Round:
     """One step of a fit.
 
     Attributes:
-        discrepancy: model discrepancy η: share of the typical field by which the model was taken to be wrong.
-        chi2_per_reading: Mean squared residual against noise alone, cut at three sigma each.
+        discrepancy: Model discrepancy η: assumed relative error of the predicted field.
+        chi2_per_reading: Mean squared residual against noise alone, each cut at three sigma.
         step_sigma: Root mean square step, in standard errors.
     """
 
@@ -87,24 +88,24 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit found.
+    """Result of a fit.
 
     Attributes:
         parameters: The point of largest likelihood.
         vector: The same as a vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
-        prior_information: Shape ``(P, P)``; that of the prior. A phase that shows in no reading is known modulo a
-            turn: it has that error, and not none.
-        converged: Whether steps became smaller than the standard errors.
+        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo a
+            turn and gets the corresponding error.
+        converged: Whether the steps became smaller than the standard errors.
         discrepancy: η at the end; above 0 the model does not explain the readings.
-        chi2_per_reading: Sum of squared residuals over readings used, noise alone.
-        readings: How many readings are used.
-        rounds: What each step did.
-        settings: How many settings were fitted.
-        gathered_sigma: How far away information was gathered, root mean square in standard errors.
-        stated: Shape ``(P, P)``; covariance of the free parameters with what the model leaves out
-            (:mod:`calibration.fit.stated_errors`); ``None`` before the errors are stated.
+        chi2_per_reading: Sum of squared residuals divided by the number of readings used, noise alone.
+        readings: Number of readings used.
+        rounds: All steps.
+        settings: Number of fitted settings.
+        gathered_sigma: Rms distance from the end to the point of the information matrix, in standard errors.
+        stated: Shape ``(P, P)``; covariance of the free parameters including the effects that the model leaves out
+            (:mod:`calibration.fit.stated_errors`); ``None`` before this covariance is calculated.
     """
 
     parameters: MeshParameters
@@ -123,7 +124,7 @@ class FitResult:
 
     @property
     def path_length_sigma(self) -> float:
-        """Length of the way from its start, rms in standard errors."""
+        """Distance from the start to the end of the fit, rms in standard errors."""
         return sum(each.step_sigma for each in self.rounds)
 
     @property
@@ -133,35 +134,35 @@ class FitResult:
 
     @property
     def chi2_per_dof(self) -> float:
-        """Sum of squared residuals over readings less what of the parameters they determine, not the prior."""
-        # Parameters held by their prior cost no degree of freedom: the trace counts what readings have determined.
+        """Sum of squared residuals per degree of freedom; parameters held by the prior do not reduce the degrees."""
+        # The trace counts the parameters that the readings determine; parameters held by their prior do not count.
         determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
 
     def covariance(self) -> Real:
-        """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 where they were held."""
+        """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 for fixed parameters."""
         result = np.zeros((len(self.vector), len(self.vector)))
         result[np.ix_(self.free, self.free)] = self.inverse if self.stated is None else self.stated
         return result
 
     @cached_property
     def inverse(self) -> Real:
-        """Shape ``(P, P)``; covariance of the free parameters if the model holds."""
-        # What neither readings nor prior know has no variance to state.
+        """Shape ``(P, P)``; covariance of the free parameters if the model is correct."""
+        # Combinations that neither readings nor prior determine get no variance.
         return inverse_of(self.information + self.prior_information)
 
 
 @dataclass(frozen=True, eq=False)
 class _FitState:
-    """Where a fit stands; P free parameters.
+    """State of a running fit; P free parameters.
 
     Attributes:
         point: Shape ``(size,)``.
-        equations: The normal equations about it; their information may be that of a point near by.
-        discrepancy: η they are weighed by.
-        curvature: Shape ``(P, P)``; information and prior, corrected by how slopes have changed since.
-        gathered: Shape ``(size,)``; the point where information was gathered, or that of another fit taken over.
-        taken_over_sigma: How far from there the other fit had gathered it, in standard errors.
+        equations: Normal equations at this point; their information may come from a nearby point.
+        discrepancy: η used for their weights.
+        curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
+        gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
+        taken_over_sigma: Distance from that point to the point of the other fit's calculation, in standard errors.
     """
 
     point: Real
@@ -174,7 +175,7 @@ class _FitState:
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
-    """A step: where it begins and leads, the readings there, its rms in standard errors, the damping from there on."""
+    """One step of a fit: start and end point, readings at the end, rms length in standard errors, next damping."""
 
     here: _FitState
     point: Real
@@ -188,11 +189,11 @@ class GlobalFit:
 
     Args:
         model: The model.
-        likelihood: The readings and what to make of them.
-        prior: What is known without them.
-        free: Groups of parameters, or a mask of shape ``(size,)``; the others keep their start values.
-        done: Told of every round.
-        give_up: Told the model discrepancy after every round; ends the fit by answering yes.
+        likelihood: The readings and their noise.
+        prior: Knowledge without readings.
+        free: Groups of parameters, or a mask of shape ``(size,)``; other parameters keep their start values.
+        done: Called after every round.
+        give_up: Called with the model discrepancy after every round; the fit ends if the call returns true.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Free all that is wanted; early only what moves light much, so that no fine parameter replaces a coarse."""
+        """Return the free parameters; early in a fit only coarse ones, so that fine parameters cannot replace them."""
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
@@ -225,32 +226,33 @@ class GlobalFit:
         kept: bool = False,
         convergence_sigma: float = CONVERGED_SIGMA,
     ) -> FitResult:
-        """Fit from a start.
+        """Fit from a start point.
 
         Args:
-            start: Where to begin.
-            rounds: Most rounds.
-            near: Whether that is another fit's end, or near one: steps are full from the first one on.
-            known: The fit of the first so many of these settings, if its information still holds at the start.
-            kept: Whether the information given may be that of a point near the end. To go on from that is enough; the
-                errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
-            convergence_sigma: Root mean square step, in standard errors, at which it ends.
+            start: Start point.
+            rounds: Maximum number of rounds.
+            near: Whether the start is at or near the end of another fit; then all steps are full steps.
+            known: A fit of the first settings, if its information is still valid at the start.
+            kept: Whether the returned information may come from a point near the end. This is enough for a fit that is
+                continued. For final errors call :meth:`stated` first, because parameters that show as their square
+                change it.
+            convergence_sigma: Rms step, in standard errors, at which the fit ends.
         """
         point = self._model.space.pack(start)
-        # At exactly 0 a difference that shows as its square has no slope, and would stay there for ever.
+        # A difference that affects the readings only through its square has no slope at 0 and would stay there.
         level = self._model.space.mask(("coupler_difference_rad",)) & (point == 0.0) & self._wanted
         point[level] = _UNLIKE_RAD
-        # Coarse before fine: freed at once, curvatures and crosstalk take the place of phases that are still wrong
+        # Coarse before fine: otherwise curvatures and crosstalk would compensate phases that are still wrong
         # (docs/decisions/0006).
         self._free_first(early=not near)
         here = self._near(point, known) if near else self._first(point)
         damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
         history: list[Round] = []
-        coarse = 0  # rounds with coarse parameters alone
+        coarse = 0  # rounds with coarse parameters only
         while not converged and len(history) < rounds and (early or not _stalled(history[coarse:])):
             step = self._step(here, damping)
             near_enough = here.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP
-            # Through a large mesh light passes so many couplers that coarse parameters alone never come near.
+            # In a large mesh light passes so many couplers that a fit of coarse parameters alone never gets near.
             freed = early and (near_enough or _stalled(history))
             if freed:
                 early, coarse = False, len(history)
@@ -259,7 +261,8 @@ class GlobalFit:
             history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
-            # A small step at a model discrepancy that still falls is no end: the next round weighs the readings anew.
+            # The fit does not end while the model discrepancy still falls: the next round changes the weights of the
+            # readings.
             converged = step.size_sigma < convergence_sigma and here.discrepancy == before.discrepancy and not early
             if self._give_up(here.discrepancy):
                 break
@@ -267,37 +270,37 @@ class GlobalFit:
         return result if kept else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return a fit of these readings with the information gathered where it ended, or as near as does not show."""
+        """Return a fit of these readings with its information calculated at, or close enough to, its end."""
         if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
     def _first(self, point: Real) -> _FitState:
-        """Return the state at a start from afar."""
+        """Return the state at a start point far from the solution."""
         reading_ma = self._reading_ma(point)
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
         return self._gathered(point, discrepancy)
 
     def _near(self, point: Real, known: FitResult | None) -> _FitState:
-        """Return the state at a start near another fit's end."""
+        """Return the state at a start point near the end of another fit."""
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
         discrepancy = likelihood.discrepancy(reading_ma, drift_ma)
-        # Another fit's information holds where that fit explained its readings, for the same free parameters only.
+        # The other fit's information is valid only if that fit explained its readings with the same free parameters.
         if known is None or discrepancy > 0.0 or not known.certified or not np.array_equal(known.free, self._free):
             return self._gathered(point, discrepancy)
         information = known.information
         if len(settings) > known.settings:
-            # Only the new settings are gathered: gathering takes four fifths of the time of a round.
+            # Only the information of the new settings is calculated, which takes four fifths of the time of a round.
             later = likelihood[np.arange(known.settings, len(settings))]
             information = information + normal_equations(self._model, parameters, later, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
         return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.information_distance_sigma)
 
     def _gathered(self, point: Real, discrepancy: float) -> _FitState:
-        """Return the state at a point with information gathered there."""
+        """Return the state at a point with the information calculated there."""
         parameters = self._model.space.unpack(point)
         return self._here(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
@@ -307,11 +310,11 @@ class GlobalFit:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
     def _after(self, here: _FitState, step: _FitStep, *, anew: bool) -> _FitState:
-        """Return the state after a step, with information gathered anew if it has to be or is asked for."""
-        # It never rises (docs/decisions/0006): a fit that went back could go round in circles.
+        """Return the state after a step, with new information if necessary or requested."""
+        # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
-        # Kept information is good for steps within a standard error or two; beyond, the curvature is another.
+        # Kept information is valid within a standard error or two; farther away the curvature differs.
         if anew or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
             return self._gathered(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
@@ -320,7 +323,7 @@ class GlobalFit:
             self._model, parameters, self._likelihood, information, step.reading_ma, self._free, discrepancy
         )
         after = replace(here, point=step.point, equations=equations)
-        # The slope is exact in every round. How it changed along the step corrects the curvature kept (BFGS).
+        # The exact change of the slope along the step corrects the kept curvature (BFGS).
         turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
         return replace(after, curvature=_bfgs_update(here.curvature, turn, change))
 
@@ -328,16 +331,16 @@ class GlobalFit:
         return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
 
     def _slope(self, here: _FitState) -> Real:
-        """Return the slope of the logarithm of likelihood and prior."""
+        """Return the slope of log likelihood plus log prior."""
         away = (here.point - self._prior.mean)[self._free]
         slope: Real = here.equations.gradient - self._prior_information @ away
         return slope
 
     def _step(self, here: _FitState, damping: float) -> _FitStep:
-        """Return the step to the next point; the point itself if no step leads downhill."""
+        """Return the step to the next point; the same point if no step lowers the cost."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         for tried in itertools.count(1):
-            # Levenberg-Marquardt: ten times more damping until the cost falls, a tenth of it afterwards.
+            # Levenberg-Marquardt: ten times more damping until the cost falls, then a tenth of it.
             turn = _solve(here.curvature, slope, damping)
             self._model.work.spent += solution_work(len(turn))
             turn *= self._shortening(turn)
@@ -346,19 +349,20 @@ class GlobalFit:
             reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
             if self._cost(here, ahead, reading_ma) <= cost:
                 return _FitStep(here, ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
-            # No step leads downhill: the point stays, and the fit converges or is given up.
+            # No step lowers the cost: the point stays, and the fit converges or stops.
             if size < CONVERGED_SIGMA or damping > _DAMPING_MOST:
                 return _FitStep(here, here.point, here.equations.reading_ma, 0.0, damping)
             damping = max(10.0 * damping, _DAMPING_FELT)
-            # What shows as its square only, such as some coupler differences, may show in another way by now.
-            if tried == _MOST_IN_VAIN and here.gathered is not here.point:
+            # The curvature of parameters that show only as their square, such as some coupler differences, may have
+            # changed.
+            if tried == _MAX_IN_VAIN and here.gathered is not here.point:
                 return self._step(self._gathered(here.point, here.discrepancy), _DAMPING_NEAR)
-        raise AssertionError("damping ends every search")
+        raise AssertionError("the search with growing damping did not end")
 
     def _shortening(self, step: Real) -> float:
-        """Return what to multiply a step by so that no phase and no level moves too far at once."""
+        """Return the factor that shortens a step so that no phase and no level changes too much at once."""
         space = self._model.space
-        # A step of more than 0.4 rad may leave the valley in which the derivatives mean anything.
+        # Derivatives are valid within about 0.4 rad only.
         full = np.zeros(space.size)
         full[self._free] = np.abs(step)
         turn = float(full[space.mask(("passive_phase_rad", "loops"))].max())
@@ -375,7 +379,7 @@ class GlobalFit:
         return float(np.minimum(squares, 9.0).mean()) if len(squares) else 0.0
 
     def _squares(self, equations: NormalEquations) -> Real:
-        """Return the squared residuals of the readings used, noise alone, what drifted taken out."""
+        """Return the squared residuals of the readings used, against noise alone, corrected for drift."""
         residual, sigma = self._likelihood.residual(equations.reading_ma, 0.0), self._likelihood.sigma_ma(0.0)
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares
@@ -401,7 +405,7 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    """Whether the discrepancy, still there, has hardly fallen over many rounds."""
+    """Return whether a positive discrepancy has hardly fallen over many rounds."""
     discrepancies = [one.discrepancy for one in history]
     if discrepancies[-1:] == [0.0]:
         return False
@@ -415,10 +419,10 @@ def _rms(step: Real, curvature: Real) -> float:
 
 
 def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
-    """Return a curvature by which a step changes the slope as it did (Broyden, Fletcher, Goldfarb, Shanno, 1970)."""
+    """Return the curvature corrected by the change of slope along a step (Broyden, Fletcher, Goldfarb, Shanno 1970)."""
     expected = curvature @ step
-    # Along a step that did not bend the slope, the update would divide by nothing.
-    if not step @ change > _LEAST_CURVED * (step @ expected):
+    # If the slope did not change along the step, the update would divide by zero.
+    if not step @ change > _MIN_CURVED * (step @ expected):
         return curvature
     bent: Real = (
         curvature + np.outer(change, change / (step @ change)) - np.outer(expected, expected / (step @ expected))
@@ -427,7 +431,7 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
-    """Return the damped step; every parameter is damped in units of its own scale."""
+    """Return the damped step; the damping of every parameter is relative to its own curvature."""
     scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping

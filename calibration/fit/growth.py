@@ -1,13 +1,13 @@
-"""What physics the light asks for beyond the model: the score of every row of the table, from one pass over the data.
+"""Selection of additional physics: scores of all rows of the physics table from one pass over the data.
 
-At the end of a fit the slope of the likelihood by parameters that are not in it yet, and their information with that
-of the fitted parameters taken out, tell without another fit how much better the light would be explained: the evidence
-of a row whose parameters have the width s about zero,
+At the end of a fit, the slope of the likelihood with respect to parameters that are not fitted yet, and their
+information after elimination of the fitted parameters, show how much better the readings would be explained. No further
+fit is needed. The evidence of a row whose parameters have a prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ, u: eigenvalues of that information, slope along its vectors
 
-(Laplace; exact for a linear model; a score test of a component of variance at s = 0, Rao 1948). Whether the parameters
-are worth having is asked of light that did not find them: each half of the settings judges what the other half says.
+(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). Cross-validation decides
+whether the parameters are added: each half of the settings judges the values from the other half.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 
-# Readings that a pass looks at.
-_MOST_READINGS = 12_000
-# The same where directions of pairs are chosen for all settings.
-_MOST_FOR_PAIRS = 16_000
-# Numbers held at once for the directions of pairs, in single precision: 400 MB.
-_MOST_NUMBERS = 1e8
-# Share of what laws depart by at their points that the best three terms leave, rms over heat from a sixth of a turn up
-# to all that heaters are driven to (the points independent, linear between them).
+# Maximum number of readings in a pass.
+_MAX_READINGS = 12_000
+# The same for the choice of the directions of pairs.
+_MAX_READINGS_FOR_PAIRS = 16_000
+# Memory limit for the directions of pairs: 400 MB in single precision.
+_MAX_NUMBERS = 1e8
+# Share of a law deviation that a fit of its three terms cannot absorb, rms over heat from a sixth of a turn to the
+# largest current (independent deviations at the points, linear between them).
 _LEFT_BY_TERMS = 0.6
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What one pass over the data says about a fit; P free parameters.
+    """Result of one pass over the data for a fit with P free parameters.
 
     Attributes:
-        rows: Scores of the rows that are not in it, those first that gain most.
-        chosen: The rows to take in together: each gains beside those before it.
-        information: Shape ``(P, P)``; Fisher information of the settings looked at, where the fit ended.
-        by_stretch: Shape ``(c, P)``; slope of the likelihood by stretches of settings with the same light.
-        by_monitor: Shape ``(M, P)``; the same by monitors.
-        tail: What pairs do in directions that are not fitted; ``None`` where pairs are not fitted.
-        by_reading: Shape ``(N, M)``; squares of the white residuals.
-        by_source: Shape ``(S,)``; their mean by source of the light.
+        rows: Scores of the rows that are not fitted, the largest gain first.
+        chosen: Rows to add together; each still gains after the rows before it.
+        information: Shape ``(P, P)``; Fisher information of the settings in this pass, at the end of the fit.
+        by_segment: Shape ``(c, P)``; slope of the likelihood by segments of settings with the same light.
+        by_monitor: Shape ``(M, P)``; slope of the likelihood by monitors.
+        tail: Effect of pairs in directions that are not fitted; ``None`` if pairs are not fitted.
+        by_reading: Shape ``(N, M)``; squares of the whitened residuals.
+        by_source: Shape ``(S,)``; their mean by source.
     """
 
     rows: tuple[RowScore, ...]
@@ -74,19 +74,19 @@ def score_rows(
     names: Sequence[str],
     but: Collection[str] = (),
 ) -> Scores:
-    """Return the scores of rows that a fit has not taken in, and what the same pass says about its errors.
+    """Return the scores of rows that a fit does not include, with the data for its standard errors.
 
     Args:
         model: The model of the fit.
         fit: The fit.
-        likelihood: What it explains.
+        likelihood: The fitted readings.
         prior: The prior of the fit, over all parameters of the model.
         names: The rows.
-        but: Those that are not to be taken in, whatever they gain.
+        but: Rows that must not be chosen, whatever they gain.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     but = {*but, *(row.name for row in PHYSICS if not row.fitted)}
-    few = _thinned(likelihood, _MOST_READINGS, model, small)
+    few = _thinned(likelihood, _MAX_READINGS, model, small)
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
@@ -115,13 +115,13 @@ def score_rows(
 def pair_directions(
     model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, before: PairDirections
 ) -> PairDirections:
-    """Return the directions of pairs that light tells best, of a fit that has pairs in others.
+    """Return the best-determined directions of pairs, for a fit that includes pairs in other directions.
 
-    Light of further settings tells other combinations of pairs than that which directions were first chosen by.
+    Additional settings determine other combinations of pairs than those chosen first.
 
     Args:
         model: The model of the fit.
-        fit: The fit, of some of the settings at least.
+        fit: The fit of at least some of the settings.
         likelihood: The settings.
         prior: The prior of the fit, over all parameters of the model.
         before: The directions of the fit.
@@ -130,7 +130,7 @@ def pair_directions(
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
     held = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
     other = model.with_physics(Physics(widths, held=held))
-    few, size = _thinned(likelihood, _MOST_FOR_PAIRS, other), other.space.size
+    few, size = _thinned(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(few.observations) / len(likelihood.observations)
     pairs = Pairs(model, fit, Pass(other, beside, few, ()))
@@ -138,19 +138,19 @@ def pair_directions(
     return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
 
 
-def _thinned(likelihood: Likelihood, most_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
-    """Return a likelihood of as many settings as it takes to tell, evenly over the run, and as there is room for."""
+def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
+    """Return a likelihood with fewer settings, evenly spaced over the run, within the limits of time and memory."""
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
-    most = min(settings, max(min(most_readings, int(_MOST_NUMBERS / each)) // monitors, 1))
+    most = min(settings, max(min(max_readings, int(_MAX_NUMBERS / each)) // monitors, 1))
     return likelihood[np.unique(np.linspace(0, settings - 1, most).astype(np.int64))]
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors that laws have for each share that they depart by at their points, shape ``(P, 2E)``.
+    """Return the errors of the law terms per relative deviation of a law at its points, shape ``(P, 2E)``.
 
-    What the best three terms leave of it shows in no error of theirs: at any current a law is off by about that.
+    The three terms cannot absorb the whole deviation, and their fitted errors do not show the rest.
     """
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:

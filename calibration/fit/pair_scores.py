@@ -1,5 +1,6 @@
-"""What light tells of crosstalk of pairs, which are more than readings can tell: the directions that it tells best.
+"""Scores of pairwise crosstalk.
 
+There are more pairs than the readings can determine, so only the best-determined directions are fitted. See
 docs/decisions/0023-pairs-that-are-not-fitted.md.
 """
 
@@ -23,25 +24,26 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 
-# Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
+# Directions whose variance the readings reduce by less than this share are not fitted.
 _TOLD = 0.1
-# Settings whose phases are held at once for all directions of pairs.
+# Number of settings per block, which limits the memory for phases of all directions.
 _PART = 128
 _OVERSAMPLED = 20
-# Directions at random by which traces over all pairs are estimated: to an eighth.
+# Number of random directions for traces over all pairs, which gives an accuracy of an eighth.
 _PROBES = 64
 _PROBES_BESIDE = 256
-# Slopes by pairs beyond what noise makes them, from which on pairs are looked at one direction at a time.
+# Excess of the slopes over noise above which single directions of pairs are examined.
 _ASKED_SIGMA = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What pairs in directions that are not fitted do to P fitted parameters.
+    """Effect of pairs in unfitted directions on P fitted parameters.
 
     Attributes:
         covariance: Shape ``(P, P)``.
-        as_noise: Shape ``(P,)``; the part of the variances by noise that stands for it in the weights of readings.
+        as_noise: Shape ``(P,)``; part of the variances that already accounts for these pairs through the reading
+            weights.
     """
 
     covariance: Real
@@ -49,12 +51,12 @@ class Tail:
 
 
 class Pairs:
-    """What light tells of pairs of a waveguide and a heater, by the rows of some settings.
+    """Information about pairs of a waveguide and a heater in some settings.
 
     Args:
         model: The model of the fit.
         fit: The fit.
-        pass_: The settings: their rows by the parameters of the fit, and by those of small rows.
+        pass_: The settings, with derivatives by the fitted parameters and by those of small rows.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -71,7 +73,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the light by directions ``(2E, W, c)``, shape ``(N·M, c)``."""
+        """Return the change of the readings for directions of shape ``(2E, W, c)``, shape ``(N·M, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -79,8 +81,8 @@ class Pairs:
             light[part] = self._by_phase[part] @ (self._heat[part] @ felt).reshape(-1, waveguides, count)
         return light.reshape(-1, count)
 
-    def _back(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return its transpose: what light of shape ``(N·M, c)`` says of all pairs, ``(2E, W, c)``."""
+    def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the transpose of :meth:`_light`: the slopes of all pairs ``(2E, W, c)`` for readings ``(N·M, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -90,16 +92,16 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the settings some at a time: phases of all waveguides for all directions are half a gigabyte."""
+        """Yield blocks of settings: phases of all waveguides for all directions take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Return the score of pairs beside rows that are taken in, in the directions that light tells best.
+        """Return the score of pairs, next to other rows to be added, in the best-determined directions.
 
         Args:
-            ahead: Information of the prior of the fitted parameters, of these settings.
-            beside: Where the rows to be taken in are, and their widths.
-            share: Share of all settings that a pass looks at.
+            ahead: Information of the prior of the fitted parameters, for these settings.
+            beside: Positions and widths of the other rows to be added.
+            share: Share of all settings in this pass.
         """
         extra_physics = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in beside)])
         halves, slopes = self._pass.gram.among(extra_physics)
@@ -113,9 +115,9 @@ class Pairs:
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
         whole = halves[0] + halves[1] + prior
-        known = _seen(whole, seen)
-        # A fit that does not explain its readings says nothing of what noise alone would do.
-        if self._explained and (unasked := self._unasked(seen, whole, known, share)):
+        known = _elimination_matrix(whole, seen)
+        # If a fit does not explain its readings, the slopes cannot be compared with noise.
+        if self._explained and (unasked := self._score_without_directions(seen, whole, known, share)):
             return unasked
         basis, columns = self._directions(known)
         self._spend(SCORED)
@@ -124,17 +126,17 @@ class Pairs:
             selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
-        found = scored(self._beside_columns(seen, halves, slopes, columns))
+        found = scored(self._extended_equations(seen, halves, slopes, columns))
         if found.gain > MIN_GAIN and not found.is_supported_by_data:
-            # What lies in no direction hides what those fitted explain: readings count as in a fit with pairs.
+            # Unfitted directions act as noise, so the readings get the weights of a fit with pairs.
             found = scored(self._weighed_columns(seen, columns, found.width))
         directions = self._told(basis, columns, found.width, share)
         return replace(found, excluded_effect=found.excluded_effect[: self._n], pairs=directions)
 
-    def _beside_columns(
+    def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of known parameters, whose own ones are there, and of further columns."""
+        """Return the normal equations of known parameters extended by further columns."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -143,10 +145,10 @@ class Pairs:
             across.append(seen[mine].astype(np.float64).T @ own)
             inner.append(information_of(own))
             all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
-        return _gram_of(halves, across, inner, all_slopes)
+        return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the same, each reading with the noise that pairs in other directions are to it."""
+        """Return the extended normal equations with pairs in other directions counted as noise of each reading."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -158,81 +160,83 @@ class Pairs:
         )
         whole = [information_of(rows[mine]) for mine in self._halves()]
         slopes = [misfit[mine] @ rows[mine] for mine in self._halves()]
-        return _gram_of(
+        return _halved_equations(
             [each[:n, :n] for each in whole], [each[:n, n:] for each in whole], [each[n:, n:] for each in whole], slopes
         )
 
     def _halves(self) -> list[NDArray[np.bool_]]:
-        """Return which readings belong to either half of the settings."""
+        """Return masks of the readings in each half of the settings."""
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
-        """Return the directions that light tells best beside all that is fitted.
+        """Return the best-determined directions of pairs, next to all fitted parameters.
 
         Args:
-            before: Those that fewer settings told best.
-            ahead: Information of the prior of the fitted parameters, of these settings.
+            before: The best directions for fewer settings.
+            ahead: Information of the prior of the fitted parameters, for these settings.
             width: Width of the pairs.
-            share: Share of all settings that these are.
+            share: Share of all settings in this pass.
         """
-        known = _seen(self._whole(ahead), self._rows)
+        known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
 
-    def _whole(self, ahead: Real) -> Real:
-        """Return information of the fitted parameters by these settings and their prior."""
+    def _total_information(self, ahead: Real) -> Real:
+        """Return the information of the fitted parameters from these settings and their prior."""
         first, second = self._pass.gram.main
         whole: Real = first + second + ahead
         return whole
 
     def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
-        # Directions that light hardly tells are left to the errors.
+        # Badly determined directions are not fitted; they increase the errors instead.
         told = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _TOLD)
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
-    def _at_random(self, count: int) -> NDArray[np.float32]:
-        """Return directions in which every pair is off by about one, shape ``(2E, W, c)``."""
+    def _random_directions(self, count: int) -> NDArray[np.float32]:
+        """Return random directions in which every pair deviates by about one, shape ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
 
-    def _unasked(
+    def _score_without_directions(
         self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
     ) -> RowScore | None:
-        """Return a score without any directions if slopes by pairs are no larger than noise makes them.
+        """Return a score without directions if the slopes of pairs are no larger than noise makes them.
 
-        Score test of a variance (Rao 1948), its traces by directions at random (Hutchinson 1989).
+        Score test of a variance (Rao 1948); its traces are estimated with random directions (Hutchinson 1989).
         """
         misfit = self._misfit.reshape(-1, 1)
-        slope = float((self._back(_without(known, misfit.astype(np.float32))) ** 2).sum())
-        light = _without(known, self._light(self._at_random(_PROBES)))
+        slope = float((self._transpose(_without(known, misfit.astype(np.float32))) ** 2).sum())
+        light = _without(known, self._light(self._random_directions(_PROBES)))
         expected = float((light**2).sum()) / _PROBES
-        spread = 2.0 * float((self._back(light) ** 2).sum()) / _PROBES
+        spread = 2.0 * float((self._transpose(light) ** 2).sum()) / _PROBES
         variance = (slope - expected) / (0.5 * spread)
         error = np.sqrt(spread) / (0.5 * spread)
         if variance > _ASKED_SIGMA * error:
             return None
-        # What width noise may hide, and what that does to the fit. More settings would show it as much better.
+        # The largest width that noise may hide, and its effect on the fit. More settings would reveal it.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        excluded_effect = (width * self._following(seen, whole, self._at_random(_PROBES))).astype(np.float32)
+        excluded_effect = (width * self._parameter_shift(seen, whole, self._random_directions(_PROBES))).astype(
+            np.float32
+        )
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, excluded_effect)
 
     def _directions(
         self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], Real]:
-        """Return the directions that light tells best, and the light by them, what is known taken out.
+        """Return the best-determined directions and their effect on the readings, known parameters eliminated.
 
         Args:
-            known: As :func:`_seen` returns it.
-            begin: Directions that other light tells best, ``(2E, W, c)``.
+            known: As :func:`_elimination_matrix` returns it.
+            begin: The best directions for other settings, ``(2E, W, c)``.
         """
-        # One step of subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions
-        # than pairs. What is missed counts as noise of the readings that feel it, and directions are chosen again.
+        # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
+        # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.
         count = min(MAX_PAIRS + _OVERSAMPLED, self._curve.size)
-        basis = self._at_random(count)
+        basis = self._random_directions(count)
         if begin is not None:
             basis[..., : begin.shape[2]] = begin
         self._spend(DIRECTIONS)
-        basis = _orthonormal(self._back(_without(known, self._light(basis))))
+        basis = _orthonormal(self._transpose(_without(known, self._light(basis))))
         whole = self._light(basis)
         light = _without(known, whole).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MAX_PAIRS, count)].astype(np.float32)
@@ -241,40 +245,40 @@ class Pairs:
     def unfitted_effect(
         self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
     ) -> Tail:
-        """Return what pairs beside the directions fitted do to the fitted parameters.
+        """Return the effect of pairs in unfitted directions on the fitted parameters.
 
-        By directions at random (Hutchinson 1989): variances to a tenth.
+        Random directions (Hutchinson 1989) give the variances to a tenth.
         """
-        directions = self._at_random(_PROBES_BESIDE)
+        directions = self._random_directions(_PROBES_BESIDE)
         self._spend(BESIDE)
-        # Of the directions that are fitted nothing is left out.
+        # The fitted directions are not part of the unfitted effect.
         known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ known)
-        rows, whole = self._rows[:, : self._n], self._whole(ahead)
-        following = self._following(rows, whole, directions)
+        rows, whole = self._rows[:, : self._n], self._total_information(ahead)
+        following = self._parameter_shift(rows, whole, directions)
         covariance = width**2 * (following @ following.T)
         as_noise = np.zeros(self._n)
         if likelihood.unmodelled_ma2 is not None:
-            # Fields of random signs, of the size that readings are taken to be off by each for itself.
+            # Random signs with the size of the error that is assumed for each single reading.
             size = np.sqrt(likelihood.unmodelled_ma2).ravel() / likelihood.sigma_ma(0.0).ravel()
             signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0], np.float32), (len(size), _PROBES_BESIDE))
             moved = solved(whole, np.asarray(rows.T @ (signs * size[:, None].astype(np.float32)), np.float64))
-            # Of more settings than were looked at less is left.
+            # All settings leave a smaller effect than the part of them in this pass.
             as_noise = share * (moved**2).mean(axis=1)
         return Tail(covariance, as_noise)
 
-    def _following(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return how the fitted parameters follow directions that known ones are fitted without, ``(P, c)`` over √c."""
+    def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
+        """Return the shift of the fitted parameters if given directions are left out, ``(P, c)`` over √c."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
         return following
 
 
-def _gram_of(
+def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return normal equations of parameters whose information is there."""
+    """Return normal equations built from the given blocks of information."""
 
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
@@ -283,12 +287,12 @@ def _gram_of(
     return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), among)
 
 
-def _seen(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return what takes out of light of shape ``(N·M,)`` what known parameters explain, shape ``(P, N·M)``.
+def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the matrix that eliminates known parameters from readings of shape ``(N·M,)``, shape ``(P, N·M)``.
 
     Args:
         whole: Shape ``(P, P)``; their information and prior.
-        known: Shape ``(N·M, P)``; their rows.
+        known: Shape ``(N·M, P)``; derivatives of the readings by these parameters.
     """
     from scipy.linalg import solve_triangular
 

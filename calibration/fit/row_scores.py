@@ -1,6 +1,6 @@
-"""Scores of rows of the table of physics, by normal equations of the fitted parameters and those of all rows.
+"""Scores of rows of the physics table from the normal equations of fitted parameters and of all rows.
 
-What is scored, and why so: :mod:`calibration.fit.growth`.
+See :mod:`calibration.fit.growth` for the purpose of the scores.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from calibration.model.symmetric import solved
 Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
-"""Rows by where they are among all parameters, with their widths."""
+"""Rows given by their parameter numbers and widths."""
 MIN_GAIN = 25.0
-"""Gain of the evidence, and of light that is held out, below which nothing is taken in."""
-# Rows that gain this share of the best are as good: of these the cheapest is taken.
+"""Smallest gain, in evidence and on held-out readings, for which a row is added."""
+# Rows with at least this share of the best gain count as equal; the cheapest of them is chosen.
 _NEAR_BEST_GAIN_FRACTION = 0.8
-# Readings whose information is summed up in one product.
+# Number of readings per matrix product.
 _AT_ONCE = 3_000
-# Settings in a row that belong to one half: those next to each other have most of their heat in common.
+# Consecutive settings in one half: neighbours share most of their heat and must not be split.
 _STRETCH = 40
-# Settings in a row whose errors are taken to belong together.
+# Consecutive settings whose errors are assumed to be correlated.
 _SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
-# Decades of widths that are looked at, below the largest.
+# Decades of widths below the largest that are evaluated.
 _DECADES = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class RowScore:
-    """What a row of the table would explain.
+    """Predicted gain of a row of the physics table.
 
     Attributes:
         name: The row.
-        gain: Gain of the evidence, in units of the logarithm.
-        held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
-        width: Width of its parameters that explains most.
-        left_out: Shape ``(P, k)``, in single precision; F, with F·Fᵀ the covariance of the parameters of the fit by
-            leaving these out, which have not been found to be zero: of all rows together it would fill gigabytes.
-        pairs: Directions of pairs, if it is the row of these.
+        gain: Gain in log evidence.
+        held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
+        width: Most likely width of the row's parameters.
+        excluded_effect: Shape ``(P, k)``, in single precision; F, where F·Fᵀ is the covariance of the fitted parameters
+            that results from leaving the row out. F is stored because the covariances of all rows would fill gigabytes.
+        pairs: Directions of pairs, if the row describes pairs.
     """
 
     name: str
@@ -63,26 +63,26 @@ class RowScore:
 
     @property
     def is_supported_by_data(self) -> bool:
-        """Whether light asks for it: light that found its parameters and light that did not."""
+        """Whether both evidence and held-out settings support the row."""
         return self.gain > MIN_GAIN and self.held_out > MIN_GAIN
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return the score as one line of text."""
         return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
 class HalvedEquations:
-    """Normal equations of P fitted parameters and p of rows, for each half of the settings.
+    """Normal equations of P fitted parameters and p row parameters, for each half of the settings.
 
-    Information of parameters of rows is summed up for those that are asked for: on a large mesh there are thousands,
-    and few rows gain anything.
+    The information of row parameters is calculated on request only: a large mesh has thousands of them, and few rows
+    gain anything.
 
     Attributes:
         main: Each of shape ``(P, P)``; information of the fitted parameters.
-        across: Each of shape ``(P, p)``; theirs with those of rows.
+        across: Each of shape ``(P, p)``; information between fitted and row parameters.
         slope: Each of shape ``(P + p,)``.
-        inner: Returns the information of some of those of rows, each ``(k, k)``, by their numbers.
+        inner: Function that returns the information of chosen row parameters, each ``(k, k)``, by their numbers.
     """
 
     main: tuple[Real, Real]
@@ -91,7 +91,7 @@ class HalvedEquations:
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
     def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return information and slope of the fitted parameters and some of those of rows, for each half."""
+        """Return information and slope of the fitted parameters and of chosen row parameters, for each half."""
         inner = self.inner(chosen)
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
@@ -103,22 +103,22 @@ class HalvedEquations:
 
 
 class Pass:
-    """One pass over the settings of a fit: white rows, by its parameters and those of small rows, and their sums.
+    """One pass over the settings of a fit: whitened derivatives by its parameters and those of small rows, and sums.
 
     Args:
         model: The model of the fit.
         fit: The fit.
         likelihood: The settings.
-        small: Names of rows whose parameters stand behind those of the fit.
+        small: Names of rows whose parameters follow those of the fit.
 
     Attributes:
         main: Number of parameters of the fit, P.
-        places: By name of a small row, where its parameters are among those of all of them.
-        by_stretch: Shape ``(c, P)``; slopes by stretches of settings.
-        by_monitor: Shape ``(M, P)``; the same by monitors.
-        misfit: Shape ``(N, M)``; white residuals.
-        rows: Shape ``(N, M, P + p)``; white rows, in single precision.
-        by_phase: Shape ``(N, M, W)``; by the phases of waveguides.
+        places: By name of a small row, the position of its parameters among all parameters.
+        by_segment: Shape ``(c, P)``; slopes by segments of settings.
+        by_monitor: Shape ``(M, P)``; slopes by monitors.
+        misfit: Shape ``(N, M)``; whitened residuals.
+        rows: Shape ``(N, M, P + p)``; whitened derivatives, in single precision.
+        by_phase: Shape ``(N, M, W)``; derivatives by the phases of waveguides.
         heat_mw: Shape ``(N, 2E)``.
     """
 
@@ -139,7 +139,7 @@ class Pass:
         self.rows: Single = np.empty((*self.misfit.shape, size), np.float32)
         self.by_phase: Single = np.empty((*self.misfit.shape, waveguides), np.float32)
         self.heat_mw: Single = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
-        stretches = _stretches(likelihood.observations.source)
+        stretches = _segment_numbers(likelihood.observations.source)
         self.by_segment = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted):
             mine = part.settings
@@ -152,13 +152,14 @@ class Pass:
 
     @property
     def gram(self) -> HalvedEquations:
-        """Normal equations of the fitted parameters and those of all small rows."""
-        # Made when asked for: kept, it and the pass would hold each other, and gigabytes, until garbage is looked for.
+        """Normal equations of the fitted parameters and of those of all small rows."""
+        # Not cached: the object and the pass would refer to each other and hold gigabytes until the next garbage
+        # collection.
         (main, across, slope), (second_main, second_across, second_slope) = self._halves
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return what half of the settings says: of fitted parameters, of these with those of rows, and all slopes."""
+        """Return the normal equations of one half: fitted parameters, fitted by row parameters, and all slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -169,7 +170,7 @@ class Pass:
         return main, across, slope
 
     def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return the information of some parameters of rows, by either half of the settings."""
+        """Return the information of chosen row parameters, for each half of the settings."""
         halves = np.zeros((2, len(chosen), len(chosen)))
         for half in (0, 1):
             for settings in self._settings(half):
@@ -178,22 +179,22 @@ class Pass:
         return halves[0], halves[1]
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the settings of a half, many at once: a sum of few costs as much as the matrix."""
+        """Yield the settings of one half in large blocks, because small products are slow."""
         mine = np.flatnonzero(self.half == half)
         at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
         return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
 
 
 class Selection:
-    """Rows scored beside each other by the normal equations of all of them: one after the other is taken in.
+    """Selection of rows to add, one after the other, by the normal equations of all rows.
 
     Args:
-        gram: Of fitted parameters and those of all rows.
-        ahead: Shape ``(P, P)``; information of the prior of the fitted ones.
-        away: Shape ``(P,)``; its slope, with the sign of a cost.
-        places: Where rows are among the parameters of all of them.
-        share: Share of the settings that were looked at.
-        errors: By name of an effect that is never fitted: the errors that it causes in the fitted parameters, as
+        gram: Normal equations of fitted parameters and of all row parameters.
+        ahead: Shape ``(P, P)``; prior information of the fitted parameters.
+        away: Shape ``(P,)``; slope of the prior, with the sign of a cost.
+        places: Positions of the rows among all parameters.
+        share: Share of the settings in this pass.
+        errors: By name of an effect that is never fitted, the resulting errors of the fitted parameters, given as
             ``excluded_effect`` for a width of one.
     """
 
@@ -216,24 +217,24 @@ class Selection:
         self._alone = {name: self._subset_information(parameter_numbers(place)) for name, place in places.items()}
         self._scores = [self._score(name, *felt) for name, felt in self._alone.items()]
         asked = [score.name for score in self._scores if score.gain >= MIN_GAIN]
-        # Only of rows that light may ask for it is asked what they gain beside each other.
+        # Joint gains are calculated only for rows that may be required.
         self._asked = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(places[name]) for name in asked)])
         ends = np.cumsum([0, *(places[name].stop - places[name].start for name in asked)])
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return information and slope of some parameters of rows, the fitted ones following."""
+        """Return information and slope of some row parameters after elimination of the fitted ones."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, but: Collection[str]) -> list[RowScore]:
-        """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
-        found = [self._with_left_out(score, *self._alone[score.name]) for score in self._scores]
+        """Return the scores of all rows, the largest gain first, with held-out gains of the refused rows."""
+        found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in but else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
-        """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
+        """Return the rows to add: repeatedly the cheapest of those with about the largest gain."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in but}
@@ -245,7 +246,7 @@ class Selection:
             )
             able: list[RowScore] = []
             for score in scores:
-                # What gains less than the best that is asked need not be asked.
+                # Rows with less gain than the best supported row need no further check.
                 if score.gain < MIN_GAIN or (able and score.gain < _NEAR_BEST_GAIN_FRACTION * able[0].gain):
                     break
                 if (held := self._held_out(score, taken)).is_supported_by_data:
@@ -254,32 +255,33 @@ class Selection:
                 return taken
             row = min(able, key=lambda score: order.index(score.name))
             place = places[row.name]
-            taken.append(self._with_left_out(row, inner[place, place], outer[place]))
-            # The rest as it is beside this row: its parameters follow.
+            taken.append(self._with_excluded_effect(row, inner[place, place], outer[place]))
+            # Eliminate the parameters of this row from the remaining rows.
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[place], outer[place]]))
             by_own = inner[:, place].copy()
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
-        """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
+        """Return a score without ``excluded_effect``, whose calculation is slow and needed for few rows."""
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(
             name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0), np.float32)
         )
 
-    def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
+    def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
         if (by_one := self._errors.get(score.name)) is not None:
             return replace(score, excluded_effect=(np.sqrt(mean_square) * by_one).astype(np.float32))
         return replace(
-            score, excluded_effect=_left_out(self._by_row[:, place], information, slope, mean_square, self._share)
+            score,
+            excluded_effect=_excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share),
         )
 
     def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
-        """Return a score with what light that is held out gains, if light gains at all."""
+        """Return a score with its held-out gain, if the row has any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in beside]
@@ -294,26 +296,29 @@ class Selection:
 
 
 def parameter_numbers(place: slice) -> NDArray[np.int64]:
-    """Return the numbers of the parameters in a place."""
+    """Return the parameter numbers of a position."""
     return np.arange(place.start, place.stop)
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the mean of the squared width by its evidence, flat in its logarithm up to the largest (assumed)."""
+    """Return the expected squared width for a log-uniform prior up to the largest width (assumed)."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
 
 
-def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``excluded_effect`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
+def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
+    """Return ``excluded_effect`` of :class:`RowScore` for row parameters that may differ from zero."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
 
 
-def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of the stretch that every setting belongs to: light at one source, and not too many."""
+def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the segment number of every setting.
+
+    A segment is a group of consecutive settings with the same source, up to a maximum length.
+    """
     begins = np.concatenate([[True], np.diff(source) != 0])
     since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
     number: NDArray[np.int64] = np.cumsum(begins | (since % _SETTINGS_PER_SEGMENT == 0)) - 1
@@ -321,7 +326,7 @@ def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the half that settings belong to, by their numbers in the order of the run."""
+    """Return the half of every setting, by its number in the order of the run."""
     return settings // _STRETCH % 2
 
 
@@ -336,13 +341,13 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Return the width of a row's parameters that the fit of them says, the largest of the table at most.
+    """Return the width of a row's fitted parameters, limited to the largest width in the table.
 
     Args:
-        space: Where parameters have their places.
+        space: Layout of the parameter vector.
         fit: The fit.
         name: The row.
-        width: Width it was fitted with.
+        width: Prior width of the fit.
     """
     free = np.flatnonzero(fit.free)
     place = space.groups[name]
@@ -356,12 +361,12 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
 
 @dataclass(frozen=True, eq=False)
 class _CrossValidation:
-    """What one half of the settings says of m parameters of rows, the fitted ones following, and the other judges.
+    """Cross-validation of m row parameters: one half of the settings finds their values, the other half judges them.
 
     Attributes:
-        information: Shape ``(m, m)``; of the half that finds them.
+        information: Shape ``(m, m)``; of the half that finds the values.
         slope: Shape ``(m,)``.
-        judged_information: Shape ``(m, m)``; of the half that judges, the fitted ones following as the first has it.
+        judged_information: Shape ``(m, m)``; of the half that judges, with the fitted parameters of the first half.
         judged_slope: Shape ``(m,)``.
     """
 
@@ -374,7 +379,7 @@ class _CrossValidation:
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
     ) -> _CrossValidation:
-        """Return what a half finds, by information and slope of fitted parameters and those of rows for each half."""
+        """Return the equations for one half that finds values, from information and slopes of both halves."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
@@ -390,7 +395,7 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return how much better the judge's light is explained by what the other half says of some rows."""
+        """Return the gain of the judging half for the values that the other half found for some rows."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

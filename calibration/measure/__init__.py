@@ -1,7 +1,7 @@
-"""What a calibration measures, and how it reaches a bench.
+"""Measurements of a calibration, and access to the bench.
 
-Begin in ``probe.py`` (what is asked of a bench), then ``logbook.py`` (the same, counted and kept). ``survey.py``,
-``heater_sweeps.py`` with ``heater_fringe.py``, and ``design.py`` are the measurements in the order of a run: what is
-alive, heater laws, random and chosen settings. ``bench_probe.py`` is the probe of an open bench, ``fibre_levels.py``
-the comparison with external meters at the end.
+Start reading in ``probe.py`` (the interface to a bench) and ``logbook.py`` (the same interface with counters and
+storage of all readings). The measurements in the order of a run are ``survey.py`` (working sources and monitors),
+``heater_sweeps.py`` with ``heater_fringe.py`` (heater laws), and ``design.py`` (random and chosen settings).
+``bench_probe.py`` implements the probe for an open bench; ``fibre_levels.py`` measures losses with external meters.
 """

@@ -1,9 +1,8 @@
-"""A bench as a calibration sees it: its own modules and lasers are the light, its own monitors the eyes.
+"""Probe for an open bench: its modules and lasers supply the light, its monitors are read.
 
-One source at a time is switched on. A source is a module's transmitter or a tunable laser, the same to a calibration.
-Its polarization is aligned once at the start, on the sum of all monitors: whatever the mesh does with the light, the
-sum follows the power that was coupled in. There alone several are lit at once, and told apart
-(:mod:`calibration.measure.separated_light`).
+Only one source is on at a time. A source is the transmitter of a module or a tunable laser. Its polarization is aligned
+once at the start by maximizing the sum of all monitors, which follows the coupled power whatever the state of the mesh.
+Only during this alignment several sources are on at once; :mod:`calibration.measure.separated_light` separates them.
 """
 
 from __future__ import annotations
@@ -41,48 +40,50 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_fr
 MODULE_SPREAD_HZ = 6.25e9
 """0.05 nm about the nominal wavelength of modules without wavelength lockers (assumption)."""
 LASER_SPREAD_HZ = 1.25e9
-"""How far tunable lasers may be from the frequency they are set to: 0.01 nm (assumption; swept lasers do better)."""
+"""Frequency accuracy of tunable lasers: 0.01 nm (assumption; swept lasers are better)."""
 _READY_S = 60.0
 
 
 class LightSource(Protocol):
-    """One source of light."""
+    """One light source of the bench."""
 
     @property
     def spread_hz(self) -> float:
-        """How far its light may be from the frequency it is said to have."""
+        """Standard deviation of the true frequency from the reported one."""
 
     def on(self) -> None:
-        """Switch the light on, and wait until it is as it should be."""
+        """Switch the light on, and wait until its power and frequency are stable."""
 
     def off(self) -> None:
         """Switch the light off."""
 
     def launched_dbm(self) -> float:
-        """Return the power it is said to launch, while it is on. Raises ``DeviceError`` if it does not say."""
+        """Return the reported launch power while the source is on. Raise ``DeviceError`` if the device reports none."""
 
     def frequency_hz(self) -> float:
-        """Return the frequency it is said to have."""
+        """Return the reported frequency."""
 
     def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the frequencies it can be tuned to, lowest and highest; ``None`` if it cannot."""
+        """Return the lowest and highest frequency of the source; ``None`` if it is not tunable."""
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune it as near as it goes, and return the frequency it then says it has; it may be dark or lit afterwards.
+        """Tune the source to the nearest possible frequency and return the frequency it reports.
+
+        The source may be on or off afterwards.
 
         Raises:
-            LimitError: Out of range; nothing was changed.
-            ConfigError: It cannot be tuned.
+            LimitError: The frequency is out of range; nothing was changed.
+            ConfigError: The source is not tunable.
         """
 
 
 class ModuleSource:
-    """The transmitter of a transponder; a coherent one is tunable.
+    """Transmitter of a transponder module; a coherent module is tunable.
 
     Args:
         name: Device name.
         module: Its driver.
-        coherent: It has a tunable laser, if it says so itself.
+        coherent: Whether the module reports a tunable laser.
     """
 
     def __init__(self, name: str, module: Transponder, *, coherent: bool) -> None:
@@ -92,7 +93,7 @@ class ModuleSource:
 
     @property
     def spread_hz(self) -> float:
-        """How far its light may be from the frequency it is said to have: little once it was tuned."""
+        """Standard deviation of the true frequency from the reported one: small once the module was tuned."""
         return MODULE_SPREAD_HZ if self._tuned_hz is None else LASER_SPREAD_HZ
 
     def on(self) -> None:
@@ -111,35 +112,35 @@ class ModuleSource:
         return power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency it was tuned to, else that of its nominal wavelength."""
+        """Return the frequency that was tuned, otherwise the frequency of the nominal wavelength."""
         if self._tuned_hz is not None:
             return self._tuned_hz
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)
 
     def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the range of its grids."""
+        """Return the lowest and highest frequency of its grids."""
         tuning = self._laser.capabilities().tuning if self._laser is not None else ()
         if not tuning:
             return None
         return min(grid.min_thz for grid in tuning) * 1e12, max(grid.max_thz for grid in tuning) * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the module to the nearest channel of its grids; one in low power is powered up for it."""
+        """Tune the module to the nearest channel of its grids; a module in low-power mode is powered up first."""
         if self._laser is None:
             raise ConfigError("this module cannot be tuned", device=self._name)
         asked_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
         inside = [grid for grid in grids if grid.min_thz <= asked_thz <= grid.max_thz]
         channels = [_nearest_thz(grid, asked_thz) for grid in inside]
-        # A module in low power refuses to be tuned.
+        # A module in low-power mode rejects tuning.
         self._laser.power_up()
-        # Out of all grids the frequency goes on as asked, so that the driver refuses it and names its range.
+        # A frequency outside all grids is passed on unchanged; the driver rejects it with its range.
         nearest_thz = min(channels, key=lambda thz: abs(thz - asked_thz), default=asked_thz)
         self._tuned_hz = self._laser.tune(nearest_thz).frequency_thz * 1e12
         return self._tuned_hz
 
 
 def _nearest_thz(grid: TuningRange, asked_thz: float) -> float:
-    """Return the channel of a grid that is nearest to a frequency inside its range."""
+    """Return the grid channel nearest to a frequency inside the grid's range."""
     step_thz = grid.spacing_ghz * 1e-3
     return grid.min_thz + round((asked_thz - grid.min_thz) / step_thz) * step_thz
 
@@ -167,21 +168,21 @@ class LaserSource:
         self._laser.disable()
 
     def launched_dbm(self) -> float:
-        """Return the power set, read back."""
+        """Return the power setting read back from the laser."""
         return self._laser.state().power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency set, read back."""
+        """Return the frequency setting read back from the laser."""
         return self._laser.state().frequency_thz * 1e12
 
     def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the range that the laser states."""
+        """Return the lowest and highest frequency that the laser reports."""
         low_thz, high_thz = self._laser.ranges.frequency_thz
         return low_thz * 1e12, high_thz * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the laser, dark if it cannot otherwise."""
-        # Such a laser would sweep its light through the chip on the way.
+        """Tune the laser; its output is off during tuning if the laser requires this."""
+        # Such a laser would sweep its light through the chip during tuning.
         if not self._laser.capabilities.tunes_while_emitting:
             self._laser.disable()
         self._laser.set_frequency_thz(frequency_hz * 1e-12)
@@ -189,40 +190,45 @@ class LaserSource:
 
 
 def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
-    """Return, by the port of each source that lights two, the second one: the lower port stands for both.
+    """Return, by first port, the second port of every source that feeds two ports.
 
-    A coherent module sends both tributaries or none: CMIS switches media lanes, and both are on one. They are of
-    independent data, so that no interference of theirs outlasts a monitor's average: their powers add.
+    The lower port identifies the source. A coherent module sends both tributaries or none: CMIS switches media lanes,
+    and both tributaries share one lane. They carry independent data, so their interference averages out in a monitor
+    and their powers add.
     """
     ports: dict[str, list[int]] = {}
     for path in inputs:
         ports.setdefault(path.source, []).append(path.port)
-    # One port: an ordinary source. More than two do not occur: a module has two tributaries.
+    # A source has one port or, for a module with two tributaries, two.
     pairs = (sorted(lit) for lit in ports.values() if len(lit) == 2)
     return dict(sorted((first, second) for first, second in pairs))
 
 
 def light_source(bench: Bench, path: InputPath) -> LightSource:
-    """Return what feeds an input of a bench.
+    """Return the source that feeds an input of a bench.
 
     Raises:
-        ConfigError: It is not open.
+        ConfigError: The device of the source is not open.
     """
     name = path.source
     if path.laser is not None and name in bench.lasers:
         return LaserSource(bench.lasers[name], bench.clock)
     if path.transponder is not None and name in bench.transponders:
         return ModuleSource(name, bench.transponders[name], coherent=isinstance(bench.model.devices[name], CmisModel))
-    raise ConfigError("this source of light was not opened", device=name, hint="Leave out 'only', or name it.")
+    raise ConfigError(
+        "the device of this light source is not open",
+        device=name,
+        hint="Open the bench without 'only', or add the device to 'only'.",
+    )
 
 
 _ALIGN_SCANS = 4
-# Meters in the fibres see the loss of their facets as well.
+# Meters in the fibres include the loss of the facets.
 _FACET_SPREAD_DB = 2.0
 
 
 class BenchProbe:
-    """Access to the mesh of an open bench.
+    """Access of a calibration to the mesh of an open bench.
 
     Args:
         bench: The bench.
@@ -236,7 +242,9 @@ class BenchProbe:
         self._began_s = bench.clock.now()
         self._seconds = dual_input_ports(bench.wiring.inputs)
         second = set(self._seconds.values())
-        self._wiring = wiring_with_device_losses(bench)  # fibre devices keep their settings while measured
+        self._wiring = wiring_with_device_losses(
+            bench
+        )  # the settings of devices in the fibres must not change during measurements
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
@@ -248,9 +256,9 @@ class BenchProbe:
             raise CalibrationError("no light is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
         if not bench.mesh.monitor_ports:
             raise CalibrationError(
-                f"nothing sees the light: {bench.model.mesh_section.controller} has no monitors, "
-                "and no output has a tap",
-                hint="Wire power meters to taps, see 'wiring.outputs' in the bench file.",
+                f"the light cannot be measured: {bench.model.mesh_section.controller} has no monitors, and no output "
+                "has a tap",
+                hint="Connect power meters to taps, see 'wiring.outputs' in the bench file.",
             )
 
     @property
@@ -260,7 +268,7 @@ class BenchProbe:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports fed by a module or laser whose light arrives; of two that are lit together, the first."""
+        """Ports with a module or laser whose light arrives; for a source with two ports, the first one."""
         return tuple(port for port in self._inputs if port not in self._dead)
 
     @property
@@ -284,28 +292,31 @@ class BenchProbe:
         return self._bench.mesh.monitor_step_ma
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
-        """Refuse to judge by its light a record that was made with other ports lit together.
+        """Raise ``ConfigError`` if a calibration record was made with other pairs of ports on one source.
 
         Raises:
-            ConfigError: A tributary has been wired, or unplugged, since.
+            ConfigError: A tributary was connected or disconnected since.
         """
         space = space_from_record(record)
         made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
         for lit in sorted(map(sorted, now - made)):
             if before := [sorted(ports) for ports in made if ports & set(lit)]:
                 raise ConfigError(
-                    f"this bench lights {_in_words([lit])}, where the calibration record was made with light at "
-                    f"{_in_words(before)}",
-                    hint="Use a bench wired as then, or calibrate again: the mesh is as it was found all the same.",
+                    f"one source of this bench feeds {_in_words([lit])}, but the calibration record was made with "
+                    f"light at {_in_words(before)}",
+                    hint=(
+                        "Restore the wiring of that time, or calibrate again. The record still holds for the mesh "
+                        "itself."
+                    ),
                 )
 
     def device_under_test(self) -> DeviceUnderTest:
-        """Return the device under test."""
+        """Return the description of the device under test."""
         mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh_section.typical
         alive = {port: self._sources[port] for port in self.sources}
         tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
-        # What can be tuned is tuned to what cannot.
-        # The median, since one source with a wrong label should not move the reference of all.
+        # Tunable sources are tuned to the fixed ones. The median is used so that one wrongly labelled source does not
+        # move the reference.
         fixed = [source.frequency_hz() for port, source in alive.items() if port not in tunable]
         stated = fixed or [source.frequency_hz() for source in alive.values()]
         return DeviceUnderTest(
@@ -329,17 +340,19 @@ class BenchProbe:
         )
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
-        """Return the frequencies to which the source at a port can be tuned; ``None`` if it cannot."""
+        """Return the lowest and highest frequency of the source at a port; ``None`` if it is not tunable."""
         return self._sources[port].tunable_hz()
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune the source at a port as near as it goes; return the frequency it then says it has. A lit one stays lit.
+        """Tune the source at a port to the nearest possible frequency; return the frequency it reports.
+
+        A source that is on stays on.
 
         Raises:
-            LimitError: Out of its range; nothing was changed.
-            ConfigError: It cannot be tuned.
+            LimitError: The frequency is out of range; nothing was changed.
+            ConfigError: The source is not tunable.
         """
-        # A failure in between leaves the light in no known state; the next call then switches everything.
+        # After a failure here the state of the light is unknown; the next call then switches all sources.
         lit, self._lit = self._lit, None
         self._launched_dbm.pop(port, None)
         reached_hz = self._sources[port].tune(frequency_hz)
@@ -350,13 +363,13 @@ class BenchProbe:
         return reached_hz
 
     def reported_frequencies_hz(self) -> dict[int, float]:
-        """Return the frequency that every source that can be tuned says it has, by port."""
+        """Return the reported frequency of every tunable source, by port."""
         return {
             port: source.frequency_hz() for port, source in self._sources.items() if source.tunable_hz() is not None
         }
 
     def _set_meter_wavelengths(self, wavelength_nm: float) -> None:
-        """Have the meters on the outputs read at the wavelength of the light: their response depends on it."""
+        """Set the wavelength of the meters on the outputs, because their responsivity depends on it."""
         if wavelength_nm != self._meters_nm:
             for meter in self._bench.meters.values():
                 for channel in meter.channels:
@@ -368,23 +381,23 @@ class BenchProbe:
         dead: Mapping[int, str] | None = None,
         done: Callable[[int, int], None] = lambda step, total: None,
     ) -> dict[int, str]:
-        """Align the polarization at every source; return the ports that stay dark, with reasons.
+        """Align the polarization of every source; return the ports that stay dark, with reasons.
 
-        The temperature of the chip is waited for first, where something holds it. How long the heaters take is measured
-        afterwards, where it is not known from a record.
+        The method first waits for the chip temperature if it is controlled. Afterwards it measures the thermal time
+        constant of the heaters, unless a record provides it.
 
         Args:
-            dead: Ports that are dark already, and why: they are not tried.
-            done: Told of every source.
+            dead: Ports that are known to be dark, and why; they are skipped.
+            done: Called after every source.
 
         Raises:
-            ConfigError: The bench file asks for a wait that is too short for these heaters.
-            DeviceError: The temperature is not held, and will not be.
-            DeviceTimeoutError: It is not held in time.
+            ConfigError: The bench file specifies a wait that is too short for these heaters.
+            DeviceError: The temperature controller is off or reports a fault.
+            DeviceTimeoutError: The temperature is not stable in time.
         """
         self._temperature.wait()
         self._dead |= dead or {}
-        # Cold heaters: nothing drifts thermally while the polarization is searched.
+        # With cold heaters nothing drifts thermally during the polarization search.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
         movable = [port for port, path in self._inputs.items() if path.polarization and port not in self._dead]
         n_done = len(self._inputs) - len(movable)
@@ -394,7 +407,7 @@ class BenchProbe:
                 try:
                     self.light_only_port(port)
                     together[port] = self._alignment(port, self._total_ma)
-                # One dark port is a finding, not the end: its PUCs are measured from other ports.
+                # One dark port does not stop the calibration: its PUCs are measured from other ports.
                 except (CircuitError, DeviceError) as error:
                     self._is_dark(port, error)
             n_done += 1
@@ -412,14 +425,14 @@ class BenchProbe:
         return dict(self._dead)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
-        """Align the sources that the monitors can tell apart side by side, all of them lit; return what was found.
+        """Align all sources that the monitors can separate at the same time; return the results.
 
-        Those left out are to be aligned alone: dim ones, and all where something else than their power changed.
+        Sources without a result must be aligned alone: dim sources, and all sources if more than their power changed.
         """
         self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
         for port in ports:
-            # What fails here fails again where it is looked at alone, and is said there.
+            # A source that fails here is aligned alone later and reports its error there.
             with contextlib.suppress(CircuitError, DeviceError):
                 self.light_only_port(port)
                 patterns_ma[port] = self._bench.mesh.monitors_ma(_ALIGN_SCANS) - dark_ma
@@ -440,7 +453,7 @@ class BenchProbe:
 
         if self._lit not in chosen:
             self.light_only_port(None)
-        self._lit = None  # several are: the next to be lit alone switches all others off
+        self._lit = None  # several sources are on: the next light_only_port switches the others off
         try:
             bench.run_parallel([(self._inputs[port].source, self._sources[port].on) for port in chosen])
             found = bench.run_parallel(
@@ -451,7 +464,7 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the polarization at one port."""
+        """Search the polarization of the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -460,10 +473,10 @@ class BenchProbe:
         self._bench.events.add("source dark", port=port, reason=str(error))
 
     def measure_heater_time_constant(self) -> None:
-        """Measure how long the heaters take with the light where it is, unless that is known; they are off then.
+        """Measure the thermal time constant of the heaters unless it is known; the heaters are off afterwards.
 
         Raises:
-            ConfigError: The bench file asks for a wait that is too short for these heaters.
+            ConfigError: The bench file specifies a wait that is too short for these heaters.
         """
         mesh, typical, lit = self._bench.mesh, self._bench.model.mesh_section.typical, self._lit
         if mesh.heater_tau_s is not None or lit is None or lit in {-1, *self._timed_with}:
@@ -477,7 +490,7 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all monitors; a saturated one counts as full scale."""
+        """Return the sum of all monitors; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
@@ -495,12 +508,12 @@ class BenchProbe:
         self._lit = port if port is not None else -1
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power at the facet's fibre end: what the source says, plus gain, minus fixed losses."""
+        """Return the power at the fibre end of the facet: reported launch power plus gain minus fixed losses."""
         path = self._inputs[port]
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, wait for them, read all monitors; again where the temperature was lost meanwhile."""
+        """Drive the heaters, wait until they settle, and read all monitors; repeat if the temperature lock was lost."""
         self.measure_heater_time_constant()
 
         def read() -> NDArray[np.float64]:
@@ -510,20 +523,20 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other, as one sweep on controllers that can; else as :meth:`measure`."""
+        """Measure settings one after the other, as one sweep if the controller supports it."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Go on from losses of the temperature in earlier sittings, and have those of this one kept, each in words."""
+        """Continue the list of temperature-lock losses of earlier sessions; ``keep`` is called with every new one."""
         self._temperature.keep_temperature_lock_losses(before, keep)
 
     def measurement_warnings(self) -> tuple[str, ...]:
-        """Return what happened while it was measured that a record has to tell, a sentence each."""
+        """Return warnings about the measurement that belong in the record, one sentence each."""
         return self._temperature.measurement_warnings()
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power leaving each tapped port into its fibre, by the external meters."""
+        """Return the power that leaves each tapped port into its fibre, by the external meters."""
         readings = {
             (name, reading.channel): reading
             for name, meter in self._bench.meters.items()
@@ -538,17 +551,17 @@ class BenchProbe:
                 level_dbm = reading.power_dbm
             except DeviceError:
                 continue
-            # The tap takes its share off the fibre; what the meter sees is brought back to before the tap.
+            # The meter measures the tapped share; the returned power is that before the tap.
             powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return powers
 
     def elapsed_s(self) -> float:
-        """Return the bench time since this probe was made."""
+        """Return the bench time since this probe was created."""
         return self._bench.clock.now() - self._began_s
 
     def switch_everything_off(self) -> None:
-        """Switch heaters and sources off; what fails is logged, the rest is switched off all the same."""
-        # Heaters first: they are what can do harm.
+        """Switch heaters and sources off; a failure is logged, and the remaining devices are still switched off."""
+        # Heaters first, because they can cause damage.
         actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
         actions += [source.off for source in self._sources.values()]
         for action in actions:
@@ -556,13 +569,13 @@ class BenchProbe:
                 action()
             except LumionError as error:
                 with contextlib.suppress(LumionError):
-                    self._bench.events.add("not made safe", reason=str(error))
+                    self._bench.events.add("could not be switched off", reason=str(error))
         self._lit = None
 
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
-    """The mesh of a bench, read at a chosen time after a setting."""
+    """Mesh of a bench that is read at a chosen time after a setting."""
 
     mesh: MeshAccess
 
@@ -576,7 +589,7 @@ class _TimedMeshReader:
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
-    """Return the ports that every source lights."""
+    """Return the groups of ports that share a source."""
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 

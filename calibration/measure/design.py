@@ -1,9 +1,9 @@
-"""Which settings to measure: random ones made to cost little, or those that tell most per second of hardware time.
+"""Choice of settings to measure: cheap random ones, or those with the most information per second of hardware time.
 
-Most heaters are off in a setting: passive phases are those of cold heaters, and readings of warm ones alone leave them
-to the heater laws' intercepts (on 72 PUCs three times less is known of them). From one setting to the next only
-some of the heaters change: writing few channels is faster than writing all, and the light of a recirculating mesh is
-another already.
+Most heaters are off in a setting. Passive phases are those of cold heaters; readings with warm heaters only would
+determine them through the heater laws (on 72 PUCs with a third of the accuracy). Consecutive settings differ in some of
+the heaters only: writing few channels is faster than writing all, and already changes the light of a recirculating mesh
+completely.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lumion_hw.errors import ConfigError
 Real = NDArray[np.float64]
 
 OFF_SHARE = 0.7
-"""Share of the heaters that are off; of 0.25, 0.5, 0.7, 0.85 and 0.95 the one that tells most per second."""
+"""Share of heaters that are off; the best of 0.25, 0.5, 0.7, 0.85 and 0.95 in information per second."""
 TRIES = 4
-"""Steps to choose from: half the hardware time of a random walk of the same kind (docs/performance.md). More cost in
-proportion and bring less: chosen from 32, settings reach 0.40 mrad where those chosen from 8 reach 0.45."""
+"""Number of candidate steps. Four halve the hardware time of a random sequence (docs/performance.md). The cost is
+proportional to the number, the benefit is not: 32 candidates reach 0.40 mrad where 8 reach 0.45."""
 _MEAN_HZ = 1e6
-# Share of what a reading tells of a parameter alone below which a combination counts as not seen.
+# Relative information below which a combination of parameters counts as unobservable.
 _ROUNDING = 1e-12
 CHANGED = 18
-"""Heaters changed from setting to setting: of 144, the number that tells most per second with the times below."""
+"""Heaters changed from setting to setting; of 144 heaters, the number with the most information per second."""
 DESIGN_GROUPS = (
     "passive_phase_rad",
     "rho2",
@@ -48,23 +48,23 @@ DESIGN_GROUPS = (
     "second_db",
     "monitor_db",
 )
-"""What settings are chosen for: the parameters that matter most, without the many that hardly do."""
+"""Parameter groups that the design considers; the many less important parameters are left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class IncrementalSettings:
-    """Settings of which each changes some of the heaters of the one before.
+    """Settings in which only some heaters change from one setting to the next.
 
     Attributes:
-        most_ma: Shape ``(2E,)``; largest current of every heater, 0 for those that must stay off.
-        sources: Ports lit in turn.
+        max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that must stay off.
+        sources: Ports that receive light in turn.
         monitors: Port of every monitor.
-        settings_per_source: Settings per source before the light moves on.
-        changed: Heaters changed from setting to setting.
-        off_share: Share of the heaters that are off.
+        settings_per_source: Number of settings before the source changes.
+        changed: Number of heaters changed from setting to setting.
+        off_share: Share of heaters that are off.
     """
 
-    most_ma: Real
+    max_ma: Real
     sources: tuple[int, ...]
     monitors: tuple[int, ...]
     settings_per_source: int = 1
@@ -72,9 +72,12 @@ class IncrementalSettings:
     off_share: float = OFF_SHARE
 
     def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
-        """Return so many settings, unread; ``first`` is the number of the first one where a walk goes on."""
-        currents = np.empty((count, len(self.most_ma)))
-        now = self._draw(rng, np.arange(len(self.most_ma)))
+        """Return ``count`` settings without readings.
+
+        ``first`` is the number of the first setting when a sequence continues.
+        """
+        currents = np.empty((count, len(self.max_ma)))
+        now = self._draw(rng, np.arange(len(self.max_ma)))
         for row in currents:
             row[:] = now
             now = self.step(now, rng)
@@ -83,36 +86,36 @@ class IncrementalSettings:
 
     def step(self, now: Real, rng: np.random.Generator) -> Real:
         """Return the currents of the next setting."""
-        # Eighteen of 144 channels cost a third of a full write and tell nearly as much: the light of a recirculating
-        # mesh is another already.
+        # Writing 18 of 144 channels takes a third of the time of a full write and gives nearly as much information,
+        # because the light of a recirculating mesh already changes completely.
         following = now.copy()
         chosen = rng.choice(len(now), min(self.changed, len(now)), replace=False)
         following[chosen] = self._draw(rng, chosen)
         return following
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
-        """Return settings with these currents, shape ``(N, 2E)``, and light from these ports, ``(N,)``, unread."""
+        """Return settings with currents of shape ``(N, 2E)`` and source ports of shape ``(N,)``, without readings."""
         nothing = np.zeros((len(currents_ma), len(self.monitors)))
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
-        """Return currents uniform in their square, or off."""
-        # Uniform in I², which is uniform in phase: uniform in I would crowd the settings at small phases.
+        """Return random currents, uniform in their square, or zero."""
+        # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
-        drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.most_ma[heaters], 0.0)
+        drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
         return drawn
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Settings chosen, and what they promise.
+    """Chosen settings with their predicted result.
 
     Attributes:
-        plan: The settings, unread.
+        plan: The settings, without readings.
         seconds: Their hardware time.
-        sigma_rad: Root mean square standard error of passive phases and loops, the larger of the two, after each.
-        reached: Whether the wanted standard error is met.
-        reason: Why the design ends where it does.
+        sigma_rad: Rms standard error of passive phases and loops after each setting, the larger of the two.
+        reached: Whether the required standard error is reached.
+        reason: Why the design stops.
     """
 
     plan: Observations
@@ -125,22 +128,22 @@ class Design:
 class Designer:
     """Chooses settings by expected information per second of hardware time.
 
-    A greedy design: of some random steps always the one that takes most off the mean variance of passive phases and
-    loops, per second (A-optimal). What tells most about all parameters alike (D-optimal) leaves a third more of the
-    standard error of passive phases.
+    The design is greedy: of several random steps it always chooses the one that reduces the mean variance of passive
+    phases and loops most, per second (A-optimal). A D-optimal design, which treats all parameters alike, leaves passive
+    phases with a third more standard error.
 
-    Phases count at the mean frequency of the sources: where each source is a laser of its own, what all of them are off
-    by is no phase of the mesh.
+    Phases refer to the mean frequency of the sources: if each source is a separate laser, a common frequency error is
+    not a phase of the mesh.
 
     Args:
         model: The model.
-        parameters: The best guess of the mesh.
+        parameters: The best estimate of the mesh.
         noise: Noise of a reading.
-        prior: What is known besides: before anything is measured, or after a fit.
-        free: Groups of unknown parameters, or a mask; fewer are faster.
-        times: What settings cost.
-        wanted: Shape ``(size,)``; parameters to be found out, by default all passive phases and loops.
-        drift: What may differ from setting to setting.
+        prior: Other knowledge, before any measurement or after a fit.
+        free: Groups of unknown parameters, or a mask; fewer parameters are faster.
+        times: Duration of the steps of a setting.
+        wanted: Shape ``(size,)``; parameters to determine, by default all passive phases and loops.
+        drift: Quantities that may differ from setting to setting.
     """
 
     def __init__(
@@ -161,31 +164,31 @@ class Designer:
         self._times = times or HardwareTimes()
         self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]
         self._wanted = np.concatenate(self._groups)
-        # Several lasers show differences of their frequencies only. The mean is fixed, else every setting seemed to
-        # tell of a phase that none can.
+        # With several lasers only frequency differences are observable. The mean is fixed; otherwise every setting
+        # would seem to measure a phase that no setting can.
         known = at_mean_frequency(model.space, mask, prior.information(mask))
-        # Single precision is enough to tell candidates apart, and half the memory to move.
+        # Single precision is enough to compare candidates and halves the memory traffic.
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return where the wanted parameters of a group are among the free ones."""
+        """Return the positions of the wanted parameters of a group among the free ones."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
 
     def sigma_rad(self) -> float:
-        """Return the rms standard error of the passive phases and the loops wanted, the larger of the two."""
-        # A row of R squared and summed is the variance of its parameter: no matrix is inverted along the way.
+        """Return the rms standard error of the wanted passive phases or of the wanted loops, whichever is larger."""
+        # The sum of squares of a row of R is the variance of its parameter, without any matrix inversion.
         sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
-        """Count settings as measured."""
+        """Add settings as measured."""
         for rows in self._rows(observations):
             self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
-        """Return what each of some settings would take off the sum of the wanted variances, shape ``(N,)``."""
+        """Return the reduction of the summed variances by each candidate setting, shape ``(N,)``."""
         return self._gains(self._rows(candidates))
 
     def choose(
@@ -198,31 +201,34 @@ class Designer:
         most: int | None = None,
         progress: Callable[[int], None] = lambda chosen: None,
     ) -> Design:
-        """Walk on until enough is known, always by the step that tells most per second.
+        """Choose settings until the goal is reached, always the step with the most information per second.
 
-        Every ``walk.settings_per_source`` settings the light may move to the source that gives most information per
-        second, including the time of the move.
+        After every ``walk.settings_per_source`` settings the source may change to the one with the most information per
+        second, where the time of the change counts.
 
         Args:
-            walk: The kind of settings.
-            seconds: Hardware time there is.
+            walk: Kind of settings.
+            seconds: Available hardware time.
             wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
-            rng: Random steps.
-            tries: Steps to choose from.
-            most: Most settings.
-            progress: Told the number of settings chosen so far.
+            rng: Random generator of the steps.
+            tries: Number of candidate steps.
+            most: Maximum number of settings.
+            progress: Called with the number of settings chosen so far.
 
         Raises:
-            ConfigError: There is nothing to choose from.
+            ConfigError: ``tries`` is below 1.
         """
         if tries < 1:
-            raise ConfigError(f"a design cannot choose from {tries} settings", hint="Give at least 1.")
-        now, lit, used = np.zeros(len(walk.most_ma)), -1, 0.0
+            raise ConfigError(
+                f"the number of candidate settings is {tries}, but a design needs at least 1",
+                hint="Choose a number of at least 1.",
+            )
+        now, lit, used = np.zeros(len(walk.max_ma)), -1, 0.0
         chosen: list[Real] = []
         sources: list[int] = []
         sigmas, source = [self.sigma_rad()], lit
         while sigmas[-1] > wanted_rad and (most is None or len(chosen) < most):
-            # Where the light goes is asked once a stretch: moving it takes longer than a setting.
+            # The source is chosen once per segment, because a change takes longer than a setting.
             if len(chosen) % walk.settings_per_source == 0:
                 source = self._next_source(walk, now, lit, rng, tries)
             step, rows, cost = self._best_step(walk, now, source, rng, tries)
@@ -237,7 +243,7 @@ class Designer:
             progress(len(chosen))
         reached = sigmas[-1] <= wanted_rad
         told = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
-        reason = told if reached else f"{told}: no time is left to reach {wanted_rad:.2g} rad"
+        reason = told if reached else f"{told}: the time limit does not allow {wanted_rad:.2g} rad"
         currents = np.stack(chosen) if chosen else np.zeros((0, len(now)))
         return Design(
             walk.with_light(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason
@@ -246,17 +252,17 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the step that tells most per second with the light at a source, its rows, and its time."""
+        """Return the step with the most information per second for a source, its derivatives, and its time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
-        # Information per second: a step that changes few channels may be worth less and still be the better one.
+        # Information per second: a step with few changed channels may be better although it gives less information.
         best = int(np.argmax(self._gains(rows) / costs)) if tries > 1 else 0
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source that tells most per second over a stretch, moving the light there included."""
-        # Nothing to compare: round robin.
+        """Return the source with the most information per second over a segment, including the time of the change."""
+        # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
@@ -270,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return the derivatives of every setting's readings in sigmas, each ``(M, P)``."""
+        """Return the derivatives of every setting's readings in sigmas, each of shape ``(M, P)``."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -281,20 +287,20 @@ class Designer:
         return rows
 
     def _gains(self, rows: list[Single]) -> Real:
-        """Return what every setting would take off the wanted variances."""
+        """Return the reduction of the summed variances by every setting."""
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)
         felt = every.astype(np.float64)
-        # Woodbury: the gain of a setting needs a matrix of its readings only, 28 by 28, and none of all parameters.
+        # Woodbury formula: the gain of a setting needs a matrix of the size of its readings (28 x 28) only.
         lower = np.linalg.cholesky(np.eye(felt.shape[1]) + felt @ np.swapaxes(felt, 1, 2))
         gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
         return gains
 
     def _add_information(self, rows: Single) -> None:
-        """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
+        """Add the information of a setting: R·(1 + FᵀF)^-1/2 with F = rows·R, through the few eigenvalues of F·Fᵀ."""
         felt = rows @ self._root
-        # The root is updated and never made anew: a covariance that shrinks over many decades would lose its digits.
+        # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
         squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
         one = np.sqrt(1.0 + np.maximum(squares, 0.0))
         shrunk = ((u / (one * (1.0 + one))) @ u.T).astype(np.float32)  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
@@ -302,9 +308,9 @@ class Designer:
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
-    """Return information, shape ``(P, P)``, about the free parameters with the mean frequency of the sources known.
+    """Return the information about the free parameters, shape ``(P, P)``, for a known mean frequency of the sources.
 
-    A mean frequency that is off turns all loops alike: of several lasers only differences can be found.
+    An error of the mean frequency turns all loops alike; with several lasers only differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
     known: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
@@ -312,12 +318,11 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return R with R·Rᵀ the covariance: its root loses nothing where it shrinks by many orders of magnitude.
+    """Return R, where R·Rᵀ is the covariance; the root keeps its digits while the covariance shrinks by many decades.
 
-    Combinations of which nothing is known, phases no more than modulo a turn, are what the ports do not show: their
-    variance is large and finite, and no setting takes anything off it.
+    Unobservable combinations (phases are known modulo a turn) get a large but finite variance that no setting reduces.
     """
-    # A phase that nothing shows is still known modulo a turn: infinite variance would outweigh all that can be found.
+    # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
     whole = modulo_a_turn(information, phases)
     power = np.diag(whole)
     whole = whole + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))

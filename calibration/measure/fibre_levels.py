@@ -1,4 +1,4 @@
-"""Losses from the mesh into the fibres, by the external meters on them, once the mesh itself is known."""
+"""Losses from the mesh into the fibres, measured with external meters after the mesh itself is known."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from calibration.measure.probe import Probe
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.response import of_the_mesh
+from calibration.model.response import mesh_physics
 
 SETTINGS_PER_SOURCE = 6
-# Below this on the chip, a small error of the model is a large one in dB.
-_LEAST_DBM = -35.0
-_LEAST_SIGMA_DB = 0.02
+# Below this power on the chip, a small error of the model is a large error in dB.
+_MIN_DBM = -35.0
+_MIN_SIGMA_DB = 0.02
 
 
 def fibre_losses_db(
@@ -31,9 +31,9 @@ def fibre_losses_db(
     Args:
         probe: Access to the mesh.
         model: The model of the mesh.
-        parameters: The mesh as it was found.
-        settings: Settings to look at; of each source's a few are taken.
-        done: Told of every setting.
+        parameters: The fitted parameters.
+        settings: Settings to choose from; a few are used for each source.
+        done: Called after every setting.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
     few = settings[chosen]
@@ -47,26 +47,27 @@ def fibre_losses_db(
     if not seen:
         return {}
     ports = tuple(sorted(seen))
-    # The same mesh read at other ports, with a responsivity of one: power that leaves into each fibre.
+    # The same mesh with a responsivity of one at all ports predicts the power that leaves into each fibre.
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
     alone = replace(
-        parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=of_the_mesh(parameters.extra_physics)
+        parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=mesh_physics(parameters.extra_physics)
     )
     leaving_mw = model.with_monitors(ports).predict(alone, there)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):
-        off = [leaving_dbm[i, column] - read for i, read in seen[port] if leaving_dbm[i, column] > _LEAST_DBM]
+        off = [leaving_dbm[i, column] - read for i, read in seen[port] if leaving_dbm[i, column] > _MIN_DBM]
         if off:
-            # The median: a setting in which the port is nearly dark is off by decibels for a small error of the model.
+            # The median ignores settings in which the port is nearly dark: there a small model error is several
+            # decibels.
             scatter = float(np.std(off)) / np.sqrt(len(off))
-            losses[port] = float(np.median(off)), max(scatter, _LEAST_SIGMA_DB)
+            losses[port] = float(np.median(off)), max(scatter, _MIN_SIGMA_DB)
     return losses
 
 
 def _spread(settings: Observations, source: int) -> np.ndarray:
-    """Return the numbers of a few settings of a source, far apart."""
+    """Return the numbers of a few widely spaced settings of a source."""
     own = np.flatnonzero(settings.source == source)
     if not len(own):
         return own

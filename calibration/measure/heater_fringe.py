@@ -1,16 +1,16 @@
-"""The law of a heater from a few settings, whatever the rest of the mesh does with the light.
+"""Fit of the law of a heater to a few settings, independent of the rest of the mesh.
 
-One phase shifter passed in one direction changes the equations of a mesh by rank one. So with x = e^{-jφ} every field
-transmission is (a + b·x) / (c + d·x), with c and d the same for all detectors, and every power
+A phase shifter that light passes in one direction changes the equations of a mesh by rank one. With x = e^{-jφ} every
+field transmission is therefore (a + b·x) / (c + d·x), with the same c and d for all detectors, and every power is
 
-    P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ):
+    P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-loops of any order are in the denominator. Where light comes back through the same arm the change has rank two, and
-numerators have a second harmonic as well; and the heat of the arm warms its neighbours, which makes numerators drift
-with I². Both are taken in where the residual asks for them. Numerators are linear and are projected out for all
-detectors at once (variable projection); the law and D, E are searched. φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series of a
-resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater, on different
-backgrounds, share the law.
+The denominator contains loops of any order. If light returns through the same arm, the change has rank two, and the
+numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes the numerators drift
+with I². Both effects are included where the residuals require them. The numerators are linear and are eliminated for
+all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the
+series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater on
+different backgrounds share the law.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from lumion_hw.mesh.waves.heater import HeaterLaw
 Real = NDArray[np.float64]
 
 MODULATION_SIGMA = 2.5
-"""Rms swing of the best detector, in units of its noise, below which a heater has had no effect."""
+"""Smallest rms swing of the best detector, in units of its noise, that counts as an effect of the heater."""
 
-# κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumed).
+# κ in 1/mA²: the resistance rises by 2 % per mW at 1 kΩ, with a wide spread (assumed).
 _BENDING, _BENDING_SIGMA = 0.02, 0.004
-# Spread of D and E beforehand; a passive mesh has |D + jE| below 1, and the search stays clear of it.
+# Prior sigma of D and E; a passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
 _LOOP_SIGMA = 0.4
 _STRONGEST_LOOP = 0.9
-# Relative error left by what is not modelled: the swept heater warms its neighbours.
+# Relative error of the model: the swept heater warms its neighbours.
 _MODEL_ERROR = 0.005
-# Step of the grid over ρ2, as phase at the largest current.
+# Grid step over ρ2, given as phase at the largest current.
 _GRID_RAD = 0.15
 _LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
 _STARTS = 3
 _HALF_RATE_SHARE = 0.25
-# How many times smaller χ² per degree of freedom must become for more terms to be taken in.
-_WORTH = 1.3
+# Factor by which χ² per degree of freedom must fall before more terms are used.
+_MIN_CHI2_IMPROVEMENT = 1.3
 _DISTINCT = 0.1
 _STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
 _ROUNDS = 20
-# Excess of χ², scaled to the best fit, up to which another law could be the true one.
+# Excess of χ², relative to the best fit, up to which another law may be the true one.
 _AMBIGUOUS_SIGMA = 25.0
 
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """One heater driven to a few levels, everything else at rest.
+    """Readings of one heater at a few levels, with everything else constant.
 
     Attributes:
         squares_ma2: Shape ``(n,)``; I².
-        reading_ma: Shape ``(n, M)``; all detectors. Those with a NaN are left out.
+        reading_ma: Shape ``(n, M)``; all detectors. Detectors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -65,11 +65,11 @@ class HeaterSweep:
 
 @dataclass(frozen=True)
 class HeaterFit:
-    """What sweeps say about a heater.
+    """Result of the sweeps of a heater.
 
     Attributes:
-        law: The law; ``None`` if no detector saw the heater act.
-        turn_sigma_rad: Standard error of the phase where the law says one turn; infinite if another law fits as well.
+        law: The law; ``None`` if no detector showed an effect.
+        turn_sigma_rad: Standard error of the phase at one turn; infinite if another law fits as well.
         residual_sigma: Rms residual in units of the noise.
         modulation_sigma: Rms swing of the best detector in units of its noise.
     """
@@ -89,22 +89,23 @@ def fit_heater(
         sweeps: One or several sweeps.
         noise: Noise of a reading.
         heater_max_ma: Largest current of the heater.
-        rho2_range: Least and largest ρ2 to consider, rad/mA².
+        rho2_range: Smallest and largest ρ2 to consider, rad/mA².
     """
     traces = [_scaled(sweep, noise) for sweep in sweeps]
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
     found, per_freedom = _fit_model(_FORMS[0], traces, rho2_range)
-    # Simplest first, and a better fit has to pay for its terms: with eight levels each column is an eighth of the data.
+    # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
+    # eighth of the data.
     for form in _FORMS[1:]:
         other, other_per_freedom = _fit_model(form, traces, rho2_range)
-        if other_per_freedom * _WORTH < per_freedom:
+        if other_per_freedom * _MIN_CHI2_IMPROVEMENT < per_freedom:
             found, per_freedom = other, other_per_freedom
     best = found[0]
     rho2, bending = best.point[:2]
     law = HeaterLaw(float(rho2), float(rho2 * bending), heater_max_ma, float(rho2 * bending**2))
-    # Another ρ2 that fits nearly as well: the heater is swept again from elsewhere instead of being guessed.
+    # If another ρ2 fits nearly as well, the heater is swept again with another source instead of guessing.
     ambiguous = any(
         abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
         for other in found[1:]
@@ -115,7 +116,7 @@ def fit_heater(
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """What numerators hold besides a constant: harmonics of these orders, and a drift with the heat."""
+    """Terms of the numerators besides a constant: harmonics of these orders, and a drift with the heat."""
 
     orders: tuple[int, ...]
     drift: bool
@@ -131,7 +132,7 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class _SweepTrace:
-    """A sweep in units of noise, its detectors compressed to as many columns as it has levels.
+    """A sweep in units of noise, with its detectors compressed to as many columns as it has levels.
 
     Attributes:
         squares: Shape ``(n,)``.
@@ -148,7 +149,7 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A minimum: ρ2, κ, and D, E of every sweep; its cost and normal matrix."""
+    """A minimum of the cost: ρ2, κ, and D, E of every sweep, with cost and normal matrix."""
 
     point: Real
     cost: float
@@ -158,8 +159,8 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Return the minima of one form, the best first, and its χ² per degree of freedom."""
-    starts = _starts(traces, rho2_range, form)
+    """Return the minima of one numerator form, the best first, and its χ² per degree of freedom."""
+    starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
     columns = 1 + 2 * len(form.orders) + form.drift
@@ -168,18 +169,17 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a law has half the true rate: its second harmonic does the first one's work, and that has none."""
+    """Return whether a law has half the true rate, so that its second harmonic replaces the first."""
     if form.orders == (1,):
         return False
-    # At half the true rate the second harmonic does the work of the first. Such a law is known by a first harmonic that
-    # could as well be left out.
+    # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
     first, second = (_cost(found.point, traces, replace(form, orders=(order,))) for order in (2, 1))
     both = _cost(found.point, traces, form)
     return first - both < _HALF_RATE_SHARE * (second - both)
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squares that numerators of a form leave at a point."""
+    """Return the sum of squared residuals at a point after the best fit of the numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -190,17 +190,21 @@ def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> f
 def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
     readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
     mean = readings.mean(axis=0)
-    # A detector is weighed by its noise at the mean, with half a per cent for what this formula leaves out.
+    # The weight of a detector is its noise at the mean reading, plus half a per cent for effects that this formula
+    # ignores.
     scaled = (readings - mean) / np.hypot(noise.sigma_ma(mean), _MODEL_ERROR * mean)
     modulation = float(np.sqrt((scaled**2).mean(axis=0).max(initial=0.0)))
-    # Numerators are free for each detector, so only the column space counts: 28 detectors fold into as many columns as
-    # there are levels, and nothing is lost.
+    # The numerators are free for each detector, so only the column space counts: 28 detectors are compressed without
+    # loss to as many columns as there are levels.
     left, size, _ = np.linalg.svd(scaled, full_matrices=False)
     return _SweepTrace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return what A, B, C of every detector leave, for k laws at once: shape ``(k, n, m)``; ``loop`` is ``(k, 2)``."""
+    """Return the residuals after the fit of A, B, C of every detector, for k laws at once, shape ``(k, n, m)``.
+
+    ``loop`` has the shape ``(k, 2)``.
+    """
     square, bend = trace.squares, bending[:, None]
     phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
     cosine, sine = np.cos(phase), np.sin(phase)
@@ -210,15 +214,17 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
         columns += [np.cos(order * phase), np.sin(order * phase)]
     if form.drift:
         columns.append(square * np.ones_like(phase))
-    # Variable projection: given ρ2, κ, D and E the numerators are linear, and QR takes their best fit off for all
+    # Variable projection: for given ρ2, κ, D and E the numerators are linear, and QR subtracts their best fit for all
     # detectors at once.
     basis, _ = np.linalg.qr(np.stack(columns, axis=-1) / lower[..., None])
     rest: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
     return rest
 
 
-def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm) -> list[Real]:
-    """Return the best points of a grid with different ρ2, each with the best D, E for every sweep."""
+def _initial_guesses(
+    traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
+) -> list[Real]:
+    """Return the best grid points with different ρ2, each with the best D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2 = np.arange(*rho2_range, _GRID_RAD / most)
     laws, loops = np.repeat(rho2, len(_LOOP_GRID)), np.tile(_LOOP_GRID, (len(rho2), 1))
@@ -226,12 +232,12 @@ def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form
     for trace in traces:
         rest = _residual(laws, np.full(len(laws), _BENDING), loops, trace, form)
         cost = (rest**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
-        # Each sweep has its own background and so its own D, E; the law is what they share.
+        # Each sweep has its own background and hence its own D, E; the sweeps share the law.
         total += cost.min(axis=1)
         chosen.append(_LOOP_GRID[cost.argmin(axis=1)])
     starts: list[Real] = []
     for index in np.argsort(total, kind="stable"):
-        # Starts in different fringes: three neighbours on one slope would all end in the same minimum.
+        # The start points lie in different fringes; neighbours on one slope would all end in the same minimum.
         if all(abs(rho2[index] - start[0]) > _DISTINCT for start in starts):
             starts.append(np.array([rho2[index], _BENDING, *(value for loop in chosen for value in loop[index])]))
         if len(starts) == _STARTS:
@@ -240,7 +246,7 @@ def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form
 
 
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
-    """Descend from every start by damped Gauss-Newton steps, all of them at once."""
+    """Improve all start points at once by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
     sigma = np.concatenate([[np.inf, _BENDING_SIGMA], np.full(2 * len(traces), _LOOP_SIGMA)])
@@ -263,7 +269,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
     anew = on_the_way
     while len(on_the_way):
         if len(anew):
-            # Derivatives only where a step was taken: where one was refused they are the same.
+            # Derivatives change only for accepted steps.
             turned = off((point[anew, None] + np.diag(steps)).reshape(-1, size)).reshape(len(anew), size, -1)
             jacobian = (turned - here[anew, None]) / steps[:, None]
             matrix[anew] = jacobian @ np.swapaxes(jacobian, 1, 2)
@@ -275,7 +281,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
         there = off(ahead)
         before = (here[on_the_way] ** 2).sum(axis=1)
         gain = before - (there**2).sum(axis=1)
-        # A denominator near zero fits anything.
+        # A denominator near zero would fit any data.
         good = (np.hypot(ahead[:, 2::2], ahead[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
         anew, refused = on_the_way[good], on_the_way[~good]
         point[anew], here[anew] = ahead[good], there[good]
@@ -287,7 +293,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
 
 
 def _turn_sigma(found: _Point) -> float:
-    """Return the standard error of the phase where the law says one turn, for noise as stated."""
+    """Return the standard error of the phase at one turn of the law, for the given noise."""
     rho2, bending = found.point[:2]
     square = 2.0 * np.pi / rho2
     slope = np.zeros(len(found.point))

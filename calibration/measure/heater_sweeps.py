@@ -1,8 +1,8 @@
-"""Sweeping every heater once, on whatever background there is, one channel changing from setting to setting.
+"""Sweep of every heater on an arbitrary background, with one channel changing from setting to setting.
 
-No PUC has to be known to measure a heater (:mod:`calibration.measure.heater_fringe`), so no order is forced: the
-heaters are taken by the source nearest to them. The last level of one heater is the background of the next; its last
-reading is the first one of the next. Heaters whose law is still uncertain are looked at again from other sources.
+A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so the order is free:
+heaters are grouped by the nearest source. The last level of one heater becomes the background of the next, and its last
+reading is the first of the next sweep. Heaters whose law remains uncertain are swept again with other sources.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from calibration.model.observations import NoiseModel
 
 Real = NDArray[np.float64]
 
-# Looks from backgrounds that sweeps leave behind; in the first all heaters move.
+# Sweeps with the backgrounds that earlier sweeps left; before each of them all heaters move.
 _FIXED_VIEWS = 2
 
 
 @dataclass(frozen=True)
 class HeaterSweepPlan:
-    """How heaters are swept.
+    """Settings of the heater sweeps.
 
     Attributes:
         levels: Settings per sweep, uniform in I².
-        turns: Range of a sweep, in turns of the most reluctant heater expected.
-        turn_sigma_rad: A law is good enough when its phase at one turn is known so well.
-        views: Most sweeps of a heater, each from another source and on another background.
+        turns: Range of a sweep, in turns of the least efficient heater expected.
+        turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
+        views: Maximum number of sweeps of a heater, each with another source and background.
     """
 
     levels: int = 8
@@ -46,16 +46,16 @@ class HeaterSweepPlan:
 
 
 class HeaterSweeps:
-    """The stage that finds the laws of all heaters.
+    """Stage of a calibration that finds the laws of all heaters.
 
     Args:
         logbook: Access to the mesh.
         light: Mean light of the mesh.
-        sources: Ports where light can be injected.
+        sources: Ports with a light source.
         noise: Noise of a reading.
-        rho2_range: Least and largest ρ2 to expect, rad/mA².
-        plan: How to sweep.
-        rng: First background, and those of late looks.
+        rho2_range: Smallest and largest expected ρ2, rad/mA².
+        plan: Settings of the sweeps.
+        rng: Random generator for the backgrounds.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class HeaterSweeps:
         self._logbook, self._noise, self._rho2_range, self._plan = logbook, noise, rho2_range, plan
         self._max_ma = logbook.probe.heater_max_ma
         near = light.entering[:, list(sources)]
-        # Column v: the source that brings each PUC the most light but v others.
+        # Column v holds the source that gives each PUC the (v+1)-th most light.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
-        # From zero and uniform in I²: a law cannot slip by a fringe, and all parts of it count alike.
+        # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
+        # alike.
         self._squares = np.linspace(0.0, plan.reach_ma2(rho2_range, self._max_ma), plan.levels)
-        # Every heater somewhere: dark backgrounds are rare when all of them are random.
+        # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
         self._sweeps: dict[int, list[HeaterSweep]] = {heater: [] for heater in range(len(self._level))}
@@ -84,7 +85,7 @@ class HeaterSweeps:
 
     @property
     def currents_ma(self) -> Real:
-        """The present setting."""
+        """Currents of the present setting."""
         currents: Real = np.sqrt(self._squares[self._level])
         return currents
 
@@ -94,18 +95,19 @@ class HeaterSweeps:
         done: Callable[[int, int], None],
         found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
     ) -> None:
-        """Sweep and fit all heaters into ``fits``.
+        """Sweep all heaters and store their fits in ``fits``.
 
         Args:
-            fits: Filled with what is known of each heater.
-            done: Told the sweeps made and those planned so far.
-            found: Told of every heater swept.
+            fits: Receives the result for each heater.
+            done: Called with the number of sweeps made and planned so far.
+            found: Called after every sweep of a heater.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
         for view in range(self._plan.views):
             if view >= _FIXED_VIEWS and pending:
-                # Few heaters are still swept, so the light would stay as it is: where it is dark, nothing is ever seen.
+                # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
+                # dark.
                 self._level = self._other.integers(self._plan.levels, size=len(self._level))
                 self._last = None
             for heater in self._in_order(pending, view):
@@ -114,25 +116,25 @@ class HeaterSweeps:
                 found(heater, fits[heater])
                 made += 1
                 done(made, planned)
-            # The stage plans itself: what is known to 0.05 rad at one turn is good enough for the search.
+            # Heaters known to 0.05 rad at one turn are good enough for the phase search and are not swept again.
             pending = [heater for heater in pending if not fits[heater].turn_sigma_rad < self._plan.turn_sigma_rad]
             planned += len(pending)
 
     def _in_order(self, heaters: list[int], view: int) -> list[int]:
-        """Return heaters by source: moving the light costs more than moving a heater."""
+        """Return heaters grouped by source, because a change of the source takes longer than a change of heater."""
         return sorted(heaters, key=lambda heater: (int(self._source(heater, view)), heater))
 
     def _source(self, heater: int, view: int) -> int:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])
 
     def _sweep(self, heater: int, view: int) -> None:
-        """Step one heater through all its levels, beginning and ending anywhere."""
+        """Step one heater through all its levels, starting and ending at any level."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
             self._logbook.light_only_port(source)
             self._lit = source
             self._last = self._logbook.measure(self.currents_ma)
-        # The reading that is there already is the first of the sweep: one setting less for each heater.
+        # The present reading is the first of the sweep, which saves one setting per heater.
         levels = (self._level[heater] + np.arange(self._plan.levels)) % self._plan.levels
         currents = np.tile(self.currents_ma, (self._plan.levels - 1, 1))
         currents[:, heater] = np.sqrt(self._squares[levels[1:]])

@@ -1,8 +1,8 @@
-"""Access to the mesh that counts what it costs, keeps what it reads, and can go on where an interrupted run stopped.
+"""Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
-Every stage of a calibration is a function of plan, seed and readings. So a run is resumed by running it again: as long
-as it asks for what was read before, the answers come from the readings kept; from there on from the bench. One question
-with its answer is a :class:`LogbookEntry`; the journal stores the same entries.
+Every stage of a calibration is a function of plan, seed and readings. An interrupted run is therefore resumed by
+running it again: as long as it makes the same requests, it gets the stored answers; after that the bench answers. A
+request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned"]
 
 DARK = -1
-"""Source of settings without light."""
+"""Source number of settings without light."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogbookEntry:
-    """A question to the bench and its answer.
+    """A request to the bench and its answer.
 
     Attributes:
-        kind: ``settings``: a batch of settings, the answer photocurrents in mA, shape ``(n, M)``, NaN where saturated.
-            ``launched``: the power a source is said to launch, the answer dBm, shape ``(1, 1)``.
-            ``fibre``: what external meters see at the present setting, the answer port and dBm, shape ``(n, 2)``.
-            ``tuned``: a source was tuned, the answer the frequency it then said it had, Hz, shape ``(1, 1)``.
-        source: Port lit, launching or tuned, or :data:`DARK`.
+        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, shape ``(n, M)``, NaN if saturated.
+            ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
+            meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
+            the answer is its reported frequency in Hz, shape ``(1, 1)``.
+        source: Port of the source, or :data:`DARK`.
         currents_ma: Settings of the batch, shape ``(n, 2E)``; no rows for the other kinds.
-        answer: What the bench said.
-        at_s: Bench time of the run when it was there.
-        asked_hz: Frequency a source was to be tuned to.
-        spent_s: Bench time that the settings took, moving the light not counted; ``None`` if it was not noted.
+        answer: Answer of the bench.
+        at_s: Bench time of the run when the answer arrived.
+        asked_hz: Requested frequency of a tuned source.
+        spent_s: Bench time of the settings, without changes of the source; ``None`` if not recorded.
     """
 
     kind: Kind
@@ -54,8 +54,8 @@ class LogbookEntry:
     asked_hz: float = 0.0
     spent_s: float | None = None
 
-    def asks_as(self, other: LogbookEntry) -> bool:
-        """Return whether both ask the same."""
+    def has_same_request(self, other: LogbookEntry) -> bool:
+        """Return whether both entries contain the same request."""
         return (
             self.kind == other.kind
             and self.source == other.source
@@ -65,7 +65,7 @@ class LogbookEntry:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the entry as JSON can hold it; arrays keep every bit."""
+        """Return the entry as a JSON-compatible document; arrays keep every bit."""
         return {
             "kind": self.kind,
             "source": self.source,
@@ -78,36 +78,36 @@ class LogbookEntry:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> LogbookEntry:
-        """Return the entry of a document.
+        """Return the entry stored in a document.
 
         Raises:
-            CalibrationError: It is none.
+            CalibrationError: The document is not a valid entry.
         """
         try:
             kind: Kind = document["kind"]
             currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
             at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
-            spent_s = document.get("spent_s")  # not in journals from before it was needed
+            spent_s = document.get("spent_s")  # missing in journals of older versions
             spent_s = None if spent_s is None else float(spent_s)
             _check(kind, currents_ma, answer)
             return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz, spent_s)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CalibrationError(f"no entry of a journal: {error!r}") from error
+            raise CalibrationError(f"this is not a valid journal entry: {error!r}") from error
 
 
 def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
-    """Refuse an answer that no bench gives, as ``ValueError``."""
+    """Raise ``ValueError`` if an answer is impossible."""
     if not np.isfinite(currents_ma).all():
         raise ValueError("currents_ma holds NaN or infinity")
     if np.isinf(answer).any():
         raise ValueError("answer is infinite")
     if currents_ma.ndim != 2 or answer.ndim != 2:
-        raise ValueError(f"currents_ma has the shape {currents_ma.shape}, answer {answer.shape}")
+        raise ValueError(f"currents_ma has the shape {currents_ma.shape}, but answer has the shape {answer.shape}")
     if kind == "settings" and len(currents_ma) != len(answer):
         raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
 
 
-# Currents that are the same but for the last bits of another processor's arithmetic.
+# Tolerance for currents that differ in the last bits because another processor calculated them.
 _SAME_MA = 1e-9
 
 
@@ -121,12 +121,15 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the bench time of every setting of a run; a batch that does not say took all since what was before."""
+    """Return the bench time of every setting of a run.
+
+    A batch without its own time gets all the time since the previous entry.
+    """
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
         if entry.kind == "settings":
             count = len(entry.currents_ma)
-            # A sweep executed by the controller has one time for all its settings: they are spread evenly over it.
+            # A sweep executed by the controller has one time for all its settings, which is divided evenly.
             spent_s = entry.at_s - before_s if entry.spent_s is None else entry.spent_s
             times.append(entry.at_s - spent_s * np.arange(count - 1, -1, -1) / count)
         before_s = entry.at_s
@@ -135,19 +138,19 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
 
 @dataclass(frozen=True)
 class HardwareTimes:
-    """What a setting costs (Sánchez-Jácome 2025).
+    """Durations of the steps of a setting (Sánchez-Jácome 2025).
 
-    These are times of that unit's driver, transfer included. A controller that sweeps by itself may be faster: what is
-    stated by these times does not count on it.
+    The times are those of that unit's driver, transfer included. A controller that executes sweeps itself may be
+    faster.
 
     Attributes:
-        write_one_s: Writing one channel.
-        write_all_s: Writing ``all_channels``; between the two the time grows linearly.
+        write_one_s: Write of one channel.
+        write_all_s: Write of ``all_channels``; the time grows linearly between the two.
         all_channels: Channels of the full write.
         settle_s: Five thermal time constants.
-        read_s: Reading all monitors.
-        input_change_s: Moving the light to another input; 0 where that is not known.
-        waited_s: How long after it was driven a setting is read: the bench's wait, and half a reading.
+        read_s: Read of all monitors.
+        input_change_s: Change of the source; 0 if unknown.
+        waited_s: Time from drive to read: the wait of the bench plus half a reading.
     """
 
     write_one_s: float = 0.014
@@ -160,19 +163,19 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the times of a bench that waits so long after every setting; the usual ones if ``None``."""
+        """Return the times of a bench with a given wait after every setting; the default times for ``None``."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the time of settings in which so many channels change, any shape."""
-        # Two published points, one channel and all of them, and a straight line between.
+        """Return the time of settings in which the given numbers of channels change, any shape."""
+        # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
         seconds: Real = write + self.settle_s + self.read_s
         return seconds
 
     def plan_s(self, plan: Observations) -> float:
-        """Return the time of settings in their order, from all heaters off and no light."""
+        """Return the time of a sequence of settings that starts with all heaters off and no light."""
         before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
         changes = int((np.diff(plan.source) != 0).sum()) + 1
         seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
@@ -181,14 +184,14 @@ class HardwareTimes:
 
 @dataclass(frozen=True)
 class MeasurementEffort:
-    """What a stage has cost.
+    """Effort of a stage.
 
     Attributes:
         settings: Settings of heaters and light.
-        readings: Reads of all monitors, several per setting where a setting is read again.
+        readings: Reads of all monitors, several per setting if a setting is read again.
         changed_channels: Heater channels that were written.
-        source_changes: How often the light was moved.
-        hardware_s: Time of writes, settling, reads and moves of the light on the hardware.
+        source_changes: Changes of the source.
+        hardware_s: Hardware time of writes, settling, reads and source changes.
         cpu_s: Processor time of this process.
     """
 
@@ -200,7 +203,7 @@ class MeasurementEffort:
     cpu_s: float = 0.0
 
     def __add__(self, other: MeasurementEffort) -> MeasurementEffort:
-        """Return the cost of both."""
+        """Return the sum of two efforts."""
         return MeasurementEffort(
             self.settings + other.settings,
             self.readings + other.readings,
@@ -211,7 +214,7 @@ class MeasurementEffort:
         )
 
     def since(self, before: MeasurementEffort) -> MeasurementEffort:
-        """Return what was added to an earlier count."""
+        """Return the effort added since an earlier count."""
         return MeasurementEffort(
             self.settings - before.settings,
             self.readings - before.readings,
@@ -223,22 +226,22 @@ class MeasurementEffort:
 
 
 class Logbook:
-    """A probe that counts what it costs and keeps every answer.
+    """A probe that counts the effort and stores every answer.
 
     Args:
         probe: Access to the mesh.
-        times: What steps take.
-        before: Answers in an interrupted run, given again before the bench is asked.
+        times: Duration of the steps.
+        before: Answers of an interrupted run, which are used before the bench.
         keep: Called with every new answer, for a journal.
 
     Attributes:
         probe: Access to the mesh.
-        times: What steps take.
+        times: Duration of the steps.
         keep: As given; may be changed at any time.
-        light_db: By source, how much brighter it is than when the answers before were given; new ones are brought to
-            the light of then.
-        stages: What each stage has cost.
-        entries: All that was asked and answered.
+        light_db: By source, its power increase since the answers in ``before``; new readings are scaled to the old
+            power.
+        stages: Effort of each stage.
+        entries: All requests and answers.
     """
 
     def __init__(
@@ -252,7 +255,7 @@ class Logbook:
         self.times = times or HardwareTimes()
         self.stages: dict[str, MeasurementEffort] = {}
         self._before, self.keep = tuple(before), keep
-        # The bench time of a run goes on where the interrupted one stopped; drift is fitted over it.
+        # The bench time continues where the interrupted run stopped, because drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
         self._wanted: int | None = None
         self._lit: int | None = None
@@ -269,11 +272,11 @@ class Logbook:
 
     @property
     def effort(self) -> MeasurementEffort:
-        """What was spent so far, processor time apart."""
+        """Total effort so far, without processor time."""
         return self._effort
 
     def __len__(self) -> int:
-        """Return the number of readings kept."""
+        """Return the number of stored readings."""
         return self._n_readings
 
     @property
@@ -283,7 +286,7 @@ class Logbook:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports where light can be injected."""
+        """Ports with a light source."""
         return self.probe.sources
 
     @property
@@ -307,20 +310,19 @@ class Logbook:
         return self.probe.monitor_step_ma
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency to which a source can be tuned; ``None`` if it cannot."""
+        """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
         return self.probe.tunable_hz(port)
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune a source that can be tuned, and return the frequency it then says it has.
+        """Tune a source and return the frequency that it reports.
 
         Raises:
             CalibrationError: As :meth:`measure`.
             LimitError: As :meth:`calibration.measure.probe.Probe.tune`.
         """
         self._launched_dbm.pop(port, None)
-        # Answers of an interrupted run come without the bench: the tuning is owed, and done before the first new
-        # question.
-        self._to_tune[port] = frequency_hz  # at the latest before the bench is asked for something else
+        # Stored answers do not tune the bench; the tuning is made up for before the first new request.
+        self._to_tune[port] = frequency_hz  # tune before the next request to the bench
 
         def ask() -> NDArray[np.float64]:
             del self._to_tune[port]
@@ -331,7 +333,7 @@ class Logbook:
         return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power at the fibre end before the mesh that a source is said to launch, as it was first said.
+        """Return the first launch power that a source reported, at the fibre end before the mesh.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -348,7 +350,7 @@ class Logbook:
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each port into its fibre as the external meters see it.
+        """Return the power that leaves each port into its fibre, by the external meters.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -357,7 +359,7 @@ class Logbook:
 
         def ask() -> NDArray[np.float64]:
             if self._applied is not None and not self._there:
-                self._light_up()  # the present setting is one of the interrupted run: the bench has to be put there
+                self._light_up()  # the present setting comes from the interrupted run, so the bench must be set to it
                 self.probe.measure(self._applied[1])
                 self._there = True
             seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
@@ -366,43 +368,45 @@ class Logbook:
         return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
 
     def elapsed_s(self) -> float:
-        """Return the bench time of the run so far, that of an interrupted one included."""
+        """Return the bench time of the run so far, including the interrupted part."""
         return self._before_s + self.probe.elapsed_s()
 
     def switch_everything_off(self) -> None:
-        """Switch heaters off and sources dark."""
+        """Switch heaters and sources off."""
         self._lit_known = self._there = False
         self.probe.switch_everything_off()
 
     def light_only_port(self, port: int | None) -> None:
-        """Light one source and no other, or none, from the next reading on."""
+        """Switch on one source and no other, or none, from the next reading on."""
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the drive makes of currents, any shape: the nearest of its steps within its range."""
+        """Return currents rounded to the steps and the range of the drive, any shape."""
         step_ma = self.probe.current_step_ma
         if not step_ma:
             return currents_ma
-        # The last step below the limit, rounding forgiven: a current just above it would be refused.
+        # The last step below the limit, with a tolerance for rounding: a current just above it would be rejected.
         most = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
         driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), most) * step_ma
         return driven
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, let them settle and read all monitors; NaN where one is saturated.
+        """Drive the heaters, let them settle and read all monitors; NaN if a monitor is saturated.
 
-        What is kept are the currents that the drive makes of those asked for: the written code is known, so its steps
-        are no error of the readings.
+        The stored currents are those after rounding by the drive, so that its steps cause no error of the readings.
 
         Raises:
-            CalibrationError: The readings of an interrupted run are those of another plan, seed or mesh.
+            CalibrationError: The stored readings belong to another plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
         answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings, shape ``(n, 2E)``, with the light where it is: kept as a whole or not at all.
+        """Measure a batch of settings with the present light; store the batch as a whole or not at all.
+
+        Args:
+            currents_ma: Shape ``(n, 2E)``.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -413,16 +417,16 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of some settings, those of an interrupted run or new ones, counted and kept."""
+        """Return the readings of some settings, either stored ones or new ones, which are counted and stored."""
 
         def ask() -> NDArray[np.float64]:
             self._light_up()
             self._began_s = self.elapsed_s()
-            self._there = False  # a failure in between leaves the heaters in no known state
+            self._there = False  # after a failure here the state of the heaters is unknown
             readings = measure()
             self._there = True
-            # Polarization is searched anew when a run goes on and ends elsewhere. Brought to the light of then, old and
-            # new readings are those of one run.
+            # A resumed run aligns the polarization again, with another result. Readings scaled to the old power belong
+            # to one run.
             brought: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
             return brought
 
@@ -440,16 +444,17 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the answer to a question: that of the interrupted run if it came so far, else that of the bench."""
+        """Return the stored answer to a request if the interrupted run got this far, otherwise that of the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
             old = self._before[number]
-            # Everything is a function of plan, seed and readings. Another question means that one of them has changed.
-            if not old.asks_as(entry):
+            # All requests are a function of plan, seed and readings. A different request means that one of them has
+            # changed.
+            if not old.has_same_request(entry):
                 raise CalibrationError(
-                    f"entry {number} of the interrupted run is the answer to another question",
-                    hint="Resume with the plan, the seed and the bench it was begun with, or begin anew.",
+                    f"entry {number} of the interrupted run answers a different request",
+                    hint="Resume with the plan, the seed and the bench of the interrupted run, or start a new run.",
                 )
             entry = old
         else:
@@ -466,7 +471,7 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        """Have the light where it is wanted."""
+        """Switch the light to the wanted source."""
         if not self._lit_known or self._lit != self._wanted:
             self._light(self._wanted)
 
@@ -479,7 +484,7 @@ class Logbook:
         self._lit, self._lit_known = port, True
 
     def _count(self, currents_ma: NDArray[np.float64]) -> None:
-        # Reading the same setting again costs the reading alone.
+        # Reading the same setting again costs only the time of a read.
         moved = self._applied is None or self._applied[0] != self._wanted
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
         changed = int((old != currents_ma).sum())
@@ -493,14 +498,14 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the time of one setting; one that is only read again takes the time of reading."""
+        """Return the time of one setting; a repeated setting takes only the time of a read."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
     def observations(self, first: int = 0, last: int | None = None) -> Observations:
-        """Return the readings kept, in the order taken; dark ones have source -1.
+        """Return the stored readings in time order; dark ones have source -1.
 
-        Frequencies count from where a source was first tuned to.
+        Frequencies are relative to the first tuned frequency of each source.
         """
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         width, monitors = 2 * self.probe.mesh.n_pucs, self.probe.monitors
@@ -514,14 +519,15 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _detunings_hz(self) -> list[float]:
-        """Return how far the light of every batch of settings was from where its source was first tuned to."""
+        """Return the frequency of every batch of settings relative to the first tuned frequency of its source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []
         for entry in self.entries:
             if entry.kind == "tuned":
                 now_hz[entry.source] = float(entry.answer[0, 0])
-                # Absolute frequencies are known to a few GHz only; how far a source was moved is known much better.
+                # Absolute frequencies are known to a few GHz only; frequency differences of a source are known much
+                # better.
                 first_hz.setdefault(entry.source, now_hz[entry.source])
             elif entry.kind == "settings":
                 result.append(now_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
@@ -529,7 +535,7 @@ class Logbook:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Book what is spent inside to a stage."""
+        """Add the effort inside the block to a stage."""
         effort, cpu_s = self._effort, time.process_time()
         try:
             yield

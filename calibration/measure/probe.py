@@ -1,6 +1,6 @@
-"""What a calibration needs of a bench: one source lit at a time, heater currents, monitor readings, tunable light.
+"""Interface of a calibration to a bench: one source at a time, heater currents, monitor readings, tunable light.
 
-:class:`Probe` is the interface; :class:`calibration.measure.bench_probe.BenchProbe` fulfils it for an open bench.
+:class:`Probe` is the interface; :class:`calibration.measure.bench_probe.BenchProbe` implements it for an open bench.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Probe(Protocol):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports where light can be injected; of two that are always lit together, the first."""
+        """Ports with a light source; for a source with two ports, the first one."""
 
     @property
     def monitors(self) -> tuple[int, ...]:
@@ -39,28 +39,28 @@ class Probe(Protocol):
 
     @property
     def current_step_ma(self) -> float:
-        """Smallest step of a heater current; 0 if there is none or it is not known."""
+        """Smallest step of a heater current; 0 if there is none or it is unknown."""
 
     @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
 
     def light_only_port(self, port: int | None) -> None:
-        """Light one source and no other, or none."""
+        """Switch on one source and no other, or none."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency to which a source can be tuned; ``None`` if it cannot."""
+        """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune a source to the nearest frequency it can make, and return the frequency it then says it has.
+        """Tune a source to the nearest possible frequency, and return the frequency that it reports.
 
         Raises:
-            LimitError: Out of its range; nothing was changed.
-            ConfigError: It cannot be tuned.
+            LimitError: The frequency is out of range; nothing was changed.
+            ConfigError: The source is not tunable.
         """
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power at the fibre end before the mesh that a source is said to launch."""
+        """Return the reported launch power of a source at the fibre end before the mesh."""
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, wait until they have settled, and read all monitors.
@@ -73,7 +73,7 @@ class Probe(Protocol):
         """
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other with the light where it is: what :meth:`measure` says of each.
+        """Measure settings one after the other with the present light, each as :meth:`measure` does.
 
         Args:
             currents_ma: Shape ``(n, 2 n_pucs)``.
@@ -83,63 +83,63 @@ class Probe(Protocol):
         """
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each port into its fibre as the external meters see it, at the present setting.
+        """Return the power that leaves each port into its fibre at the present setting, by the external meters.
 
-        Ports without a meter, and those too dark to read, are missing.
+        Ports without a meter and ports that are too dark are missing.
         """
 
     def elapsed_s(self) -> float:
         """Return the bench time since the probe was opened."""
 
     def switch_everything_off(self) -> None:
-        """Switch heaters off and sources dark."""
+        """Switch heaters and sources off."""
 
 
 TUNING_ERROR_HZ = 0.2e9
-"""How far a source may be from where it was found at the reference, once it is tuned elsewhere: 1.6 pm (assumption)."""
+"""Standard deviation of a source's frequency change from the reference after tuning: 1.6 pm (assumption)."""
 
 
 def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dict[int, float]:
-    """Tune sources as near as they go, and return the frequency each says it then has, by port.
+    """Tune sources to a frequency, and return the frequency that each one reports, by port.
 
     Raises:
-        LimitError: It is out of the range of one of them.
+        LimitError: The frequency is out of the range of a source.
     """
     return {port: probe.tune(port, frequency_hz) for port in ports}
 
 
 def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
-    """Tune what can be tuned to where a calibration begins, and return where it is then, by port.
+    """Tune all tunable sources to the reference frequency of a calibration; return the reported frequencies by port.
 
-    Polarization is best aligned at the wavelength it is used at.
+    The polarization is aligned best at the wavelength of use.
 
     Raises:
-        LimitError: A source cannot make it.
+        LimitError: The frequency is out of the range of a source.
     """
     return tune_sources(probe, frequency_hz_from_wavelength_m(device.wavelength_nm * 1e-9), device.tunable_hz)
 
 
 def tune_to_record(probe: Probe, record: CalibrationRecord) -> None:
-    """Tune what can be tuned to the wavelength of a record.
+    """Tune all tunable sources to the wavelength of a record.
 
     Raises:
-        LimitError: A source cannot make it.
+        LimitError: The wavelength is out of the range of a source.
     """
     tune_sources(probe, record.reference_hz, [port for port in probe.sources if probe.tunable_hz(port) is not None])
 
 
 def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) -> None:
-    """Refuse wavelengths that cannot be measured, before anything is.
+    """Raise an error if wavelengths cannot be measured, before any measurement.
 
     Raises:
-        ConfigError: No source can be tuned.
-        LimitError: One of them cannot make a wavelength.
+        ConfigError: No source is tunable.
+        LimitError: A wavelength is out of the range of a source.
     """
-    # Asked before light is aligned, which takes a while.
+    # This check comes before the alignment of the light, which takes a while.
     if wavelengths_nm and not device.tunable_hz:
         raise ConfigError(
-            "further wavelengths need light that can be tuned, and no source can",
-            hint="Wire a tunable laser or a coherent module to the mesh, see 'wiring.inputs' in the bench file.",
+            "further wavelengths require a tunable source, but this bench has none",
+            hint="Connect a tunable laser or a coherent module to the mesh, see 'wiring.inputs' in the bench file.",
         )
     for nm in wavelengths_nm:
         for port, (low_hz, high_hz) in device.tunable_hz.items():

@@ -1,8 +1,8 @@
-"""Several sources lit at once, told apart by the monitors: each makes a pattern of its own, and only its size changes.
+"""Separation of several sources that are on at the same time, by their patterns on the monitors.
 
-What the monitors see of one source, as long as nothing is programmed, is a fixed pattern times the power that its
-polarization lets into the mesh. Sources of their own lasers do not interfere on a monitor, so that a scan is the sum of
-patterns, and its sizes follow by least squares. So all polarizations can be searched side by side.
+While nothing is programmed, the monitor readings of one source are a fixed pattern times the power that enters the
+mesh. Sources with separate lasers do not interfere on a monitor, so a scan is the sum of all patterns, and least
+squares yields their sizes. In this way all polarizations are searched at the same time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from lumion_hw.errors import DeviceError
 Real = NDArray[np.float64]
 
 _DIM = 0.1
-"""Share of the brightest source below which a pattern is too noisy to be taken away from others'."""
+"""Smallest brightness relative to the brightest source; a dimmer pattern is too noisy to be separated."""
 _LARGEST_CONDITION = 30.0
-"""Of the patterns scaled to one: beyond it noise and drift of one source would pass for another's."""
+"""Largest condition number of the normalized patterns; beyond it noise and drift of one source look like another
+source.
+"""
 _UNEXPLAINED = 0.01
-"""Share of a scan that patterns may leave; noise leaves a tenth of it."""
+"""Largest unexplained share of a scan; noise alone leaves a tenth of it."""
 _SCANS = 20
-"""Scans until one is explained: a polarization that turned in the middle of a scan spoils that one alone."""
+"""Maximum number of scans: a polarization change in the middle of a scan spoils only this scan."""
 
 
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
-    """Return the sources, by port, that monitors can tell apart while all of these are lit; none or two at least.
+    """Return the sources, by port, that the monitors can separate while all of them are on; none or at least two.
 
     Args:
-        patterns_ma: By port, what the monitors see of it alone, dark current taken away; NaN where saturated.
+        patterns_ma: By port, the monitor readings of this source alone, minus dark current; NaN if saturated.
     """
     brightest_ma = max((float(np.nansum(seen)) for seen in patterns_ma.values()), default=0.0)
     ports = [port for port, seen in patterns_ma.items() if np.nansum(seen) > _DIM * brightest_ma]
@@ -45,12 +47,12 @@ def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
 
 
 class SeparatedLight:
-    """The power of each of several sources that are lit together.
+    """Measures the power of several sources that are on at the same time.
 
     Args:
-        patterns_ma: By port, what the monitors see of it alone, dark current taken away.
-        dark_ma: What they see without light.
-        scan: Reads all monitors.
+        patterns_ma: By port, the monitor readings of this source alone, minus dark current.
+        dark_ma: Monitor readings without light.
+        scan: Function that reads all monitors.
     """
 
     def __init__(self, patterns_ma: Mapping[int, Real], dark_ma: Real, scan: Callable[[], Real]) -> None:
@@ -60,21 +62,21 @@ class SeparatedLight:
         self._scan = scan
 
     def look(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Return the sum over all monitors that each source alone would make, by port, in mA.
+        """Return the sum over all monitors for each source alone, by port, in mA.
 
         Raises:
-            DeviceError: The patterns do not explain what the monitors see, or too many of those are saturated.
+            DeviceError: The patterns do not explain the readings, or too many monitors are saturated.
         """
-        del ports  # one scan has them all
+        del ports  # one scan measures all sources
         for _ in range(_SCANS):
             seen_ma = self._scan() - self._dark_ma
             good = np.isfinite(seen_ma) & np.isfinite(self._columns).all(axis=1)
             columns, wanted_ma = self._columns[good], seen_ma[good]
             sizes, _, rank, _ = np.linalg.lstsq(columns, wanted_ma, rcond=0.1 / _LARGEST_CONDITION)
             if rank < len(self._ports):
-                raise DeviceError(f"{int(good.sum())} monitors that are not saturated cannot tell the sources apart")
+                raise DeviceError(f"the {int(good.sum())} unsaturated monitors cannot separate the sources")
             left_ma = float(np.linalg.norm(wanted_ma - columns @ sizes))
             if left_ma <= _UNEXPLAINED * float(np.linalg.norm(wanted_ma)):
                 whole_ma = np.nansum(self._columns, axis=0) * np.maximum(sizes, 0.0)
                 return dict(zip(self._ports, whole_ma.tolist(), strict=True))
-        raise DeviceError("what the monitors see is not the sum of what they saw of every source alone")
+        raise DeviceError("the monitor readings are not the sum of the readings of the single sources")

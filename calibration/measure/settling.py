@@ -1,10 +1,10 @@
-"""How long heaters take to settle, seen by the light: two waits compared, then a time constant fitted.
+"""Measurement of the settling time of the heaters with light: two waits are compared, then a time constant is fitted.
 
-All heaters are stepped at once by a fraction of a radian. First the wait is sought after which the light has moved and
-moves no more; then readings at shorter waits are explained by one time constant. Heat is a first-order low-pass of what
-drives it, so whatever the optics do to it, a reading is a power series in exp(-wait/tau) with the same tau for every
-monitor. A controller that runs sweeps keeps the wait itself, to a microsecond; elsewhere the time of writing and
-reading is added to every wait alike, which changes the coefficients and not tau.
+All heaters are stepped at once by a fraction of a radian. First a wait is searched after which the light has changed
+and does not change any further. Then readings at shorter waits are fitted with one time constant. Heat follows the
+drive as a first-order low-pass. Whatever the optics do, a reading is therefore a power series in exp(-wait/tau) with
+the same tau for every monitor. A controller that executes sweeps keeps the wait to a microsecond; otherwise the time of
+writing and reading is added to every wait, which changes the coefficients but not tau.
 """
 
 from __future__ import annotations
@@ -20,43 +20,44 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 _STEP_RAD = 0.3
-"""Largest step of a heater's phase, all heaters at random up to there. Three terms leave 7 % of tau on the worst of ten
-meshes of 15 PUCs; from 0.6 rad up a tenth and more, as loops bend the series, and below 0.15 rad noise does."""
+"""Largest phase step of a heater; all heaters get random steps up to it. A series of three terms has an error of 7 % of
+tau on the worst of ten meshes of 15 PUCs. Above 0.6 rad loops cause an error of a tenth or more, and below 0.15 rad
+noise does."""
 _SEARCH_GAIN = 3.0
-"""Heat of the step by which the wait is sought, over that of the others: there only movement counts."""
+"""Heat of the step that finds the wait, relative to the other steps; it only has to move the light clearly."""
 _FIRST_S = 1e-3
 _LONGER = 4.0
 _LONGEST_S = 16.0
-"""Longest wait tried: slower heaters are none."""
+"""Longest wait tried; no known heater is slower."""
 _READINGS = 6
 _PATTERNS = 4
-"""Steps seen: one alone leaves a tenth on a mesh with few monitors."""
+"""Number of steps; a single one leaves an error of a tenth on a mesh with few monitors."""
 _SEEN_SIGMA = 6.0
 _AT_REST = 1.0 / 200.0
 """Share of the whole movement that may still come when light counts as at rest: five time constants. Noise alone is no
 measure where a meter rounds: six equal readings say that there is none, and the seventh differs by one digit."""
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
 _REST = 3.0
-"""Waits at rest before each step: by what ended the search for a wait, fifteen time constants and more."""
+"""Rest time before each step, as a multiple of the wait found: fifteen time constants or more."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
-"""The shorter series is taken if it leaves no more than this times what the longer does, per degree of freedom."""
+"""The shorter series is used if its mean square per degree of freedom is at most this multiple of the longer one's."""
 _EXPLAINED = 0.25
-"""Share of the variance that the series may leave; without any movement only noise is fitted."""
+"""Largest unexplained share of the variance; if the light does not move, only noise is fitted."""
 
 
 class StepResponse(Protocol):
-    """A mesh whose light can be read at a chosen time after a setting."""
+    """Interface to a mesh whose light is read at a chosen time after a setting."""
 
     def read(self, currents_ma: Real, wait_s: float) -> Real:
-        """Drive the heaters and read all monitors after this wait, shape ``(n_monitors,)``; NaN where saturated."""
+        """Drive the heaters and read all monitors after a wait, shape ``(n_monitors,)``; NaN if saturated."""
 
     def read_again(self, wait_s: float) -> Real:
-        """Wait and read all monitors, the setting as it is."""
+        """Wait and read all monitors without a change of the setting."""
 
 
 def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
-    """Return steps, shape ``(4, n_heaters)``: the same at every call, no seed of a run is used up."""
+    """Return heater steps, shape ``(4, n_heaters)``; they are the same at every call and use no seed of a run."""
     phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
     currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
     return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
@@ -66,22 +67,22 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
     """Return the thermal time constant of the heaters, which are off before and afterwards.
 
     Args:
-        mesh: The mesh, lit.
-        steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; :func:`step_currents_ma`.
+        mesh: The mesh, with light.
+        steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
-        The time constant; ``None`` if the light had settled whenever it was read, or never moved.
+        The time constant; ``None`` if the light was always settled when it was read, or never moved.
 
     Raises:
-        CalibrationError: It moves and does not come to rest.
+        CalibrationError: The light does not come to rest.
     """
     off_ma = np.zeros_like(steps_ma[0])
-    wait_s = _settled_after_s(mesh, off_ma, steps_ma[0] * math.sqrt(_SEARCH_GAIN))
+    wait_s = _settling_wait_s(mesh, off_ma, steps_ma[0] * math.sqrt(_SEARCH_GAIN))
     if wait_s is None:
         return None
     waits_s = [share * wait_s for share in _LADDER] + [_LONGER * wait_s]
     readings = []
-    # All waits for all steps, each from rest: what the step before left behind would count as slow heaters.
+    # Every reading starts from rest; remaining heat of the previous step would look like slow heaters.
     for after_s in waits_s:
         row = []
         for step_ma in steps_ma:
@@ -89,11 +90,11 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
             row.append(mesh.read(step_ma, after_s))
         readings.append(np.concatenate(row))
     mesh.read(off_ma, _REST * wait_s)
-    return _fitted_s(np.array(waits_s), np.array(readings))
+    return _fit_time_constant_s(np.array(waits_s), np.array(readings))
 
 
-def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait after which light has moved and, four times as long after, has not gone on; ``None`` if none is."""
+def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
+    """Return a wait after which the light is constant for four times as long; ``None`` if there is none."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -105,45 +106,46 @@ def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
     while wait_s <= _LONGEST_S:
         after = mesh.read_again((_LONGER - 1.0) * wait_s)
         shifted_currents_ma = apart_ma(before, still.mean(axis=0))
-        # Light that stands still has either settled or not yet begun to move: only the second looks as before the step.
+        # Constant light has either settled or not yet moved; in the second case it equals the light before the step.
         if shifted_currents_ma > noise_ma and apart_ma(before, after) <= max(noise_ma, _AT_REST * shifted_currents_ma):
             return wait_s
         wait_s, before = _LONGER * wait_s, after
     mesh.read(off_ma, 0.0)
     if apart_ma(before, still.mean(axis=0)) > noise_ma:
         raise CalibrationError(
-            f"{wait_s:.0f} s after a step of the heaters the light of the mesh still moves",
-            hint="Check light and polarization; heaters with time constants above a second cannot be calibrated.",
+            f"the light of the mesh still changes {wait_s:.0f} s after a step of the heaters",
+            hint="Check light and polarization. Heaters with time constants above one second cannot be calibrated.",
         )
     return None
 
 
-def _fitted_s(waits_s: Real, readings_ma: Real) -> float | None:
-    """Return the time constant that explains readings, shape ``(n, M)``, at these waits after steps."""
+def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
+    """Return the time constant that explains readings of shape ``(n, M)`` at these waits after steps."""
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
-    scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, but for the dark ones
+    scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors
 
-    # The last wait stands for "settled": no time constant is longer than the one before it.
+    # The last wait stands for "settled", so the time constant cannot exceed the wait before it.
     longest_s = waits_s[-2]
     grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
     straight, bent = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
-    # Light that follows heat in a straight line leaves the second power to noise: exp(-t/2τ) then explains it as well.
+    # If light follows heat linearly, the second power contains only noise, and exp(-t/2τ) explains the readings as
+    # well.
     left, log_tau = straight if straight[0] <= _AS_GOOD * bent[0] else bent
     mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
-    # At the short end of the grid: faster than anything that was read.
+    # The minimum is at the short end of the grid: the heaters are faster than the shortest wait.
     if log_tau <= grid[0] or left > _EXPLAINED * mean_square:
         return None
     return math.exp(log_tau)
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
-    """Return mean square per degree of freedom that a series of this many terms leaves, and the log of its tau."""
+    """Return the smallest mean square per degree of freedom of a series with so many terms, and the log of its tau."""
     from scipy.optimize import minimize_scalar
 
     def left(log_tau: float) -> float:
-        # Phases follow exp(-t/τ), and powers are bent functions of them: a power series in it, term 0 the level at
-        # rest.
+        # Phases follow exp(-t/τ), and powers are nonlinear functions of phases: a power series whose term 0 is the
+        # final level.
         series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(n_terms)
         rest = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
         return float((rest**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))

@@ -1,6 +1,6 @@
-"""Whether the chip is held at its temperature while it is measured: waited for before, asked after.
+"""Temperature lock of the chip during a measurement: a wait before, a check afterwards.
 
-The phases of a mesh follow its temperature: what was read while the lock was lost is not used, it is read again.
+The phases of a mesh follow its temperature. Readings made while the lock was lost are discarded and repeated.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import TypeVar
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError
 
-_MOST_TRIES = 4
+_MAX_TRIES = 4
 
 Read = TypeVar("Read")
 
 
 class TemperatureLock:
-    """The temperature controller of a bench's mesh, as a measurement needs it. Without one, everything passes.
+    """Temperature controller of a bench's mesh. Without a controller all checks pass.
 
     Args:
         bench: The bench.
 
     Raises:
-        ConfigError: The mesh has a controller, and it was not opened.
+        ConfigError: The mesh has a temperature controller, but it is not open.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -31,9 +31,9 @@ class TemperatureLock:
         self._name, self._wait_s = bench.model.mesh_section.temperature, bench.model.mesh_section.temperature_wait_s
         if self._name is not None and self._name not in bench.temperature_controllers:
             raise ConfigError(
-                "the temperature controller of the mesh was not opened",
+                "the temperature controller of the mesh is not open",
                 device=self._name,
-                hint="Leave out 'only', or name it.",
+                hint="Open the bench without 'only', or add the controller to 'only'.",
             )
         self._controller = bench.temperature_controllers[self._name] if self._name is not None else None
         self._counted: int | None = None
@@ -41,17 +41,17 @@ class TemperatureLock:
         self._keep: Callable[[str], object] = lambda lost: None
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Go on from the losses of earlier sittings; those of this one, so far and from now on, are given away."""
+        """Continue the list of losses of earlier sessions; ``keep`` is called with every loss of this session."""
         for lost in self._lost:
             keep(lost)
         self._lost, self._keep = [*before, *self._lost], keep
 
     def wait(self) -> None:
-        """Wait until the temperature is held.
+        """Wait until the temperature is stable.
 
         Raises:
             DeviceError: The output is off, or the controller reports a fault.
-            DeviceTimeoutError: It is not held in time.
+            DeviceTimeoutError: The temperature is not stable in time.
         """
         if self._controller is None:
             return
@@ -67,40 +67,40 @@ class TemperatureLock:
         )
 
     def held(self, read: Callable[[], Read]) -> Read:
-        """Return what is read while the temperature is held; read again where the lock was lost meanwhile.
+        """Return the result of a read with stable temperature; the read is repeated if the lock was lost meanwhile.
 
         Raises:
-            CalibrationError: It is lost time and again.
-            DeviceError, DeviceTimeoutError: As of :meth:`wait`; and what reading raises.
+            CalibrationError: The lock is lost in every attempt.
+            DeviceError, DeviceTimeoutError: See :meth:`wait`, and errors of the read itself.
         """
         if self._controller is None:
             return read()
         if self._counted is None:
             self.wait()
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             found = read()
-            # One question covers the time since the one before, so that none is needed ahead of the readings.
+            # Each check covers the time since the previous one, so no check is needed before the readings.
             if not self._is_lost():
                 return found
             self.wait()
         raise CalibrationError(
-            f"the temperature of the chip is not held: the lock of {self._name} was lost during each of {_MOST_TRIES} "
-            "attempts at the same readings",
-            hint="Look at its gain and its current limit, or widen its tolerance in the bench file.",
+            f"the chip temperature is not stable: the lock of {self._name} was lost in each of {_MAX_TRIES} attempts "
+            "at the same readings",
+            hint="Check the gain and the current limit of the controller, or increase its tolerance in the bench file.",
         )
 
     def measurement_warnings(self) -> tuple[str, ...]:
-        """Return what a record has to say about the temperature, a sentence; nothing where the lock held."""
+        """Return one sentence for the record if the lock was lost, otherwise nothing."""
         if not self._lost:
             return ()
         often = "once" if len(self._lost) == 1 else f"{len(self._lost)} times"
         return (
-            f"temperature of the chip: the lock of {self._name} was lost {often}, first {self._lost[0]}; readings made "
-            "meanwhile were made again",
+            f"chip temperature: the lock of {self._name} was lost {often}, first {self._lost[0]}; the affected "
+            "readings were repeated",
         )
 
     def _is_lost(self) -> bool:
-        """Ask whether the lock was lost since it was last asked, and take it down."""
+        """Return whether the lock was lost since the last check, and record the loss."""
         if self._controller is None or self._counted is None:
             return False
         state = self._controller.state()

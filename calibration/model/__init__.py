@@ -1,7 +1,7 @@
-"""The physics: what a mesh is described by, what its monitors should read, and how likely readings are.
+"""Physical model of a mesh: parameters, predicted monitor readings, and the likelihood of measured readings.
 
-Begin in ``parameters.py`` (one point in the space of meshes), then ``mesh_model.py`` (from there to photocurrents and
-their derivatives) and ``likelihood.py`` (how well these explain what was read). ``space.py`` makes a vector of the
-parameters, ``gauge.py`` says which joint phases can be seen, ``priors.py`` what is known beforehand, and
-``normal_equations.py`` gathers what a fit needs. ``ideal_mesh.py`` has the simple models of the first search.
+Start reading in ``parameters.py`` (the parameters of a mesh), then ``mesh_model.py`` (photocurrents and their
+derivatives) and ``likelihood.py`` (comparison with readings). ``space.py`` arranges the parameters as a vector,
+``gauge.py`` separates observable joint phases from unobservable ones, ``priors.py`` holds published means and spreads,
+and ``normal_equations.py`` collects the sums of a fit. ``ideal_mesh.py`` contains simple models for the first search.
 """

@@ -1,4 +1,4 @@
-"""Whose calibration it is, and the nominal figures it starts from."""
+"""The device under calibration and its nominal figures."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 MONITOR_SPREAD_DB = 0.15
-"""How far photodiodes on one chip are from nominal (assumption)."""
+"""Spread of photodiode responsivities on one chip (assumption)."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A mesh in a certain light.
+    """A mesh and the wavelength of its light.
 
     Attributes:
         serial: Serial number of the controller.
-        model: Its model.
-        firmware: Its firmware.
+        model: Model of the controller.
+        firmware: Firmware of the controller.
         heater_channels: Drive channel of every heater, by 2·PUC + arm.
         wavelength_nm: Wavelength of the light.
     """
@@ -32,18 +32,18 @@ class Device:
 
 @dataclass(frozen=True)
 class DeviceUnderTest(Device):
-    """Whose calibration this is, and the nominal figures it starts from.
+    """The device under calibration and its nominal figures.
 
     Attributes:
         heater_ohm: Nominal heater resistance.
-        p_pi_mw: Least and largest heater power per π to expect.
+        p_pi_mw: Smallest and largest expected heater power per π.
         monitor_ma_per_mw: Nominal responsivity of the monitors.
-        monitor_spread_db: How far they may be from that.
-        source_spread_hz: Spread of the frequencies of the sources, each a laser of its own; 0 for one laser.
-        tunable_hz: By port, the lowest and highest frequency of the sources that can be tuned.
-        seconds: By port of a source, the second port that it lights at the same time.
-        settle_s: Wait after every setting, where it is not the usual one.
-        heater_tau_s: Thermal time constant of the heaters, if it was seen.
+        monitor_spread_db: Spread of the responsivities.
+        source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
+        tunable_hz: By port, the lowest and highest frequency of tunable sources.
+        seconds: By port of a source, the second port that it feeds at the same time.
+        settle_s: Wait after every setting, if it is not the default.
+        heater_tau_s: Thermal time constant of the heaters, if measured.
         emulated_chip: Name of the chip, if it is emulated in this process.
     """
 
@@ -60,6 +60,6 @@ class DeviceUnderTest(Device):
 
     @property
     def rho2_range(self) -> tuple[float, float]:
-        """Least and largest ρ2 to search, rad/mA², with a margin of a tenth for the resistance."""
+        """Smallest and largest ρ2 to search, rad/mA², with a margin of a tenth for the resistance."""
         low_mw, high_mw = self.p_pi_mw
         return 0.9 * np.pi * self.heater_ohm * 1e-3 / high_mw, 1.1 * np.pi * self.heater_ohm * 1e-3 / low_mw

@@ -1,8 +1,8 @@
-"""What of the joint phases power meters can see, and how two answers are compared (docs/calibration.md, 1.2).
+"""Observable part of the joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
 
-Any phase χ per PUC, added to the joints at its end A and taken from those at its end B, cancels: light passes one
-joint at each end. These directions are the columns of the signed incidence matrix G. What is left are the loops: the
-integer vectors over the joints that G maps to zero.
+Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
+end B, because light passes one joint at each end. These directions are the columns of the signed incidence matrix G.
+The loops remain: the integer vectors over the joints that G maps to zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.topology import MeshTopology
 
-_MOST_ROUNDS = 50
+_MAX_ROUNDS = 50
 
 
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
@@ -31,9 +31,9 @@ def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
 def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return the loops of a mesh, shape ``(N_loop, J)``: a lattice basis of all integer vectors v with v·G = 0.
 
-    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Found by unimodular row operations that
-    bring G into Hermite form, so that no sublattice is lost; then shortened pair by pair, so that most loops go round
-    one cell. Wraps cleanly: a turn on one joint is whole turns on every loop.
+    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Unimodular row operations bring G into
+    Hermite form, so that no sublattice is lost. The vectors are then shortened in pairs, so that most loops enclose one
+    cell. A turn on one joint is a whole number of turns on every loop, so wrapping is consistent.
     """
     basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
     basis.setflags(write=False)
@@ -42,40 +42,41 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the joint phases that powers show, shape ``(J, N_loop)``: the complement of G."""
+    """Return an orthonormal basis of the observable joint phases, shape ``(J, N_loop)``: the complement of G."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the least difference of joint phases that no gauge and no whole turn explains, shape ``(J,)``.
+    """Return the smallest difference of joint phases that remains after gauge and whole turns, shape ``(J,)``.
 
-    The difference of every loop is wrapped to ±π; the answer is the shortest vector over the joints with these loops.
+    The difference of every loop is wrapped to ±π; the result is the shortest vector over the joints with these loops.
 
     Args:
         mesh: The mesh.
-        difference_rad: Shape ``(J,)``; joint phases of one answer minus those of another.
+        difference_rad: Shape ``(J,)``; first joint phases minus second joint phases.
     """
     basis = loop_basis(mesh)
     around = wrapped(basis @ difference_rad)
-    # Wrap first, project then. A plain projection would turn a harmless 2π on one joint into an error of many loops.
+    # Wrapping comes before projection; otherwise a harmless 2π on one joint would become an error of many loops.
     residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), around)
     return residual
 
 
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the phase common to all PUCs, hence to all joints, that explains most of a difference, modulo half a turn.
+    """Return the phase common to all PUCs and joints that explains most of a difference, modulo half a turn.
 
-    A frequency or a temperature turns loops of six PUCs six times as far: it goes first, before loops are wrapped.
+    A change of frequency or temperature turns a loop of six PUCs six times as far, so it is subtracted before loops are
+    wrapped.
 
     Args:
         mesh: The mesh.
-        difference_rad: Shape ``(J,)``; joint phases of one answer minus those of another.
+        difference_rad: Shape ``(J,)``; first joint phases minus second joint phases.
     """
     basis = loop_basis(mesh)
     around, turns = basis @ difference_rad, basis.sum(axis=1)
-    # Loops have even numbers of PUCs. The grid is fine enough for the largest of them to stay within a radian.
+    # Loops have even numbers of PUCs. On this grid even the largest loop changes by less than a radian per step.
     tried = np.linspace(0.0, np.pi, 16 * max(int(np.abs(turns).max()), 1), endpoint=False)
     best = tried[int((wrapped(around - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
     rest = wrapped(around - best * turns)
@@ -89,7 +90,7 @@ def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> flo
 
 
 def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return phases in -π … π."""
+    """Return phases wrapped to -π … π."""
     inside: NDArray[np.float64] = (phase_rad + np.pi) % (2.0 * np.pi) - np.pi
     return inside
 
@@ -100,10 +101,9 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
     done = 0
     for column in range(columns):
-        # Euclid down the column: the smallest entry divides the others until one row is left with the divisor.
+        # Euclid's algorithm in the column: the smallest entry divides the others until only the divisor is left.
         while len(candidates := done + np.flatnonzero(work[done:, column])) > 1:
-            # Among equal divisors the row with the smallest entries: the basis stays short, and its integers far from
-            # overflow.
+            # Among equal divisors the row with the smallest entries is used, which keeps integers small.
             size = np.abs(work[candidates, column])
             pivot = candidates[np.lexsort((np.abs(work[candidates]).sum(axis=1), size))[0]]
             others = candidates[candidates != pivot]
@@ -116,11 +116,11 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice of shorter vectors: each is reduced by all others until none shrinks."""
-    for _ in range(_MOST_ROUNDS):
+    """Return a basis of the same lattice with shorter vectors: each is reduced by all others until none shrinks."""
+    for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):
-            # Rounded projections keep the vectors integer and the lattice the same: only whole multiples are taken off.
+            # Rounded projections subtract whole multiples only, so the vectors stay integer and the lattice unchanged.
             overlap, length = basis @ basis[row], (basis**2).sum(axis=1)
             times = np.rint(overlap / length).astype(np.int64)
             times[row] = 0
@@ -131,7 +131,7 @@ def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
                 changed = True
         if not changed:
             break
-    # One order whatever the way there: records made by different versions of numpy number their loops alike.
+    # A fixed order, so that records made with different versions of numpy number their loops alike.
     order = np.lexsort((np.abs(basis).argmax(axis=1), (basis**2).sum(axis=1)))
     shortest: NDArray[np.int64] = basis[order]
     return shortest

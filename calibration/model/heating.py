@@ -1,4 +1,4 @@
-"""The thermal half of the model of a mesh: from currents to the phases of arms and joints, and back to derivatives."""
+"""Thermal part of the mesh model: from currents to phases of arms and joints, with derivatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import LAW_POINTS, heaters_asked
+from calibration.model.physics import LAW_POINTS, select_tested_heaters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
@@ -19,24 +19,24 @@ from lumion_hw.mesh.waves.shared_return import SharedReturns
 
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
-"""Derivatives, in the precision of what they were made of."""
+"""Derivatives, in the precision of their inputs."""
 _LAW_STEP_RAD = np.pi / 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Heated:
-    """What heaters do to N settings.
+    """Effect of the heaters in N settings.
 
     Attributes:
-        powers: Shape ``(3, N, 2E)``; squared currents and their powers, as heat has followed them: mA², mA⁴, mA⁶.
-        bend_ma2: Shape ``(N, 2E)``; own phase beyond that of ρ2, over ρ2, mA²; 0 where there is no law.
+        powers: Shape ``(3, N, 2E)``; squared currents and their powers after thermal lag: mA², mA⁴, mA⁶.
+        bend_ma2: Shape ``(N, 2E)``; own phase beyond that of ρ2, divided by ρ2, mA²; 0 without a law.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         own_rad: Shape ``(N, 2E)``; own phase by the three terms of the law.
-        by_own: Shape ``(N, 2E)`` or one number; how the phase of an arm follows that.
-        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
+        by_own: Shape ``(N, 2E)`` or one number; derivative of the phase of an arm by its own phase.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
         driven_ma: Shape ``(N, 2E)``; currents as set.
-        late: Shape ``(N, 2E, T, 3)``; what settings before have left; ``None`` if nothing.
+        late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings; ``None`` if there is none.
     """
 
     powers: Real
@@ -51,23 +51,23 @@ class Heated:
 
 
 class Heating:
-    """The thermal half of the model of a mesh.
+    """Thermal part of the mesh model.
 
     Args:
         mesh: The mesh.
         heater_ohm: Nominal resistance of a heater.
-        channels: Drive channel of every heater; channel k drives heater k if not given.
+        channels: Drive channel of every heater; by default channel k drives heater k.
     """
 
     def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0, channels: Sequence[int] | None = None) -> None:
         self._distances = HeaterDistances.from_mesh(mesh)
         self._returns = SharedReturns.from_channels(range(2 * mesh.n_pucs) if channels is None else channels)
         self._mw_per_ma2 = heater_ohm * 1e-3
-        # By decay length: a fit asks for the same ones a hundred times at every point.
-        self._shapes = functools.lru_cache(maxsize=4)(self._shapes_of)
+        # Cached by decay length: a fit needs the same kernel a hundred times at every point.
+        self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the crosstalk of the kernel, and of pairs beyond it."""
+        """Return the crosstalk of the kernel plus the deviations of single pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -82,44 +82,51 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T, 3)``."""
+        """Return phases for N settings.
+
+        Args:
+            parameters: The point.
+            currents_ma: Shape ``(N, 2E)``.
+            late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings.
+        """
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
         if late is not None and (shares := parameters.extra_physics.get("slow_heat_share")) is not None:
-            # It is heat that comes late, and heat follows the whole law: its bend counts where currents were large.
+            # The delayed quantity is heat, which follows the whole law; its curvature matters for large currents.
             powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
         rho2, rho4, rho6 = parameters.heater_law.T
         beyond = rho4 * powers[1] + rho6 * powers[2]
         own = rho2 * powers[0] + beyond
-        # A dead heater has no law: it neither turns its own arm nor warms the others.
+        # A dead heater has no law: it neither shifts its own arm nor heats the others.
         live = rho2 != 0.0
         bend_ma2 = np.divide(beyond, rho2, out=np.zeros_like(beyond), where=live)
-        # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
-        # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
+        # The resistance rises with heat, and the law bends accordingly, so the own phase is proportional to the heat.
+        # With the nominal resistance crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        turned, by_own = _departed(own, parameters.extra_physics.get("law_deviation"))
+        turned, by_own = _with_law_deviation(own, parameters.extra_physics.get("law_deviation"))
         arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
         return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return the currents that flow through heaters."""
+        """Return the currents that actually flow through the heaters."""
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
-        """Turn derivatives by phases into those by laws, heat factors and the kernel.
+        """Convert derivatives by phases into derivatives by laws, heat factors and the kernel.
 
         Args:
             parameters: The point.
-            heated: What :meth:`phases` gave there, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; all others have
+            heated: Result of :meth:`phases` at this point, for N settings.
+            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
                 their precision.
-            joint: Shape ``(N, M, J)``; by those of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
 
         Returns:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
         """
-        # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
+        # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
+        # joints.
         by_heat, by_own = self._by_heat(parameters, arm, joint), _by_own(arm, heated)
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
         rho2 = parameters.heater_law[:, 0]
@@ -127,7 +134,7 @@ class Heating:
         per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
         result: dict[str, Slopes] = {}
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
-            # The bend is the law over ρ2, so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
+            # The bend is the law divided by ρ2, so a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
             own, others = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
             result[name] = by_own * own + by_heat * others
@@ -139,14 +146,14 @@ class Heating:
     def by_rows(
         self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
     ) -> dict[str, Slopes]:
-        """Return derivatives by the rows of the table of physics that act on heat, by group, each ``(N, M, size)``.
+        """Return derivatives by the heat-related rows of the physics table, by group, each ``(N, M, size)``.
 
         Args:
-            names: Rows there are.
+            names: Rows that the model includes.
             parameters: The point.
-            heated: What :meth:`phases` gave there, for N settings.
+            heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; by those of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
@@ -163,14 +170,16 @@ class Heating:
         if "crosstalk_directions" in names:
             found["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
         if "law_deviation" in names:
-            asked = heaters_asked(arm.shape[-1])
+            asked = select_tested_heaters(arm.shape[-1])
             own_rad = heated.own_rad[:, asked]
-            by_point = arm[..., asked, None] * (own_rad[..., None] * _near_points(own_rad))[:, None].astype(arm.dtype)
+            by_point = arm[..., asked, None] * (own_rad[..., None] * _law_point_weights(own_rad))[:, None].astype(
+                arm.dtype
+            )
             found["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return how phases of heaters on their own arms follow what they lose to others, shape ``(N, 2E, 2T)``."""
+        """Return derivatives of own phases by the currents lost in shared returns, shape ``(N, 2E, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -187,28 +196,28 @@ class Heating:
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
+        """Return derivatives by amplitude, decay length and floor of the kernel, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
-        # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
+        # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
         for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
             shape = part if rise is None else self._distances.directed(part, rise)
-            columns.append(factor * _by_warmth(shape, heat_mw, arm, joint))
+            columns.append(factor * _by_crosstalk_factor(shape, heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``."""
+        """Return derivatives by the increase of crosstalk along directions of the die, shape ``(N, M, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
-            _by_warmth(
+            _by_crosstalk_factor(
                 ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint), heat_mw, arm, joint
             )
             for on_arm, on_joint in zip(self._distances.arm_turns, self._distances.joint_turns, strict=True)
         ]
         return np.stack(columns, axis=-1)
 
-    def _shapes_of(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return what pairs have of a decay of that length, of its derivative, and of a floor; each of size one."""
+    def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
+        """Return the coupling of all pairs for this decay length, its derivative, and a floor, for amplitude one."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -219,21 +228,21 @@ class Heating:
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
-    """Return derivatives by own phases, ``(N, M, 2E)``, from those by phases of arms; without what they heat."""
+    """Return derivatives by own phases, ``(N, M, 2E)``, from derivatives by phases of arms, without crosstalk."""
     slopes = heated.by_own
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 
-def _departed(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return own phases ``(N, 2E)`` that depart from three terms by shares of them, and their derivatives by those.
+def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
+    """Return own phases ``(N, 2E)`` with relative deviations from the three terms, and derivatives by these.
 
-    Between points the share changes linearly, from none at rest; from the last one on it stays.
+    The deviation is zero at rest, linear between the points, and constant beyond the last point.
     """
     if deviation is None:
         return own_rad, 1.0
-    asked = heaters_asked(own_rad.shape[1])
+    asked = select_tested_heaters(own_rad.shape[1])
     own, at_points = own_rad[:, asked], deviation.reshape(len(asked), LAW_POINTS)
-    share = (_near_points(own) * at_points).sum(axis=-1)
+    share = (_law_point_weights(own) * at_points).sum(axis=-1)
     ends = np.concatenate([np.zeros((len(asked), 1)), at_points, at_points[:, -1:]], axis=1)
     between = np.clip(np.floor(own / _LAW_STEP_RAD), 0, LAW_POINTS).astype(np.int64)
     rise = np.where(own > 0.0, np.diff(ends, axis=1)[np.arange(len(asked)), between], 0.0) / _LAW_STEP_RAD
@@ -243,15 +252,18 @@ def _departed(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float
     return turned, by_own
 
 
-def _near_points(own_rad: Real) -> Real:
-    """Return how near own phases, of any shape, are to each point of a law: 1 at it, 0 at the next; one axis more."""
+def _law_point_weights(own_rad: Real) -> Real:
+    """Return the weight of each law point for own phases of any shape; one more axis.
+
+    The weight is 1 at the point and 0 at its neighbours.
+    """
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
     return near
 
 
-def _by_warmth(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a factor on crosstalk, ``(N, M)``, from those by phases of arms and joints."""
+def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
+    """Return derivatives by a factor on crosstalk, ``(N, M)``, from derivatives by phases of arms and joints."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

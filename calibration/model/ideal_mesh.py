@@ -1,12 +1,12 @@
-"""Two simple models of a mesh of which hardly anything is known, for finding a start of the fit.
+"""Two simple models of a mostly unknown mesh that yield a start point for the fit.
 
-:class:`MeanLight` holds intensities with every PUC splitting evenly. Interference with unknown phases averages out over
-random settings, and what is left follows intensities. They obey the equations of the fields with the squares of the
-transfer matrix in its place, so the solver of the fields solves them.
+:class:`MeanLight` calculates intensities with every PUC splitting evenly. Interference with unknown phases averages out
+over random settings, and the mean follows the intensities. They obey the equations of the fields with the squares of
+the transfer matrix, so the field solver is used.
 
-:class:`AmplitudeModel` holds amplitudes at the monitors and how they follow passive and joint phases: balanced
-couplers, typical loss, no crosstalk, single precision. Derivatives come from the light of all ports in one solution
-(docs/calibration.md, 2).
+:class:`AmplitudeModel` calculates amplitudes at the monitors and their derivatives by passive and joint phases, with
+balanced couplers, typical loss, no crosstalk, and in single precision. One solution with light from all ports gives all
+derivatives (docs/calibration.md, 2).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
 TYPICAL_LOSS_DB = 0.5
-"""Published typical loss of a PUC (Sánchez-Jácome 2025)."""
+"""Typical loss of a PUC (Sánchez-Jácome 2025)."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeanLight:
-    """Mean light between all ports.
+    """Mean power between all ports.
 
     Attributes:
         entering: Shape ``(E, n_ports)``; power that enters each PUC, from both ends, per power into each port.
         power: Shape ``(n_ports, n_ports)``; power out of a port (row) per power into another (column).
-        by_bar_share: Shape ``(E, n_ports, n_ports)``; how that grows with the bar share of each PUC.
+        by_bar_share: Shape ``(E, n_ports, n_ports)``; derivative of the power by the bar share of each PUC.
     """
 
     entering: NDArray[np.float64]
@@ -41,22 +41,22 @@ class MeanLight:
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
-        """Solve for the mean light of a mesh."""
-        # A PUC that splits evenly sends half of the power, less its loss, to each output, whichever way it came.
+        """Return the mean light of a mesh."""
+        # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input.
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
         elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)
         factors = np.ones((len(mesh.joints), 1), dtype=np.complex128)
         waves = solver.entering(elements, factors, mesh.port_puc_port, np.arange(4 * mesh.n_pucs))
         power = solver.leaving(elements, waves[:, solver.port_feeds])[0].real
         met = waves[0].real.reshape(mesh.n_pucs, 2, 2, mesh.n_ports)
-        # More bar share takes from the other rail what it gives to this one; the way back is the way there,
-        # so the light out of a port is known from the light into it.
+        # A larger bar share moves power from the other rail to this one. The mesh is reciprocal, so the light out of a
+        # port follows from the light into it.
         tilt = met[:, :, 0] - met[:, :, 1]
         change = gain * (tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :])
         return cls(met.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
-        """Return the same with the light of both ports in the columns of sources that light two alike."""
+        """Return the mean light with the sum of both ports in the columns of sources that feed two ports."""
         first, second = list(seconds), list(seconds.values())
         entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
         entering[:, first] += self.entering[:, second]
@@ -65,7 +65,7 @@ class MeanLight:
         return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
-        """Return how the logarithm of mean powers follows bar shares, shape ``(len(sources), len(monitors), E)``."""
+        """Return the derivative of log mean powers by bar shares, shape ``(len(sources), len(monitors), E)``."""
         change = self.by_bar_share[:, list(monitors)][:, :, list(sources)]
         relative: NDArray[np.float64] = (change / self.power[np.ix_(monitors, sources)]).transpose(2, 1, 0)
         return relative
@@ -85,7 +85,7 @@ class AmplitudeModel:
         mesh: The mesh.
         sources: Ports where light may enter.
         monitors: Port of every monitor.
-        seconds: By port of a source, the second port that it lights: |S| is then the root of the sum of both powers.
+        seconds: By port of a source, the second port that it feeds; |S| is then the root of the sum of both powers.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AmplitudeModel:
         second = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
         self.has_second = np.array([port in second for port in sources], dtype=np.bool_)
         lit = [*sources, *(second.get(port, port) for port in sources)] if second else list(sources)
-        # Ports that are both source and monitor are solved for once; `place` finds each in the solution again.
+        # Ports that are both source and monitor are solved once; `place` gives their position in the solution.
         self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
         self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
         self._out = np.array(monitors)
@@ -116,15 +116,18 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> Real:
-        """Return |S| of n settings with one source lit, for k monitors each, shape ``(n, k)``; args as below."""
-        # Balanced couplers, for good: their angles are off by 0.01 rad, far below what a search has to find.
+        """Return |S| of n settings with one source each and k monitors, shape ``(n, k)``.
+
+        See :meth:`linearise` for the arguments.
+        """
+        # The couplers stay balanced: their angles deviate by 0.01 rad, far below the precision of a search.
         half = np.full(self.mesh.n_pucs, 0.5)
         cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
         field = self._solver.solve(cells, cells.reference_hz, self._ports[self._lit[:, source]].tolist())
         amplitude: Real = np.abs(field[np.arange(len(field))[:, None], self._out[monitor]])
         if second is None:
             return amplitude[..., 0]
-        # Light of independent data does not interfere beyond a monitor's average: powers add.
+        # Light with independent data does not interfere in the average of a monitor, so powers add.
         both: Real = np.hypot(amplitude[..., 0], second[source] * amplitude[..., 1])
         return both
 
@@ -137,26 +140,26 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> tuple[Real, Single]:
-        """Return amplitudes and their derivatives for n settings and k monitors each.
+        """Return amplitudes and their derivatives for n settings with k monitors each.
 
         Args:
-            upper_rad: Shape ``(n, E)``; phases of the upper arms, passive part included.
+            upper_rad: Shape ``(n, E)``; phases of the upper arms, including the passive part.
             lower_rad: Shape ``(n, E)``.
             joint_rad: Shape ``(n, J)`` or ``(J,)``.
-            source: Shape ``(n,)``; which of the sources is lit.
-            monitor: Shape ``(n, k)``; which of the monitors are wanted.
-            second: Shape ``(S,)``; field at the second port of every source over that at its first, 0 where there is
-                none. ``None`` if no source has one.
+            source: Shape ``(n,)``; index of the source.
+            monitor: Shape ``(n, k)``; indices of the monitors.
+            second: Shape ``(S,)``; field at the second port of every source relative to the first, 0 without a second
+                port; ``None`` if no source has one.
 
         Returns:
             |S|, shape ``(n, k)``, and its derivatives by upper arms and joints, shape ``(n, k, E + J)``; with second
-            ports by the logarithm of ``second`` as well, ``(n, k, E + J + 1)``.
+            ports also by the logarithm of ``second``, ``(n, k, E + J + 1)``.
         """
         half = np.full(self.mesh.n_pucs, 0.5)
         cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         every = np.arange(4 * self.mesh.n_pucs)
-        # Only what is asked for is solved: few monitors, the same of all settings, take a fraction of the time of all.
+        # Only the requested monitors are solved: few common monitors take a fraction of the time of all.
         asked, place = np.unique(
             np.concatenate([self._monitor[monitor].ravel(), *self._lit[:, source]]), return_inverse=True
         )
@@ -171,7 +174,7 @@ class AmplitudeModel:
             amplitude = np.abs(fields[0])
             by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
             return amplitude, by_phase
-        # Without relation to each other they add by power: A² = |S₁|² + |S₂|².
+        # Both lights are incoherent, so their powers add: A² = |S₁|² + |S₂|².
         lights[1], fields[1] = second[source][:, None] * lights[1], second[source][:, None] * fields[1]
         amplitude = np.hypot(np.abs(fields[0]), np.abs(fields[1]))
         by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
@@ -188,8 +191,8 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return what one light adds to the derivatives of the amplitudes, shape ``(n, k, E + J)``."""
-        # d|S| is the part of dS along S. A dark field has no direction: the floor keeps it from being made of rounding.
+        """Return the contribution of one light to the derivatives of the amplitudes, shape ``(n, k, E + J)``."""
+        # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
 
@@ -202,7 +205,7 @@ class AmplitudeModel:
     ) -> Single:
         """Return the derivatives by upper arms and joints, shape ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
-        # Through a balanced coupler the upper arm takes (L - j·R)/√2 from either end.
+        # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)
         arm = arm[..., 0] - 1j * arm[..., 1]
         arm_back = arm_back[..., 0] - 1j * arm_back[..., 1]

@@ -1,9 +1,10 @@
-"""How well a model's readings explain those taken: noise, saturation, outliers, drifting light, model discrepancy.
+"""Likelihood of readings: noise, saturation, outliers, drifting light, and model discrepancy.
 
-Two things make a fit from afar possible. A reading far off counts less (Huber). And as long as parameters are wrong, a
-predicted field is off by a share η of the typical field at that monitor, so that dark readings, which are sharp only
-for a model that is right, do not lead astray: σ² = noise² + 2·η²·p·m + η⁴·p², p the typical and m the read
-photocurrent. This model discrepancy η is found from the residuals themselves and falls to zero as they do.
+Two measures allow a fit from a distant start. Readings with large residuals get less weight (Huber). And while the
+parameters are wrong, a predicted field is assumed to have an error of η times the typical field at that monitor. Dark
+readings, which are precise only if the model is right, then do not mislead the fit: σ² = noise² + 2·η²·p·m + η⁴·p²,
+where p is the typical and m the measured photocurrent. This model discrepancy η is estimated from the residuals and
+falls to zero with them.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from calibration.model.observations import NoiseModel, Observations
 Real = NDArray[np.float64]
 Precision = TypeVar("Precision", bound=np.floating[Any])
 
-# Beyond three sigma a residual is an outlier more often than noise (Huber): one broken reading must not lead a fit.
+# Beyond three sigma a residual is more often an outlier than noise (Huber); one bad reading must not dominate a fit.
 _HUBER = 3.0
-# Mean squared residual, cut at three sigma, up to which noise alone is taken for the cause.
+# Largest mean squared residual, each cut at three sigma, that noise alone explains.
 _EXPECTED = 1.1
 _BISECTIONS = 40
-_MOST_DISCREPANCY = 3.0
+_MAX_DISCREPANCY = 3.0
 _ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class SettingDrift:
-    """How much may differ from setting to setting; estimated for each and no concern of the parameters.
+    """Spread of quantities that may differ from setting to setting; each setting has its own unknown values.
 
     Attributes:
         power_db: Spread of the power of the light: laser, polarization.
-        common_phase_rad: Spread of the phase that all PUCs have in common: temperature, frequency.
+        common_phase_rad: Spread of the phase common to all PUCs: temperature, frequency.
     """
 
     power_db: float = 0.0
@@ -43,29 +44,29 @@ class SettingDrift:
 
 
 SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
-"""What may vary from setting to setting: polarization in the fibres and laser power (assumption); and the temperature,
+"""Usual drift from setting to setting: polarization in the fibres and laser power (assumption), and the temperature,
 whose lock leaves 10 mK to 0.1 K of 0.6 rad/K (assumed)."""
 MODEL_ERROR = 5e-4
-"""Relative error of the model. Quiet meters see it: with 2e-4 readings of 1e-4 noise are not explained, with this they
-are. Steps of the drive are not in it, they are known; three terms leave 1e-4 of a heater law."""
+"""Relative error of the model, which low-noise meters reveal: with 2e-4, readings with 1e-4 noise are not explained,
+with this value they are. Steps of the drive are known and not included. Three terms describe a heater law to 1e-4."""
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
-    """Return the noise of readings together with the error of the model."""
+    """Return the noise of readings combined with the error of the model."""
     return replace(noise, relative=float(np.hypot(noise.relative, MODEL_ERROR)))
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """Readings together with their noise: what a fit is to explain.
+    """Readings with their noise, as input of a fit.
 
     Attributes:
         observations: Settings and readings.
         noise: Noise of a reading.
-        full_scale_ma: What saturated monitors read at least; without it their readings say nothing.
-        drift: What may differ from setting to setting.
-        unmodelled_ma2: Shape ``(N, M)``; variance of readings by what a chip does and no parameter describes; ``None``
-            if nothing. Taken for noise that is independent from reading to reading (Snelson, Ghahramani 2006).
+        full_scale_ma: Lower bound of a saturated reading; without it saturated readings are ignored.
+        drift: Quantities that may differ from setting to setting.
+        unmodelled_ma2: Shape ``(N, M)``; variance of readings by effects without a parameter; ``None`` if there are
+            none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
     """
 
     observations: Observations
@@ -75,20 +76,20 @@ class Likelihood:
     unmodelled_ma2: Real | None = None
 
     def __getitem__(self, settings: slice | NDArray[np.int64]) -> Likelihood:
-        """Return that of some of the settings."""
+        """Return the likelihood of the chosen settings."""
         unmodelled = None if self.unmodelled_ma2 is None else self.unmodelled_ma2[settings]
         return replace(self, observations=self.observations[settings], unmodelled_ma2=unmodelled)
 
     @cached_property
     def target_ma(self) -> Real:
-        """Shape ``(N, M)``; the readings, full scale where saturated."""
+        """Shape ``(N, M)``; the readings, full scale for saturated ones."""
         bound = 0.0 if self.full_scale_ma is None else self.full_scale_ma
         target: Real = np.where(self.observations.saturated, bound, np.nan_to_num(self.observations.reading_ma))
         return target
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """Shape ``(N, M)``; readings that say something."""
+        """Shape ``(N, M)``; readings that contain information."""
         bounds = self.observations.saturated & (self.full_scale_ma is not None)
         used: NDArray[np.bool_] = np.isfinite(self.observations.reading_ma) & ~self.observations.saturated | bounds
         return used
@@ -100,40 +101,40 @@ class Likelihood:
         for source in np.unique(self.observations.source):
             chosen = self.observations.source == source
             counts = np.maximum(self.used[chosen].sum(axis=0), 1)
-            # Mean over all settings with this source: what a monitor of that place usually sees is the measure of how
-            # far a wrong model may be off there.
+            # The mean over all settings with this source: the typical reading of a monitor scales the error of a wrong
+            # model.
             typical[chosen] = (np.maximum(self.target_ma[chosen], 0.0) * self.used[chosen]).sum(axis=0) / counts
         return typical
 
     def sigma_ma(self, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return the standard deviation of the readings, shape ``(n, M)``, at a model discrepancy η."""
+        """Return the standard deviation of the readings, shape ``(n, M)``, for a model discrepancy η."""
         level = np.maximum(self.target_ma[settings], 0.0)
-        # A field that is off by η of the typical one changes a bright reading by the product of both, a dark one by the
-        # square alone: σ² = noise² + 2·η²·p·m + η⁴·p².
+        # A field error of η times the typical field changes a bright reading by a mixed product and a dark one by the
+        # square: σ² = noise² + 2·η²·p·m + η⁴·p².
         spread = discrepancy**2 * self._typical_ma[settings]
         variance = self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2
         sigma: Real = np.sqrt(variance if self.unmodelled_ma2 is None else variance + self.unmodelled_ma2[settings])
         return sigma
 
     def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return read minus predicted in sigmas, shape ``(n, M)``; 0 where nothing is said or a bound is kept."""
+        """Return reading minus prediction in sigmas, shape ``(n, M)``; 0 for unused readings and satisfied bounds."""
         off_ma = self.target_ma[settings] - reading_ma
         residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
-        # A saturated reading says "at least so much": a prediction above it is no misfit.
+        # A saturated reading is a lower bound, so a larger prediction is not a misfit.
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
-        """Return which readings have no say in a fit: those unused, and bounds that are kept."""
+        """Return which readings have no influence on a fit: unused ones and satisfied bounds."""
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
-    def discrepancy(self, reading_ma: Real, drift_ma: Real, most: float = _MOST_DISCREPANCY) -> float:
-        """Return the least model discrepancy η that explains the residuals; 0 if noise does.
+    def discrepancy(self, reading_ma: Real, drift_ma: Real, most: float = _MAX_DISCREPANCY) -> float:
+        """Return the smallest model discrepancy η that explains the residuals; 0 if noise does.
 
         Args:
-            reading_ma: Shape ``(N, M)``; the model's readings.
-            drift_ma: Shape ``(N, M, 2)``; how they follow one sigma of each drift.
-            most: Largest answer, returned where nothing smaller explains them.
+            reading_ma: Shape ``(N, M)``; predicted readings.
+            drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
+            most: Largest result, returned if no smaller value explains the residuals.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -144,38 +145,38 @@ class Likelihood:
 
         if not self.used.any() or not unexplained(0.0):
             return 0.0
-        # Bisection in the logarithm: the answer spans four decades, and only its size matters.
+        # Bisection in the logarithm: the result spans four decades, and only its magnitude matters.
         low, high = 1e-4, most
         if unexplained(high):
             return high
         for _ in range(_BISECTIONS):
             middle = float(np.sqrt(low * high))
             low, high = (middle, high) if unexplained(middle) else (low, middle)
-            # Five per cent are enough: it only weighs readings on the way, and is 0 at the end.
+            # Five per cent accuracy is enough: η only weights readings during a fit and is 0 at its end.
             if high < 1.05 * low:
                 break
         return high
 
 
 def weight(residual: Real) -> Real:
-    """Return how much residuals count: 1 within three sigma, less beyond (Huber)."""
+    """Return the weight of residuals: 1 within three sigma, less beyond (Huber)."""
     weight: Real = _HUBER / np.maximum(np.abs(residual), _HUBER)
     return weight
 
 
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
-    """Return values of every reading as if noise were white though each setting drifts: V^-1/2 with V = 1 + D·Dᵀ.
+    """Return values whitened for the drift of each setting: V^-1/2 · values with V = 1 + D·Dᵀ.
 
     With D = U·s·Wᵀ that root is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
 
     Args:
-        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The answer has their precision.
-        drift: Shape ``(n, M, 2)``; D, what one sigma of each drift does, in the same units.
+        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The result has their precision.
+        drift: Shape ``(n, M, 2)``; D, the change for one sigma of each drift, in the same units.
     """
     if not drift.any():
         return values
     columns = values if values.ndim == 3 else values[..., None]
-    # V = 1 + D·Dᵀ differs from 1 in two directions per setting only, so that its root needs no matrix of all readings.
+    # V = 1 + D·Dᵀ differs from 1 in two directions per setting only, so its root needs no matrix over all readings.
     u, s, _ = np.linalg.svd(drift, full_matrices=False)
     taken = (u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]).astype(values.dtype)
     free: NDArray[Precision] = columns - taken @ (np.swapaxes(u, 1, 2).astype(values.dtype) @ columns)

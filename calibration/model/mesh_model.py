@@ -1,9 +1,9 @@
-"""What every monitor of a mesh should read at every setting, and how that depends on every parameter.
+"""Model of a mesh: predicted photocurrent of every monitor for every setting, and derivatives by every parameter.
 
-Two halves. :class:`~calibration.model.heating.Heating` turns heater currents into the phases of arms and joints;
-:class:`MeshModel` turns those phases into photocurrents. Both give exact derivatives: light comes in at one port, and
-adjoint light at every monitor, in one solution of the wave equations (docs/calibration.md, 2). Inside a PUC waves are
-taken between the couplers, where each parameter acts on one arm.
+The model has two parts. :class:`~calibration.model.heating.Heating` calculates the phases of arms and joints from
+heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives: one
+solution of the wave equations with light from one port and adjoint light from every monitor contains all of them
+(docs/calibration.md, 2). Inside a PUC, waves are evaluated between the couplers, where each parameter acts on one arm.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BATCH = 16
 """Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
 each, because they leave the caches."""
 
-# Settings whose phases by directions of pairs are made in one product: it reads all directions, which fit no cache.
+# Settings per matrix product over all directions of pairs; the directions do not fit into a cache.
 _PAIRS_AT_ONCE = 4 * BATCH
 _STEP_RAD = 1e-4
 _NEPER_PER_DB = math.log(10.0) / 20.0
@@ -48,12 +48,13 @@ _LN10_PER_10 = math.log(10.0) / 10.0
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """The model about a point, for some of the settings.
+    """Linear model around a point, for some of the settings.
 
     Attributes:
-        settings: Which settings.
-        reading_ma: Shape ``(n, M)``; what the monitors should read.
-        jacobian: Shape ``(n, M, size)``; its derivatives, by :class:`calibration.model.space.ParameterSpace`.
+        settings: Numbers of the settings.
+        reading_ma: Shape ``(n, M)``; predicted readings.
+        jacobian: Shape ``(n, M, size)``; derivatives by the parameters of
+            :class:`calibration.model.space.ParameterSpace`.
     """
 
     settings: slice
@@ -61,26 +62,26 @@ class Linearised:
     jacobian: Slopes
 
     def beside(self, other: Linearised) -> Linearised:
-        """Return both lights at once in the same settings: without relation to each other, they add by power."""
+        """Return the sum of two incoherent lights in the same settings."""
         return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
 
 
 @dataclass(frozen=True, eq=False)
 class _SettingLight:
-    """Light in some settings, n of them, from their sources and, backwards, from all monitors.
+    """Light of n settings from their sources, and adjoint light from all monitors.
 
     Attributes:
-        number: Shape ``(n,)``; number of the source.
+        number: Shape ``(n,)``; index of the source.
         detuning_hz: Shape ``(n, 1)``.
         cells: The unit cells.
-        elements: Shape ``(4E, n)``; those of T.
-        joints: Shape ``(n, 1, J)``; what joints do to a field.
-        heated: What heat did.
+        elements: Shape ``(4E, n)``; elements of T.
+        joints: Shape ``(n, 1, J)``; transmission of the joints.
+        heated: Effect of the heaters.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
-        linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
+        linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
-        monitors: Shape ``(M,)``; which of these ports are those of the monitors.
-        by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
+        monitors: Shape ``(M,)``; positions of the monitors among these ports.
+        by_field: Shape ``(n, M)``; 2·scale·S*, the factor of the adjoint light of a monitor.
     """
 
     number: NDArray[np.int64]
@@ -103,7 +104,7 @@ class _SettingLight:
         return every
 
     def together(self, weight: Real) -> Complex:
-        """Return the adjoint light of all monitors, each with its weight, ``(n, M)``; shape ``(n, 1, 4E)``."""
+        """Return the weighted sum of the adjoint light of all monitors, weights ``(n, M)``; shape ``(n, 1, 4E)``."""
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
@@ -116,23 +117,23 @@ class MeshModel:
         mesh: The mesh.
         sources: Ports where light may enter, in the order of ``MeshParameters.source_db``.
         monitors: Port of every monitor.
-        seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`: what monitors
-            read is the sum of both powers.
+        seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`; monitors read the sum
+            of both powers.
         heater_ohm: Nominal resistance of a heater.
-        channels: Drive channel of every heater; channel k drives heater k if not given.
-        reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
-            phase proportional to frequency.
-        compiled: Whether the solver's compiled loops are used; by default if they are there.
-        physics: What there is beyond the model of every chip.
-        work: Where predictions are counted.
-        precise: Whether derivatives by readings are made in double precision. Rounding of single precision is another
-            for every reading and has no part in a sum of many, for half the time; what nothing shows, it seems to show
-            by some 1e-9 of the usual information.
+        channels: Drive channel of every heater; by default channel k drives heater k.
+        reference_hz: Frequency at which phases are given. Heat changes an optical path length, so its phase is
+            proportional to frequency.
+        compiled: Whether to use the compiled loops of the solver; by default if available.
+        physics: Physics beyond the model that applies to every chip.
+        work: Counter of predictions.
+        precise: Whether derivatives are calculated in double precision. Single precision takes half the time; its
+            rounding errors cancel in sums over many readings, but make unobservable parameters look observable by some
+            1e-9 of the usual information.
 
     Attributes:
         mesh: The mesh.
         space: Its parameters.
-        work: What was spent on predictions.
+        work: Counter of predictions.
     """
 
     def __init__(
@@ -165,15 +166,18 @@ class MeshModel:
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def with_physics(self, physics: Physics) -> MeshModel:
-        """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
+        """Return a model of the same mesh and light with other additional physics."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
-        """Return the same model with derivatives in double precision: for what asks whether something shows at all."""
+        """Return the same model with derivatives in double precision.
+
+        Only these show whether a parameter is observable.
+        """
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
     def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
-        """Return the model of the same mesh in the same light, read at other ports."""
+        """Return a model of the same mesh and light, read at other ports."""
         return self._with(self.space.physics, monitors, precise=self._precise)
 
     def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
@@ -197,10 +201,10 @@ class MeshModel:
         for light in lights:
             columns.append(self._by_waveguide(light, self._by_phase(light, light.adjoint(precise=self._precise))))
         response = self._response(parameters, lights)
-        return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
+        return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
-        """Return the variance of readings by pairs in directions not fitted, ``(N, M)``; ``None`` without pairs.
+        """Return the variance of readings by pairs in unfitted directions, ``(N, M)``; ``None`` without pairs.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -212,7 +216,7 @@ class MeshModel:
         heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
         self.work.spent += WEIGHED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
         heat_mw = self.heating.phases(parameters, observations.currents_ma).heat_mw
-        # What is the same in all settings goes into the passive phases.
+        # The part common to all settings is absorbed by the passive phases.
         heat_mw -= heat_mw.mean(axis=0)
         for first in range(0, len(observations), _PAIRS_AT_ONCE):
             part = slice(first, first + _PAIRS_AT_ONCE)
@@ -221,15 +225,15 @@ class MeshModel:
         return physics.widths["crosstalk_pairs"] ** 2 * variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
+        """Return predicted readings of all monitors, shape ``(N, M)``, in mA; measured readings are ignored.
 
         Raises:
-            ConfigError: Light comes from a port that is no source of this model, or the monitors are others.
+            ConfigError: A source port is not part of this model, or the monitors differ.
         """
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
-        # Settings of one source share the ports of the solution: one right side each instead of all of them.
+        # Settings of one source need one right-hand side each instead of one per source.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
             part = observations[chosen]
@@ -244,7 +248,7 @@ class MeshModel:
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
-        """Yield readings and their derivatives, :data:`BATCH` settings at a time.
+        """Yield predicted readings and their derivatives, :data:`BATCH` settings at a time.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -260,13 +264,15 @@ class MeshModel:
             yield self._linearised(parameters, observations[part], number[part], part, own)
 
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``, by differences.
+        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``.
+
+        They are calculated by finite differences.
 
         Raises:
             ConfigError: As :meth:`predict`.
         """
-        # A frequency is a phase common to all PUCs, 2πτ·δf. A difference of two predictions costs a fraction of the
-        # derivatives by all parameters, of which it would be one.
+        # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions take a fraction of the time of the
+        # derivatives by all parameters.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
         ahead, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
@@ -279,9 +285,9 @@ class MeshModel:
         number = self._source_number[observations.source]
         if (number < 0).any() or observations.monitors != self.space.monitors:
             raise ConfigError(
-                f"observations with light at {sorted(set(observations.source.tolist()))}, read at "
-                f"{observations.monitors}, do not fit this model",
-                hint=f"It has sources {self.space.sources} and monitors {self.space.monitors}.",
+                f"the observations use sources {sorted(set(observations.source.tolist()))} and monitors "
+                f"{observations.monitors}, which do not match this model",
+                hint=f"The model has sources {self.space.sources} and monitors {self.space.monitors}.",
             )
         return number
 
@@ -292,7 +298,7 @@ class MeshModel:
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the power at the first and, if any source has one, at the second port, over that at the first."""
+        """Return the power at the first port and, if any source has one, at the second port, relative to the first."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -308,13 +314,13 @@ class MeshModel:
     def _cells(
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
     ) -> tuple[UnitCells, Heated]:
-        """Return the cells of every setting, all light at the reference frequency, and what heat did to them."""
+        """Return the cells of every setting, all light at the reference frequency, and the effect of heat."""
         heated = self.heating.phases(parameters, part.currents_ma, part.late)
         detuning = self._detuning_hz(parameters, part, number)
         common = 2.0 * np.pi * parameters.delay_s * detuning
         half = 0.5 * parameters.differential_slope_rad_per_hz * detuning
         first, second = self._couplers(parameters, detuning)
-        # What heat adds to the optical path is a length: its phase goes with the frequency of the light.
+        # Heat changes an optical path length, so its phase is proportional to the frequency of the light.
         turns = 1.0 + detuning / self._reference_hz
         cells = UnitCells(
             loss_db=parameters.loss_db,
@@ -341,10 +347,10 @@ class MeshModel:
         return common + half, common - half
 
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
-        """Return the derivatives of a weighed sum of all readings, shape ``(size,)``.
+        """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
 
-        They are those of :meth:`linearise` times the weights, summed, for a fraction of the time: the adjoint light of
-        all monitors of a setting goes through the mesh together.
+        The result equals the weighted sum of the derivatives of :meth:`linearise`, in a fraction of the time: the
+        adjoint light of all monitors of a setting passes through the mesh together.
 
         Args:
             parameters: The point.
@@ -362,7 +368,7 @@ class MeshModel:
             part = slice(first, first + BATCH)
             lights = self._lights(parameters, observations[part], number[part])
             response = self._response(parameters, lights)
-            felt = response.of_weights(weight[part])
+            felt = response.light_weights(weight[part])
             for nth, light in enumerate(lights):
                 adjoint = light.together(felt)
                 by_phase = self._by_phase(light, adjoint)
@@ -387,15 +393,15 @@ class MeshModel:
     # -- derivatives --------------------------------------------------------------------------------------------------
 
     def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
-        """Return the light of the first ports and, if any source has one, that of the second: their powers add."""
+        """Return the light from the first ports and, if any source has one, from the second ports; their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
-        # Without second ports the second light is left out whole: nothing changes for such benches, to the bit.
+        # Without second ports the second light is omitted, so that results of such benches are bit-identical.
         lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
         ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
-        # The mesh is reciprocal: light sent in at a monitor is the adjoint of what it reads. One solution for all ports
-        # gives every derivative, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
+        # The mesh is reciprocal: light sent in at a monitor is the adjoint of its reading. One solution for all ports
+        # gives all derivatives, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
@@ -422,7 +428,7 @@ class MeshModel:
         return lights
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
-        """Return how readings follow the light of all lights together."""
+        """Return the photocurrents and their derivatives by the sum of all lights."""
         linear = functools.reduce(np.add, [light.linear for light in lights])
         number = lights[0].number
         return Response.of(parameters.extra_physics, linear, number, self._scale(parameters, number))
@@ -430,14 +436,14 @@ class MeshModel:
     def _by_detector(
         self, parameters: MeshParameters, response: Response, number: NDArray[np.int64]
     ) -> Iterator[tuple[str, Real]]:
-        """Yield derivatives of readings by what is behind the mesh, by group, each ``(n, M, size)``."""
+        """Yield derivatives of readings by detector parameters, by group, each ``(n, M, size)``."""
         for name in self.space.physics.names:
             if name in DETECTOR_ROWS:
                 full = self._scale(parameters, number)
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
+        """Yield the power levels of the first or second ports, and the settings that depend on them."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -476,7 +482,7 @@ class MeshModel:
             past = before - linear
             jacobian[np.arange(len(number)), :, self.space.groups["source_db"].start + number] += _LN10_PER_10 * past
         if any(name in parameters.extra_physics for name in DETECTOR_ROWS):
-            jacobian = response.of_slopes(jacobian)
+            jacobian = response.reading_slopes(jacobian)
         for name, columns in self._by_detector(parameters, response, number):
             jacobian[..., self.space.groups[name]] = columns
         return Linearised(settings, response.reading_ma, jacobian)
@@ -484,12 +490,12 @@ class MeshModel:
     def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
 
-        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, carries the factor 2·scale·S*, so that with
-        S = Σ h·a the derivative by a phase, a factor -j, is an imaginary part, and that by a loss a real one. All is
-        done in the precision that it has.
+        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With S = Σ h·a, a
+        derivative by a phase (factor -j) is an imaginary part and one by a loss a real part. The precision is that of
+        the adjoint light.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
-        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light met from end A and from end B
+        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
         half = 0.5 * np.asarray(cells.arm_difference_db)
         upper, lower = (
@@ -504,7 +510,7 @@ class MeshModel:
         first = q_u * (upper * a_l) + p_l * ub + q_l * (lower * a_u) + p_u * lb
         second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
         u, v = self.mesh.joints.T
-        # All that comes out of a joint has its phase, light sent back by it too.
+        # All light out of a joint has the phase of the joint, including reflected light.
         one, other = self._into_joints(light, adjoint)
         joint = one * entering[..., u] + other * entering[..., v]
         arm = np.stack([through_u.imag, through_l.imag], axis=-1)
@@ -518,18 +524,18 @@ class MeshModel:
         }
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
-        """Return the waves leaving cells into joints, ``(n, K, J)``, at first and second ends, from those entering."""
+        """Return the waves from cells into the first and second ends of the joints, ``(n, K, J)``."""
         joints = light.joints.astype(waves.dtype)
         one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
             return other, one
-        # What comes out of either end is what went in at the other one, and what this one sends back.
+        # The wave out of one end is the wave into the other end plus the reflection at this end.
         first, second = np.split(sent.astype(waves.dtype), 2)
         both = 1.0 - first * second
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives by what facets or joints send back, by group, ``(n, K, size)``: real, imaginary parts."""
+        """Yield derivatives by reflections of facets or joints, by group, ``(n, K, size)``: real parts first."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -543,18 +549,18 @@ class MeshModel:
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives of a weighed sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
+        """Return the derivatives of a weighted sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
         by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
         return by_pair
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives by the phases that heat gives arms and joints at the reference, shape ``(n, K, W)``."""
+        """Return derivatives by thermal phases of arms and joints at the reference frequency, shape ``(n, K, W)``."""
         by_waveguide: Slopes = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1)
         by_waveguide *= (1.0 + light.detuning_hz / self._reference_hz)[:, None].astype(by_waveguide.dtype)
         return by_waveguide
 
     def _by_physics(self, by_phase: dict[str, Slopes], heated: Heated) -> dict[str, Slopes]:
-        """Return the derivatives by the rows of the table that act in cells, by group."""
+        """Return the derivatives by the table rows that act inside cells, by group."""
         names, found = self.space.physics.names, dict[str, Slopes]()
         if "arm_difference_db" in names:
             found["arm_difference_db"] = by_phase["arm_difference_db"]
@@ -567,7 +573,7 @@ class MeshModel:
         return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
+        """Return the derivatives by all parameters, shape ``(n, K, size)``; those by levels are left at zero."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
         jacobian = np.zeros((*arm.shape[:2], space.size), arm.dtype)
@@ -582,7 +588,7 @@ class MeshModel:
         columns |= self.heating.by_rows(space.physics.names, parameters, heated, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
-        # The frequency of a source acts through delay, both slopes, and what heat adds to the path.
+        # The frequency of a source acts through the delay, both slopes, and the thermal path change.
         source = space.groups["source_detuning_hz"].start + light.number
         settings = np.arange(len(source))
         by_common = 2.0 * np.pi * arm.sum(axis=-1)
@@ -602,7 +608,7 @@ class MeshModel:
 
 
 def _amplitudes(reflection: Real | None) -> Complex | None:
-    """Return fields sent back from their real parts, then imaginary ones; ``None`` for none."""
+    """Return complex reflections from their real parts followed by imaginary parts; ``None`` for none."""
     if reflection is None:
         return None
     real, imaginary = np.split(reflection, 2)
@@ -611,13 +617,13 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
 
 
 def _parts(by_amplitude: Waves) -> Slopes:
-    """Return derivatives by real and imaginary parts of amplitudes from those of a real number by the amplitudes."""
+    """Return derivatives by real and imaginary parts from derivatives by complex amplitudes."""
     parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the arms u and l that have come in through end A, and those through end B.
+    """Return the waves in the arms u and l that entered through end A, and those that entered through end B.
 
     Args:
         cells: Unit cells.
@@ -626,7 +632,7 @@ def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Wave
     result = []
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):
         power = eta if eta.ndim == 1 else eta[:, None]
-        # Taken between the couplers, where each phase and each loss acts on one arm alone.
+        # Evaluated between the couplers, where each phase and each loss acts on one arm only.
         through, cross = np.sqrt(1.0 - power).astype(waves.real.dtype), (1j * np.sqrt(power)).astype(waves.dtype)
         left, right = waves[..., end::4], waves[..., end + 1 :: 4]
         result.append((through * left - cross * right, through * right - cross * left))

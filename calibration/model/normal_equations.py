@@ -1,4 +1,4 @@
-"""The normal equations of a fit, gathered batch by batch so that memory does not grow with the number of settings."""
+"""Normal equations of a fit, summed in batches so that memory does not grow with the number of settings."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Real = NDArray[np.float64]
 Single = NDArray[np.float32]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
-# Settings whose derivatives are held for one product.
+# Number of settings per matrix product.
 _BLOCK = 96
 
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """A fit about one point; P free parameters.
+    """Normal equations around one point; P free parameters.
 
     Attributes:
-        information: Shape ``(P, P)``; Fisher information of the readings alone, no prior in it.
+        information: Shape ``(P, P)``; Fisher information of the readings, without prior.
         gradient: Shape ``(P,)``; slope of the log likelihood.
-        reading_ma: Shape ``(N, M)``; the model's readings.
-        drift_ma: Shape ``(N, M, 2)``; how they follow one sigma of what may drift from setting to setting.
+        reading_ma: Shape ``(N, M)``; predicted readings.
+        drift_ma: Shape ``(N, M, 2)``; their change for one sigma of each drift.
     """
 
     information: Real
@@ -46,13 +46,13 @@ def normal_equations(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the normal equations about a point.
+    """Return the normal equations around a point.
 
     Args:
         model: The model.
         parameters: The point.
-        likelihood: The readings, and what to make of them.
-        free: Shape ``(size,)``; the parameters wanted.
+        likelihood: The readings and their noise.
+        free: Shape ``(size,)``; which parameters are free.
         discrepancy: η of the likelihood.
     """
     wanted = np.flatnonzero(free)
@@ -70,19 +70,19 @@ def normal_equations(
 def portions(
     model: MeshModel, observations: Observations, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield settings, and which of the parameters wanted their light can follow: both by number.
+    """Yield the settings of each source, and the free parameters that their light depends on, both by number.
 
-    What ports pass of each source are the most parameters that a model grows by. Light of the other sources follows
-    none of them: columns of zeros would take half the time of a gather.
+    Rows for port ripple per source have the most parameters. Light of other sources does not depend on them; their
+    columns of zeros would take half the time of a pass.
     """
     everything = np.arange(len(observations))
-    if all(model.space.felt_from(number).all() for number in range(len(model.space.sources))):
+    if all(model.space.depends_on_source(number).all() for number in range(len(model.space.sources))):
         yield everything, np.arange(len(wanted))
         return
     for number, port in enumerate(model.space.sources):
         settings = everything[observations.source == port]
         if len(settings):
-            yield settings, np.flatnonzero(model.space.felt_from(number)[wanted])
+            yield settings, np.flatnonzero(model.space.depends_on_source(number)[wanted])
 
 
 def _portion(
@@ -92,11 +92,11 @@ def _portion(
     wanted: NDArray[np.int64],
     discrepancy: float,
 ) -> NormalEquations:
-    """Return the normal equations of some settings by some parameters."""
+    """Return the normal equations for some settings and some parameters."""
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
-    # Few large products are faster than many small ones.
+    # A few large products are faster than many small ones.
     block = np.empty((_BLOCK, len(model.space.monitors), len(wanted)))
     filled = 0
     for part in model.linearise(parameters, likelihood.observations):
@@ -104,14 +104,13 @@ def _portion(
         drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
         misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_ma[part.settings] * scale[..., None]
-        # A fixed block, worked off when full: memory does not grow with the number of settings.
+        # A block of fixed size, processed when full, so that memory does not grow with the number of settings.
         if filled + len(misfit) > _BLOCK:
             information += information_of(block[:filled])
             filled = 0
         rows = block[filled : filled + len(misfit)]
         filled += len(misfit)
-        # Light and temperature of every setting are marginalised here: they are unknowns of the setting, and need no
-        # columns.
+        # Power and temperature of every setting are marginalized here, so they need no columns of their own.
         own = part.jacobian[..., wanted]
         own *= scale[..., None].astype(own.dtype)
         rows[...] = without_drift(own, drift)
@@ -122,11 +121,11 @@ def _portion(
 
 @dataclass(frozen=True, eq=False)
 class WhiteRows:
-    """Residuals and derivatives of some settings in units of their noise, what drifts from setting to setting out.
+    """Whitened residuals and derivatives of some settings, after marginalization of their drift.
 
     Attributes:
-        settings: Which settings.
-        rows: Shape ``(n, M, P)``; in single precision, as derivatives are.
+        settings: Numbers of the settings.
+        rows: Shape ``(n, M, P)``; in single precision, like the derivatives.
         misfit: Shape ``(n, M)``.
         by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
         heat_mw: Shape ``(n, 2E)``; heat of every heater.
@@ -145,12 +144,12 @@ def white_rows(
     likelihood: Likelihood,
     wanted: NDArray[np.int64],
 ) -> Iterator[WhiteRows]:
-    """Yield white residuals and derivatives about a point, against noise alone, some settings at a time.
+    """Yield whitened residuals and derivatives around a point, with noise only, some settings at a time.
 
     Args:
         model: The model.
         parameters: The point.
-        likelihood: The readings, and what to make of them.
+        likelihood: The readings and their noise.
         wanted: Shape ``(P,)``; numbers of the parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
@@ -163,9 +162,9 @@ def white_rows(
 
 
 def information_of(block: Real) -> Real:
-    """Return the information of white rows, shape ``(..., P)``; in double precision, whatever rows were made in.
+    """Return the information of whitened rows of shape ``(..., P)``, in double precision for any precision of the rows.
 
-    What readings do not tell is nothing among sums that are large: less would leave nothing of what the prior says.
+    Unobservable combinations are zero within large sums; single precision would hide the information of the prior.
     """
     rows = block.reshape(math.prod(block.shape[:-1]), block.shape[-1])
     information: Real = rows.T @ rows
@@ -181,33 +180,32 @@ def equations_with(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the equations about a point with the information of another one near by.
+    """Return the equations around a point with the information of another point nearby.
 
-    A fraction of the time of :func:`normal_equations`, and the same slope.
+    This takes a fraction of the time of :func:`normal_equations`, with the same slope.
 
     Args:
         model: The model.
         parameters: The point.
-        likelihood: The readings, and what to make of them.
-        information: Shape ``(P, P)``; that of the other point, about the same free parameters.
-        reading_ma: Shape ``(N, M)``; the model's readings at the point.
-        free: Shape ``(size,)``; the parameters wanted.
+        likelihood: The readings and their noise.
+        information: Shape ``(P, P)``; information of the other point about the same free parameters.
+        reading_ma: Shape ``(N, M)``; predicted readings at the point.
+        free: Shape ``(size,)``; which parameters are free.
         discrepancy: η of the likelihood.
     """
-    # D is made anew at every point. Left as it was where the information was gathered, it led frequencies of sources a
-    # standard error astray.
+    # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
     misfit, scale = _weighed(reading_ma, likelihood, discrepancy)
     drift = drift_ma * scale[..., None]
-    white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
+    white = without_drift(without_drift(misfit, drift), drift)  # symmetric V^-1/2, applied to residuals and derivatives
     gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
     return NormalEquations(information, gradient, reading_ma, drift_ma)
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the sum of squares of other readings, every residual weighed as at the point the equations are about.
+    """Return half the sum of squares for other readings, with the weights at the point of the equations.
 
-    A step that lowers it lowers the robust cost, which lies below it and touches it there.
+    The robust cost lies below this value and touches it at that point, so a step that lowers it lowers the robust cost.
     """
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
@@ -215,25 +213,25 @@ def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: R
 
 
 def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return the mean squared residual of the readings that feel each parameter, shape ``(size,)``.
+    """Return the mean squared residual of the readings that depend on each parameter, shape ``(size,)``.
 
-    1 where the model holds; large at parameters of elements that do not do what the model says; 0 where none feels it.
+    The value is 1 if the model is right, large for parameters of faulty elements, and 0 if no reading depends on them.
     """
-    felt, worst_explained = np.zeros(model.space.size), np.zeros(model.space.size)
+    felt, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
-        # A parameter is judged by the readings that feel it, each by how much it does.
+        # A parameter is judged by the readings that depend on it, weighted by the size of their derivatives.
         power = (part.jacobian * scale[..., None]) ** 2
         felt += power.sum(axis=(0, 1))
-        worst_explained += np.tensordot(misfit**2, power, axes=2)
-    ratio: Real = np.divide(worst_explained, felt, out=np.zeros_like(felt), where=felt > 0.0)
+        find_worst_misfits += np.tensordot(misfit**2, power, axes=2)
+    ratio: Real = np.divide(find_worst_misfits, felt, out=np.zeros_like(felt), where=felt > 0.0)
     return ratio
 
 
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return weighed residuals of some settings, and what derivatives of their readings are to be multiplied by."""
+    """Return weighted residuals of some settings, and the factors for the derivatives of their readings."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)
@@ -242,7 +240,7 @@ def _weighed(
 def drift_at(
     model: MeshModel, parameters: MeshParameters, observations: Observations, reading_ma: Real, drift: SettingDrift
 ) -> Real:
-    """Return what :func:`drift_slopes_ma` does for all settings, from readings alone: by differences."""
+    """Return the result of :func:`drift_slopes_ma` for all settings, from predictions only, by finite differences."""
     if not drift.power_db and not drift.common_phase_rad:
         return np.zeros((*reading_ma.shape, 2))
     by_phase = model.by_common_phase(parameters, observations)
@@ -250,9 +248,9 @@ def drift_at(
 
 
 def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
-    """Return how readings follow one sigma of what drifts from setting to setting, shape ``(n, M, 2)``."""
+    """Return the change of readings for one sigma of each drift, shape ``(n, M, 2)``."""
     power = _LN10_PER_10 * part.reading_ma * drift.power_db
-    # Only the source that is lit has a derivative: the sum over all is that one, and a frequency is a common phase.
+    # Only the active source has a derivative, so the sum over sources selects it; a frequency change is a common phase.
     turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)
     common = turned / (2.0 * np.pi * parameters.delay_s) * drift.common_phase_rad
     return np.stack([power, common], axis=-1)

@@ -1,4 +1,4 @@
-"""What was measured: heater settings, where the light entered, what every monitor said, and how noisy that is."""
+"""Measured data: heater settings, source ports, monitor readings, and their noise."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
-"""Time constants of heat that comes late: above those of heaters, up to some settings of a run."""
+"""Time constants of slow heat: longer than those of heaters, up to the duration of some settings of a run."""
 
 
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
-    """Return ``late`` of settings in the order they were set, shape ``(N, 2E, T, 3)``.
+    """Return ``late`` for settings in time order, shape ``(N, 2E, T, 3)``.
 
     Args:
-        currents_ma: Shape ``(N, 2E)``; heaters were off before the first.
-        taken_s: Shape ``(N,)``; when each was read.
-        wait_s: How long before it was read each was set; until then the one before was driven.
+        currents_ma: Shape ``(N, 2E)``; heaters were off before the first setting.
+        taken_s: Shape ``(N,)``; time of each reading.
+        wait_s: Time from drive to reading; before that the previous setting was driven.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
-    # A correction of a per cent; on a large mesh half a gigabyte in single precision.
+    # Single precision is enough for a correction of a per cent, and still half a gigabyte on a large mesh.
     late = np.zeros((len(powers), *followed.shape), np.float32)
     since_s = np.diff(taken_s, prepend=taken_s[:1])
     waited_s = np.minimum(since_s, wait_s)
@@ -38,20 +38,20 @@ def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """N settings and their readings, the raw material of every fit.
+    """N settings and their readings.
 
-    A reading that is no value says why: saturated ones are bounds from below, missing ones say nothing.
+    A reading without a value has a reason: saturated readings are lower bounds, missing ones contain no information.
 
     Attributes:
         currents_ma: Shape ``(N, 2E)``; heater currents as set, heater 2·PUC on the upper arm.
-        source: Shape ``(N,)``; port where the light entered; of two that are lit together, the first.
+        source: Shape ``(N,)``; port where the light entered; for a source with two ports, the first.
         monitors: Port of every monitor, M of them.
-        reading_ma: Shape ``(N, M)``; photocurrents, NaN where a monitor was saturated or gave nothing.
-        saturated: Shape ``(N, M)``; where it was saturated.
+        reading_ma: Shape ``(N, M)``; photocurrents, NaN for saturated and missing readings.
+        saturated: Shape ``(N, M)``; which readings were saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
-        late: Shape ``(N, 2E, T, 3)``; by how much squared currents and their second and third powers, which heater laws
-            are sums of, averaged over what came before with each of :data:`SLOW_TAUS_S`, are above those set; in mA²,
-            mA⁴, mA⁶; single precision; ``None`` where settings are at rest.
+        late: Shape ``(N, 2E, T, 3)``; slow heat: squared currents and their second and third powers, averaged over
+            earlier settings with each of :data:`SLOW_TAUS_S`, minus the present values; in mA², mA⁴, mA⁶; single
+            precision; ``None`` for settings at rest.
     """
 
     currents_ma: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Observations:
 
     @property
     def detunings_hz(self) -> NDArray[np.float64]:
-        """The detuning of every setting, shape ``(N,)``."""
+        """Detuning of every setting, shape ``(N,)``."""
         return np.broadcast_to(np.asarray(self.detuning_hz, dtype=np.float64), len(self))
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Observations:
         return len(self.source)
 
     def __getitem__(self, chosen: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
-        """Return some of the settings."""
+        """Return the chosen settings."""
         return Observations(
             self.currents_ma[chosen],
             self.source[chosen],
@@ -85,7 +85,7 @@ class Observations:
 
     def __add__(self, other: Observations) -> Observations:
         """Return the settings of both, read by the same monitors."""
-        # Columns of other monitors would be mixed up silently.
+        # Different monitors would mix up columns silently.
         if self.monitors != other.monitors:
             raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")
         return Observations(
@@ -105,7 +105,7 @@ class NoiseModel:
 
     Attributes:
         relative: Relative part.
-        floor_ma: Additive part, with the quantisation step.
+        floor_ma: Additive part, with the quantization step.
     """
 
     relative: float
@@ -117,8 +117,10 @@ class NoiseModel:
         return sigma
 
 
-def seen_by(observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]) -> Observations:
-    """Return the same settings with the readings of some monitors only, less what those read in the dark."""
+def select_monitors(
+    observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]
+) -> Observations:
+    """Return the settings with the readings of some monitors only, after subtraction of their dark level."""
     columns = [observations.monitors.index(port) for port in monitors]
     return replace(
         observations,

@@ -1,4 +1,4 @@
-"""The parameters of a mesh as its ports see it: all that a calibration can find out, with a gauge where it cannot."""
+"""Parameters of a mesh that a calibration determines; unobservable combinations are fixed by a gauge."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeshParameters(ChipParameters):
-    """One point in the space of meshes: the chip, and the light of S sources and M monitors it is seen by.
+    """Parameters of a chip, S sources and M monitors.
 
     Attributes:
         source_db: Shape ``(S,)``; power entering the mesh at each source's port, dBm.
         monitor_ma_per_mw: Shape ``(M,)``; photocurrent per power leaving the mesh at each monitor's port.
-        second_db: Shape ``(S2,)``; of each source that lights a second port, the power entering there over that at the
-            first.
-        source_detuning_hz: Shape ``(S,)`` or one number; frequency of each source's light above that it is said to
-            have.
+        second_db: Shape ``(S2,)``; for each source with a second port, the power entering there relative to the first.
+        source_detuning_hz: Shape ``(S,)`` or one number; true minus stated frequency of each source.
 
-    Here count of ``extra_physics`` ``compression_per_ma`` and ``offset_ma``, shape ``(M,)``; ``monitor_leak``, shape
-    ``(2(M - 1),)``: from the monitor before, then from that after; ``background_share``, shape ``(S·M,)``: light past
-    the mesh over that of the source; ``facet_reflection``, shape ``(2p,)``, p ports: real, then imaginary part of a
-    field; ``joint_reflection``, shape ``(4J,)``: the same of the first, then the second end of every joint, in the
-    gauge of the joint phases; ``port_ripple_db``, shape ``(S·M,)``: power at a monitor by the light of a source over
-    what is usual.
+    ``extra_physics`` here also contains detector and port effects: ``compression_per_ma`` and ``offset_ma``, shape
+    ``(M,)``; ``monitor_leak``, shape ``(2(M - 1),)``: from the previous monitor, then from the next;
+    ``background_share``, shape ``(S·M,)``: light that bypasses the mesh, relative to that of the source;
+    ``facet_reflection``, shape ``(2p,)`` for p ports: real, then imaginary part of a field; ``joint_reflection``, shape
+    ``(4J,)``: the same for the first, then the second end of every joint, in the gauge of the joint phases;
+    ``port_ripple_db``, shape ``(S·M,)``: power at a monitor with the light of a source, relative to the mean.
     """
 
     source_db: Real

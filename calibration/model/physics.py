@@ -1,8 +1,9 @@
-"""Physics that a chip may have beyond the model of every chip: one table, and what of it a fit has taken in.
+"""Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
 
-A fit begins without any of it. Each row adds parameters about zero, independent and of one width, and that width is
-itself found from the light (:mod:`calibration.fit.growth`); at most the row's largest, beyond which no chip is. What a
-row does to light is in :mod:`calibration.model.mesh_model` (chip) and :mod:`calibration.model.response` (detectors).
+A fit starts without any of them. Each row adds independent parameters around zero with a common width. The width itself
+is estimated from the readings (:mod:`calibration.fit.growth`), up to the row's largest width, which no known chip
+exceeds. The effect of a row on the light is in :mod:`calibration.model.mesh_model` (chip) and
+:mod:`calibration.model.response` (detectors).
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ Per = Literal[
 
 @dataclass(frozen=True)
 class PhysicsRow:
-    """One kind of physics that may be needed.
+    """One kind of additional physics.
 
     Attributes:
-        name: Its group of parameters, with the unit.
-        words: What it is, as a record and a certificate say it.
-        per: What there is one of.
-        usual: Width that a chip may well have: what it is taken for before light has told.
-        largest: Width that no chip exceeds: light that asks for more is refused.
-        source: Where the figures are from.
-        cost: What a parameter of it costs against one of the model of every chip.
-        fitted: Whether a fit may take it in; else it is only asked what errors it makes.
+        name: Name of its parameter group, with the unit.
+        words: Description for records and certificates.
+        per: Element that has one parameter.
+        usual: Typical width, used until the readings give a value.
+        largest: Largest width of any known chip; a larger fitted value is not certified.
+        source: Source of the figures.
+        cost: Cost of one of its parameters relative to a parameter of the basic model.
+        fitted: Whether a fit may include the row; otherwise only its effect on the errors is calculated.
     """
 
     name: str
@@ -63,71 +64,71 @@ class PhysicsRow:
 
 
 PHYSICS: tuple[PhysicsRow, ...] = (
-    PhysicsRow("slow_heat_share", "heat that comes late", "time constant", 1e-3, 0.1, "assumed"),
+    PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
-        "shared_return_per_ma", "drives that share a return", "size of a group", 1e-4, 0.02,
+        "shared_return_per_ma", "drives with a common return", "size of a group", 1e-4, 0.02,
         "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
     ),
-    PhysicsRow("heat_loss_db_per_mw", "loss that rises with heat", "chip", 0.002, 0.1, "assumed"),
+    PhysicsRow("heat_loss_db_per_mw", "loss that increases with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
-        "crosstalk_directions", "crosstalk that follows a direction of the die", "direction", 0.05, 0.5,
+        "crosstalk_directions", "crosstalk that depends on the direction on the die", "direction", 0.05, 0.5,
         "metal lines conduct better than the oxide they lie in (assumed); relative to the kernel",
     ),
-    PhysicsRow("compression_per_ma", "photodiodes that compress", "monitor", 0.02, 0.2, "assumed"),
-    PhysicsRow("offset_ma", "photodiodes with an offset in light", "monitor", 1e-4, 0.02, "assumed"),
+    PhysicsRow("compression_per_ma", "compression of photodiodes", "monitor", 0.02, 0.2, "assumed"),
+    PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(
-        "arm_difference_db", "arms of a PUC that lose differently", "puc", 0.03, 0.5,
+        "arm_difference_db", "unequal losses of the arms of a PUC", "puc", 0.03, 0.5,
         "loss of PUCs spreads by 0.03 dB (Sánchez-Jácome 2025): that of arms is assumed to",
     ),
-    PhysicsRow("monitor_leak", "photodiodes that leak into their neighbours", "neighbours", 1e-3, 0.05, "assumed"),
+    PhysicsRow("monitor_leak", "leakage between neighbouring photodiodes", "neighbours", 1e-3, 0.05, "assumed"),
     PhysicsRow(
-        "background_share", "light that reaches monitors past the mesh", "source and monitor", 3e-5, 3e-3,
+        "background_share", "stray light that bypasses the mesh", "source and monitor", 3e-5, 3e-3,
         "TM light 25 dB down (AIP Advances 10, 125214), spread over the ports (assumed)",
     ),
     PhysicsRow(
-        "facet_reflection", "facets that reflect", "port", 0.013, 0.1,
+        "facet_reflection", "reflections at facets", "port", 0.013, 0.1,
         "-40 to -30 dB: a field of 0.01 to 0.03, real and imaginary part (assumed)",
     ),
     PhysicsRow(
-        "port_ripple_db", "loss of ports that ripples with wavelength, so that it hangs on the source",
+        "port_ripple_db", "ripple of port losses with wavelength, which differs between sources",
         "source and monitor", 0.02, 1.0, "assumed",
     ),
     PhysicsRow(
-        "joint_reflection", "joints that reflect", "joint", 0.003, 0.05,
+        "joint_reflection", "reflections at joints", "joint", 0.003, 0.05,
         "-50 to -40 dB at joints of waveguides: a field of 0.003 to 0.01 (assumed)",
     ),
     PhysicsRow(
-        "crosstalk_pairs", "crosstalk of pairs off its curve", "pair", 0.1, 0.6,
+        "crosstalk_pairs", "deviations of single pairs from the crosstalk kernel", "pair", 0.1, 0.6,
         "the published kernel explains 0.50 to 0.55 pm of some 1 to 5 pm (Teofilovic 2024); relative to the kernel",
         cost=2.0,
     ),
     PhysicsRow(
-        "law_deviation", "heater laws that three terms do not follow", "point of a law", 2e-4, 0.01,
+        "law_deviation", "deviations of heater laws from three terms", "point of a law", 2e-4, 0.01,
         "assumed; share of the phase, at points a sixth of a turn apart", fitted=False,
     ),
 )  # fmt: skip
-"""All of it, the cheapest first; last what is not fitted."""
+"""All rows, the cheapest first; rows that are never fitted come last."""
 ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
 MAX_PAIRS = 300
-"""Directions of pairs that are fitted: those combinations of 38,592 pairs on the 72-PUC mesh that light tells best."""
+"""Number of fitted directions: the best-determined combinations of 38,592 pairs on the 72-PUC mesh."""
 
 LAW_POINTS = 8
-"""Points of a heater's law, a sixth of a turn apart, at which it is asked whether it departs from three terms."""
-_MOST_HEATERS_ASKED = 40
+"""Number of points, a sixth of a turn apart, at which a heater's law is tested for deviations from its three terms."""
+_MAX_HEATERS_TESTED = 40
 
 
-def heaters_asked(heaters: int) -> NDArray[np.int64]:
-    """Return the heaters whose laws are asked whether they depart from three terms: on a large mesh not all of them."""
-    asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MOST_HEATERS_ASKED)).astype(np.int64)
+def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
+    """Return the heaters whose laws are tested for deviations from their three terms; a sample on a large mesh."""
+    asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_HEATERS_TESTED)).astype(np.int64)
     return asked
 
 
 @dataclass(frozen=True, eq=False)
 class PairDirections:
-    """Directions in the space of pairs of a waveguide and a heater, along which crosstalk is fitted.
+    """Directions in the space of waveguide-heater pairs along which crosstalk is fitted.
 
     Attributes:
-        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; the kernel that pairs scatter about, 0 for own arms.
+        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; the kernel around which pairs scatter, 0 for own arms.
         vectors: Shape ``(2E, W, K)``; orthonormal directions of the relative deviations, in single precision. Heaters
             come first, as in all products with their heat.
     """
@@ -141,7 +142,7 @@ class PairDirections:
         return int(self.vectors.shape[2])
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
-        """Return the crosstalk beyond the kernel, shape ``(W, 2E)``, of coordinates of shape ``(K,)``."""
+        """Return the deviation from the kernel, shape ``(W, 2E)``, for coordinates of shape ``(K,)``."""
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
@@ -154,21 +155,21 @@ class PairDirections:
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
-        """Shape ``(2E, W·K)``; how phases follow the coordinates for a mW of every heater."""
+        """Shape ``(2E, W·K)``; derivatives of phases by the coordinates per mW of every heater."""
         weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return how phases of arms and joints follow the coordinates at N settings, shape ``(N, W, K)``."""
+        """Return derivatives of the phases of arms and joints by the coordinates at N settings, shape ``(N, W, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
-        """Return the variance of readings by pairs in all directions but these, for a width of one, shape ``(N, M)``.
+        """Return the variance of readings by pairs in all other directions, for a width of one, shape ``(N, M)``.
 
         Args:
             by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
-            heat_mw: Shape ``(N, 2E)``; heat that acts on them.
+            heat_mw: Shape ``(N, 2E)``; heat of every heater.
         """
         every = heat_mw**2 @ self.curve_rad_per_mw.T**2
         whole = (by_waveguide**2 @ every[..., None])[..., 0]
@@ -177,7 +178,7 @@ class PairDirections:
         return variance
 
     def summed(self, by_pair: Real) -> Real:
-        """Return by the coordinates, shape ``(K,)``, what is given by phases of waveguides and heat, ``(W, 2E)``."""
+        """Return derivatives by the coordinates, shape ``(K,)``, from derivatives by pairs, ``(W, 2E)``."""
         felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
         summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed
@@ -185,12 +186,12 @@ class PairDirections:
 
 @dataclass(frozen=True, eq=False)
 class Physics:
-    """What a model has of the table.
+    """Additional physics of a model.
 
     Attributes:
-        widths: By name of a row, in the order of the table, the width of its parameters.
-        pairs: Directions of the pairs, if their row is among them.
-        held: By name of a row, values that are known and not fitted.
+        widths: By row name, in the order of the table, the width of its parameters.
+        pairs: Directions of the pairs, if their row is included.
+        held: By row name, values that are known and not fitted.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -199,11 +200,11 @@ class Physics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rows, in the order of the table."""
+        """Names of the rows, in the order of the table."""
         return tuple(row.name for row in PHYSICS if row.name in self.widths)
 
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
-        """Return the same with a row more, or with another width of one."""
+        """Return the physics with one more row, or with another width of a row."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
         return Physics(widths | {name: width}, pairs or self.pairs, self.held)
 
@@ -215,7 +216,7 @@ class Physics:
 
 
 def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
-    """Return the number of parameters of a row of the table; of pairs, all of them."""
+    """Return the number of parameters of a table row; for pairs, the number of all pairs."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
         "time constant": len(SLOW_TAUS_S),
@@ -228,7 +229,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "source and monitor": n_sources * n_monitors,
         "port": 2 * mesh.n_ports,
         "joint": 4 * len(mesh.joints),
-        "point of a law": LAW_POINTS * len(heaters_asked(2 * mesh.n_pucs)),
+        "point of a law": LAW_POINTS * len(select_tested_heaters(2 * mesh.n_pucs)),
         "pair": waveguides * 2 * mesh.n_pucs,
     }
     return sizes[row.per]

@@ -1,4 +1,4 @@
-"""What is known of a mesh before anything is measured: published means and spreads, one line per group."""
+"""Prior knowledge of a mesh: published means and spreads, one line per parameter group."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Independent normal distributions of all parameters of a space, or a joint one of some of them.
+    """Independent normal distributions of all parameters, or a joint distribution of some of them.
 
     Attributes:
         mean: Shape ``(size,)``.
-        sigma: Shape ``(size,)``; infinite where nothing is known.
-        precision: Shape ``(size, size)``; inverse covariance that takes the place of ``sigma``, if there is one.
+        sigma: Shape ``(size,)``; infinite if nothing is known.
+        precision: Shape ``(size, size)``; inverse covariance that replaces ``sigma``, if given.
     """
 
     mean: Real
@@ -30,23 +30,23 @@ class Prior:
     precision: Real | None = None
 
     def information(self, free: NDArray[np.bool_]) -> Real:
-        """Return the inverse covariance of the free parameters, the others held."""
+        """Return the inverse covariance of the free parameters, with the others fixed."""
         if self.precision is not None:
             block: Real = self.precision[np.ix_(free, free)]
             return block
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
-        """Return the same prior with other spreads for the groups named."""
+        """Return the prior with other spreads for the given groups."""
         sigma = self.sigma.copy()
         for name, value in groups.items():
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
     def with_physics(self, space: ParameterSpace) -> Prior:
-        """Return the same prior for a space with other physics beyond the model of every chip: about nothing."""
+        """Return the prior for a space with other additional physics, which has a mean of zero."""
         rest = [name for name in space.groups if name not in space.physics.widths]
-        kept = space.groups[rest[-1]].stop  # physics stands last
+        kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
         widths = [
             np.full(space.groups[name].stop - space.groups[name].start, s) for name, s in space.physics.widths.items()
         ]
@@ -60,13 +60,13 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the same prior with the mean of a group known to ``sigma``; its differences stay as unknown.
+        """Return the prior with the mean of a group known to ``sigma``; its differences stay as uncertain as before.
 
-        For a gauge: what moves the mean of the sources' frequencies moves all loop phases and cannot be seen.
+        This fixes a gauge: the mean of the source frequencies moves all loop phases and cannot be observed.
         """
         precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
         where = space.group(name)
-        # Rank one along "all of them together": what the differences are known to is not changed.
+        # A rank-one term for the common value leaves the differences unchanged.
         precision[where, where] += 1.0 / ((where.stop - where.start) * sigma) ** 2
         return Prior(self.mean, self.sigma, precision)
 
@@ -90,7 +90,7 @@ PRIOR_SIGMA: dict[str, float] = {
     "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
 }
 CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
-"""Spread of amplitude, decay length and floor about the published kernel: half of it."""
+"""Relative spread of amplitude, decay length and floor around the published kernel."""
 PUBLISHED_KERNEL = (2.98e-3, 1.18, 3.94e-4)
 """0.906·exp(-d/1.18 mm) + 0.12 pm per π of a ring of six PUCs and 119 pm, per mW of a heater of 1.34 mW per π, of two
 driven together: pm · 2π/119/6 · 1/(2·1.34) (Teofilovic 2024)."""
@@ -99,7 +99,7 @@ MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_com
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """What a calibration at one frequency finds out."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
-"""What counts as known modulo a turn, whatever is seen of it."""
+"""Groups of phases that are known modulo a turn even without any reading."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
 """What a calibration with sources at frequencies of their own finds out; the delay says how far apart they are."""
 
@@ -112,28 +112,28 @@ _REFERENCE_HZ = 1e5
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return information, shape ``(P, P)``, in which every phase is known modulo a turn at least, whatever is seen."""
+    """Return information, shape ``(P, P)``, in which every phase is known at least modulo a turn."""
     known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     return known
 
 
 def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
-    """Return the published spreads about a centre: the best guess before any light, or a start.
+    """Return the published spreads around a centre: the best estimate before any light, or a start point.
 
     Args:
         space: The parameters.
-        centre: What groups with a spread scatter about. A fit's start may serve for all but the loss, whose mean stays
-            0.50 dB, and the couplers, whose mean is balance.
+        centre: Mean of the groups with a spread, for example the start of a fit. Two groups keep their own means: the
+            loss (0.50 dB) and the couplers (balance).
 
     Raises:
-        ConfigError: The centre has monitors or sources that are no numbers.
+        ConfigError: The centre contains NaN for monitors or sources.
     """
     mean = space.pack(centre)
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
-        raise ConfigError(f"the centre of a prior has no value for {where}", hint="Leave dead monitors out.")
-    # These stay at the published means whatever the start says: a start has no better ones, and a prior about itself
-    # would hold nothing.
+        raise ConfigError(f"the centre of the prior has no value for {where}", hint="Remove dead monitors first.")
+    # These keep the published means: the start has no better values, and a prior around the start would constrain
+    # nothing.
     mean[space.group("loss_db")] = 0.5
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0
@@ -144,26 +144,26 @@ def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
 
 
 def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
-    """Return what is known of a device before its readings are fitted.
+    """Return the prior of a device before its readings are fitted.
 
-    Monitors scatter about their nominal responsivity; of one far from the others, as of another range or with a broken
-    amplifier, nothing is known. The mean frequency of modules is not measured, stated wavelengths are not that good:
-    phases are those at the mean.
+    Monitors scatter around their nominal responsivity; a monitor that is far off (other range, broken amplifier) gets
+    no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise enough, so phases
+    refer to the mean frequency.
 
     Args:
         space: The parameters.
-        start: Where the fit starts.
-        device: What is calibrated.
+        start: Start point of the fit.
+        device: The device under test.
     """
     prior = default_prior(space, start)
     monitors = space.group("monitor_db")
     mean, sigma = prior.mean.copy(), prior.sigma.copy()
     mean[monitors] = 10.0 * np.log10(device.monitor_ma_per_mw)
     level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
-    # Levels of the start are good to a decibel; a monitor far from the others is of another range or broken, and a
-    # tight prior would push its error into the losses on the way.
+    # Levels of the start are accurate to a decibel. A monitor far from the others has another range or is broken, and a
+    # tight prior would move its error into the losses of the path.
     odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * device.monitor_spread_db)
-    # What a stuck PUC lets through to a port of its own makes the monitor there look odd, and is not its level.
+    # A stuck PUC changes the light at its own port; this is not the responsivity of the monitor there.
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
     sigma[monitors] = np.where(odd & ~stuck[at], _ANY_DB, device.monitor_spread_db)

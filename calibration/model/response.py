@@ -1,10 +1,10 @@
-"""What photodiodes make of the light they see: leaks, compression, offset, and light that came past the mesh.
+"""Response of the photodiodes: leakage, compression, offset, and light that bypasses the mesh.
 
     e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
 
-L is the photocurrent in proportion to the light, ripple what a port passes of the light of each source, X mixes
-neighbours, c compresses and o adds; with nothing of :mod:`calibration.model.physics` the reading is L. Monitors are
-neighbours in the order of their ports (assumed).
+L is the photocurrent proportional to the light, ripple the port transmission for each source, X the leakage between
+neighbours, c the compression and o the offset. Without rows of :mod:`calibration.model.physics` the reading is L.
+Monitors are neighbours in the order of their ports (assumed).
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ Slopes = NDArray[np.floating[Any]]
 _LN10_PER_10 = np.log(10.0) / 10.0
 
 DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
-"""Rows of the table that act behind the mesh."""
+"""Table rows that act on detectors only."""
 
 
 REFLECTIONS = ("facet_reflection", "joint_reflection")
-"""Rows of the table by which light runs both ways."""
+"""Table rows that reflect light."""
 _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
-def of_the_mesh(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the physics of the mesh alone, whatever monitors and their facets do."""
+def mesh_physics(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
+    """Return the extra physics of the mesh, without that of monitors and facets."""
     return {name: value for name, value in extra_physics.items() if name not in _OF_MONITORS}
 
 
-def of_one_way(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the physics of light that nothing sends back."""
+def without_reflections(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
+    """Return the extra physics without reflections."""
     return {name: value for name, value in extra_physics.items() if name not in REFLECTIONS}
 
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """How readings follow light, at n settings.
+    """Response of the photodiodes in n settings.
 
     Attributes:
         ripple: Shape ``(n, M)`` or one number.
-        through_ma: Shape ``(n, M)``; L with its ripple.
-        light_ma: Shape ``(n, M)``; L with its ripple, and the light that came past the mesh.
+        through_ma: Shape ``(n, M)``; L times ripple.
+        light_ma: Shape ``(n, M)``; L times ripple plus the light that bypasses the mesh.
         mixed_ma: Shape ``(n, M)``; e.
         reading_ma: Shape ``(n, M)``.
-        gain: Shape ``(n, M)``; how a reading follows e.
-        mixing: Shape ``(M, M)``; X, ``None`` if nothing leaks.
+        gain: Shape ``(n, M)``; derivative of the reading by e.
+        mixing: Shape ``(M, M)``; X, ``None`` without leakage.
     """
 
     ripple: Real | float
@@ -66,13 +66,13 @@ class Response:
     def of(
         cls, extra_physics: Mapping[str, Real], linear_ma: Real, number: NDArray[np.int64], full_ma: Real
     ) -> Response:
-        """Return the response at n settings.
+        """Return the response in n settings.
 
         Args:
-            extra_physics: What there is beyond photodiodes in proportion.
+            extra_physics: Deviations from proportional photodiodes.
             linear_ma: Shape ``(n, M)``; L.
-            number: Shape ``(n,)``; number of the source.
-            full_ma: Shape ``(n, M)``; L if all light of the source came.
+            number: Shape ``(n,)``; index of the source.
+            full_ma: Shape ``(n, M)``; L for full transmission from the source.
         """
         ripple: Real | float = 1.0
         if (ripple_db := extra_physics.get("port_ripple_db")) is not None:
@@ -87,20 +87,20 @@ class Response:
         gain = np.broadcast_to(1.0 - 2.0 * compression * mixed, mixed.shape)
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
-    def of_slopes(self, slopes: Slopes) -> Slopes:
-        """Return derivatives of readings from those of L, shape ``(n, M, P)``, in their precision."""
+    def reading_slopes(self, slopes: Slopes) -> Slopes:
+        """Return derivatives of readings from derivatives of L, shape ``(n, M, P)``, in the same precision."""
         slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
         mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
         mixed *= self.gain[..., None].astype(slopes.dtype)
         return mixed
 
-    def of_weights(self, weight: Real) -> Real:
-        """Return the weights of L that a weighed sum of readings comes to, shape ``(n, M)``."""
+    def light_weights(self, weight: Real) -> Real:
+        """Return weights of L that are equivalent to weights of the readings, shape ``(n, M)``."""
         felt: Real = weight * self.gain
         return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
 
     def columns(self, name: str, number: NDArray[np.int64], full_ma: Real, n_sources: int) -> Real:
-        """Return derivatives of readings by the parameters of a row, shape ``(n, M, size)``."""
+        """Return derivatives of readings by the parameters of a table row, shape ``(n, M, size)``."""
         n, m = self.reading_ma.shape
         every = np.arange(m)
         if name == "monitor_leak":
@@ -121,7 +121,7 @@ class Response:
 
 
 def mixing_of(leak: Real) -> Real:
-    """Return X of leaks from the monitor before, then from the one after; shape ``(M, M)``."""
+    """Return X for leakage from the previous monitor, then from the next; shape ``(M, M)``."""
     m = len(leak) // 2 + 1
     mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
     return mixing

@@ -1,7 +1,7 @@
-"""The parameters of a mesh as one vector: the form fits, covariances and bounds work on.
+"""The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases enter as coordinates along the directions that powers show (``gauge.visible_joint_directions``), monitors
-in dB; everything else as in :class:`calibration.model.parameters.MeshParameters`.
+Joint phases are coordinates along observable directions (``gauge.visible_joint_directions``), and monitors are in dB;
+all other parameters are as in :class:`calibration.model.parameters.MeshParameters`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ LAW_TERMS = ("rho2", "rho4", "rho6")
 
 
 class ParameterSpace:
-    """Where every parameter has its place in the vector.
+    """Layout of the parameter vector.
 
     Groups: ``passive_phase_rad``, ``loss_db``, ``coupler_common_rad`` and ``coupler_difference_rad`` (E each),
-    ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db`` (S), ``second_db`` (one
-    per source that lights a second port; no such group if none does), ``monitor_db`` (M), ``crosstalk`` (3),
-    ``heat_factor`` (2E), ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and
-    ``coupler_slope_rad_per_hz`` (1 each); then those of :mod:`calibration.model.physics` that were taken in.
+    ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db`` (S), ``second_db`` (one per source with
+    a second port; missing if there is none), ``monitor_db`` (M), ``crosstalk`` (3), ``heat_factor`` (2E),
+    ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and ``coupler_slope_rad_per_hz`` (1
+    each); then the included groups of :mod:`calibration.model.physics`.
 
     Args:
         mesh: The mesh.
         sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
         monitors: Port of every monitor.
-        seconds: By port of a source, the second port that it lights, with light that has no relation to that at the
-            first; in the order of ``MeshParameters.second_db``. Those of other sources are left out.
-        physics: What there is beyond the model of every chip.
+        seconds: By port of a source, the second port that it feeds with incoherent light, in the order of
+            ``MeshParameters.second_db``. Entries of other sources are ignored.
+        physics: Physics beyond the basic model.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class ParameterSpace:
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
         sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
         sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}
-        # No empty group: without second ports the vector is that of records from before there were any.
+        # There is no empty group: without second ports the vector equals that of older records.
         sizes |= {"second_db": len(self.seconds)} if self.seconds else {}
         sizes |= {"monitor_db": len(monitors)}
         sizes |= {"crosstalk": 3, "heat_factor": 2 * mesh.n_pucs, "source_detuning_hz": len(sources)}
         sizes |= dict.fromkeys(_NUMBERS, 1)
-        # Last, and none of what is not needed: the vector of all else stays what it was.
+        # Extra physics comes last, so that the positions of all other parameters never change.
         sizes |= {name: self.physics.size(name, mesh, len(sources), len(monitors)) for name in self.physics.names}
         ends = np.cumsum(list(sizes.values()))
         self.groups: dict[str, slice] = {
@@ -73,12 +73,12 @@ class ParameterSpace:
 
     @property
     def plain(self) -> int:
-        """Number of parameters of the model of every chip."""
+        """Number of parameters of the basic model."""
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
-    def felt_from(self, number: int) -> NDArray[np.bool_]:
-        """Return which parameters the light of a source can follow: not what hangs on another one; ``(size,)``."""
+    def depends_on_source(self, number: int) -> NDArray[np.bool_]:
+        """Return which parameters the light of a source can depend on, shape ``(size,)``."""
         felt = np.ones(self.size, dtype=np.bool_)
         for name in self.physics.names:
             if ROWS[name].per == "source and monitor":
@@ -94,10 +94,10 @@ class ParameterSpace:
             vector[self.group(name)] = getattr(parameters, name)
         for term, name in enumerate(LAW_TERMS):
             vector[self.groups[name]] = parameters.heater_law[:, term]
-        # Across the gauge only: what no power meter sees is no parameter, so no prior has to hold it.
+        # Only observable directions are parameters, so no prior is needed for the gauge.
         vector[self.groups["loops"]] = self.directions.T @ parameters.joint_phase_rad
         vector[self.groups["source_db"]] = parameters.source_db
-        # In decibels, as losses and sources are: then only sums of them show in a reading, and the gauges are linear.
+        # Decibels, like losses and sources: readings then depend on sums only, and the gauges are linear.
         vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
         vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
         for name in self.physics.names:
@@ -108,7 +108,7 @@ class ParameterSpace:
         return vector
 
     def unpack(self, vector: Real) -> MeshParameters:
-        """Return the point of a vector; its joint phases are the shortest with these loops."""
+        """Return the point of a vector; its joint phases are the shortest vector with these loops."""
 
         def part(name: str) -> Real:
             return vector[self.group(name)].copy()
@@ -131,7 +131,7 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        """Return the values of all physics beyond the model of every chip, fitted or held."""
+        """Return the values of all extra physics, fitted or fixed."""
         found = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
@@ -141,10 +141,10 @@ class ParameterSpace:
         return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a vector with one number per group, and ``otherwise`` in groups not named.
+        """Return a vector with one number per group, and ``otherwise`` in all other groups.
 
         Raises:
-            ConfigError: There is no such group.
+            ConfigError: A group does not exist.
         """
         result = np.full(self.size, otherwise)
         for name, value in values.items():
@@ -152,29 +152,37 @@ class ParameterSpace:
         return result
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which elements belong to the groups named, shape ``(size,)``. Raises ``ConfigError`` as above."""
+        """Return which elements belong to the given groups, shape ``(size,)``.
+
+        Raises:
+            ConfigError: A group does not exist.
+        """
         chosen = np.zeros(self.size, dtype=np.bool_)
         for name in names:
             chosen[self.group(name)] = True
         return chosen
 
     def group(self, name: str) -> slice:
-        """Return where a group is, nowhere if no source lights a second port. Raises ``ConfigError`` if unknown."""
+        """Return the slice of a group; it is empty for ``second_db`` without second ports.
+
+        Raises:
+            ConfigError: The group does not exist.
+        """
         if name == "second_db" and not self.seconds:
             return slice(0, 0)
         if name not in self.groups:
-            raise ConfigError(f"no group of parameters is called {name!r}", hint="Groups: " + ", ".join(self.groups))
+            raise ConfigError(f"there is no parameter group {name!r}", hint="Groups: " + ", ".join(self.groups))
         return self.groups[name]
 
     def describe(self, index: int) -> str:
-        """Return one element of the vector in words, such as ``rho4 of PUC 3 lower arm``."""
+        """Return the description of one element of the vector, such as ``rho4 of PUC 3 lower arm``."""
         for name, where in self.groups.items():
             if where.start <= index < where.stop:
                 return f"{name} {self._element(name, index - where.start)}".strip()
         raise IndexError(f"parameter {index} of {self.size}")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
-        """Return the ports of a group's elements; none if they are of something else."""
+        """Return the ports of a group's elements; empty if the elements are not ports."""
         if name == "second_db":
             return tuple(self.seconds.values())
         if name.startswith("source"):
@@ -194,7 +202,7 @@ class ParameterSpace:
 
 
 def space_from_record(record: CalibrationRecord) -> ParameterSpace:
-    """Return where the parameters of a record have their places."""
+    """Return the parameter layout of a record."""
     sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
     seconds = {
         entry.lit_with: entry.port
@@ -205,7 +213,7 @@ def space_from_record(record: CalibrationRecord) -> ParameterSpace:
 
 
 def physics_of(record: CalibrationRecord) -> Physics:
-    """Return the physics of a record beyond the model of every chip; pairs are held and have no errors there."""
+    """Return the extra physics of a record; pairs are fixed and have no errors there."""
     widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
     held = record.extra_physics
     if widths.pop(CROSSTALK_PAIRS, None) is None:

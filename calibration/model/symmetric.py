@@ -1,8 +1,7 @@
-"""Symmetric matrices of parameters, each worked on in units of its own diagonal.
+"""Linear algebra of symmetric parameter matrices, each scaled to a unit diagonal.
 
-Units from rad to Hz span twenty decades: only scaled to a unit diagonal can "hardly known" be told from "in small
-units". Factors are those of Cholesky; eigenvalues, which take ten times as long, are asked only where one may be
-nothing.
+Units from rad to Hz span twenty decades. Only after scaling a badly determined parameter differs from one with a small
+unit. Factors are Cholesky factors; eigenvalues take ten times as long and are calculated only if one may be zero.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 NOTHING = 1e-14
-"""Eigenvalue of a scaled matrix at which rounding begins."""
+"""Largest eigenvalue of a scaled matrix that may be a rounding error."""
 
 
 def scale_of(matrix: Real) -> Real:
-    """Return the roots of a diagonal, shape ``(P,)``; 1 where it is zero."""
+    """Return the square roots of the diagonal, shape ``(P,)``; 1 where it is zero."""
     root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale: Real = np.where(root > 0.0, root, 1.0)
     return scale
 
 
 def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return the inverse, shape ``(P, P)``; combinations of which the matrix says nothing have no part in it.
+    """Return the inverse, shape ``(P, P)``, without combinations that the matrix does not determine.
 
     Args:
         matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.
-        nothing: Eigenvalue of the scaled matrix up to which a combination counts as not known.
+        nothing: Largest eigenvalue of the scaled matrix at which a combination counts as undetermined.
     """
     from scipy.linalg.lapack import dpotrf, dpotri
 
@@ -38,7 +37,7 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
     factor, failed = dpotrf(scaled, lower=1)
     if not failed:
         lower, failed = dpotri(factor, lower=1, overwrite_c=1)
-        # No eigenvalue of a positive matrix is below one over the trace of its inverse.
+        # No eigenvalue of a positive matrix is smaller than the reciprocal trace of its inverse.
         if not failed and np.trace(lower) * nothing < 1.0:
             inverse: Real = np.tril(lower)
             inverse += np.tril(lower, -1).T
@@ -49,7 +48,7 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
 
 
 def solved(matrix: Real, right: Real) -> Real:
-    """Return the solution of equations with a positive matrix, ``(P, P)``, for right sides ``(P,)`` or ``(P, n)``."""
+    """Return the solution of equations with a positive matrix ``(P, P)`` for right-hand sides ``(P,)``, ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve
 
     solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
@@ -57,11 +56,11 @@ def solved(matrix: Real, right: Real) -> Real:
 
 
 def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return F with F·Fᵀ = matrix, shape ``(P, k)``, as few columns as it takes.
+    """Return F with F·Fᵀ = matrix, shape ``(P, k)``, with as few columns as possible.
 
     Args:
         matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.
-        nothing: Share of a scaled variance at which a column is left out.
+        nothing: Relative variance below which a column is dropped.
     """
     from scipy.linalg.lapack import dpstrf
 
@@ -70,6 +69,6 @@ def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
     scale = scale_of(matrix)
     factor, order, rank, _ = dpstrf(matrix / np.outer(scale, scale), tol=nothing, lower=1)
     root: Real = np.zeros((len(matrix), int(rank)))
-    # Pivots are taken by size: what is left after the last of them is rounding.
+    # Pivots are sorted by size; the remainder after the last one is rounding error.
     root[order - 1] = np.tril(factor)[:, : int(rank)]
     return root * scale[:, None]

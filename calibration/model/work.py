@@ -1,6 +1,6 @@
-"""How much work fits have done: counted in readings predicted, so that a run is bounded alike on every machine.
+"""Computational work of fits, counted in predicted readings, so that a run has the same limits on every machine.
 
-One unit is some 1 µs here. The costs below were measured on 72 PUCs (docs/performance.md).
+One unit is about 1 µs on our machine. The costs below were measured on 72 PUCs (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -9,72 +9,74 @@ import math
 from dataclasses import dataclass
 
 SLOPES = 8
-"""What the slope of the likelihood by all parameters costs for each reading."""
+"""Work per reading for the slope of the likelihood by all parameters."""
 SCANNED = 1
-"""What a reading costs for every frequency at which a source is looked at in the phase search."""
+"""Work per reading and frequency in the frequency scan of the phase search."""
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
-"""What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, pairs beside them in
-errors, and in the weights of readings."""
+"""Factors for :func:`pairs_work`: choice of directions, score of the chosen ones, other pairs in the
+errors, and other pairs in the weights of readings."""
 DRIFTED = 8
-"""What a reading costs where power and phase of every setting are asked, beside its predictions."""
+"""Work per reading, besides predictions, to determine power and phase of every setting."""
 
 USUAL = 1800
-"""What a whole undisturbed run costs on 72 PUCs, verification and all, per reading of its random settings."""
+"""Work of a whole undisturbed run on 72 PUCs, verification included, per reading of its random settings."""
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
-"""The same on larger meshes: anyway, and as many times the derivatives by its parameters (on 265 PUCs 4,200 in all)."""
+"""The same on larger meshes: a constant, and a factor of the work for derivatives (4,200 in total on 265 PUCs)."""
 OTHERWISE = 300
-"""What a run costs beside its fits."""
-MOST_SEARCHED = 1.25
-"""As many times of it searches for the phases may cost before the first fit: with more, no work is left for that."""
+"""Work of a run outside its fits."""
+MAX_SEARCH_WORK = 1.25
+"""Limit for phase searches before the first fit, as a multiple of an undisturbed run; more would leave no work for the
+fit.
+"""
 MOST = 3
-"""As many times of an undisturbed run a run may cost, whatever the chip."""
+"""Work limit of any run, as a multiple of an undisturbed run."""
 EXPLANATIONS = 0.6
-"""Share of what fits may cost after which no cause is looked for but the last; with the rest a run measures on."""
+"""Share of the work limit after which only the last cause is tested; the rest is reserved for further measurements."""
 ENDING = 0.15
-"""Share of it that a run needs whose work is used up: a fit that explains its readings ends, and errors are stated."""
+"""Share of the work limit reserved for the end of a run: to finish the fit and to calculate its errors."""
 TAKEN_IN, MEASURED_ON = 7.0, 7.5
-"""As many times the derivatives of all readings, those of the batch among them, it takes to take something into a fit
-that explains them, or to measure a batch and fit again; and to look at the rest once more and state errors."""
+"""Work, as multiples of the derivatives of all readings (batch included), to add physics to a fit
+that explains them, or to measure a batch and fit again; and to score the remaining rows and calculate errors."""
 
 
 def searched_work(n_pucs: int) -> float:
-    """Return what a reading costs in a step of the phase search."""
+    """Return the work per reading for a step of the phase search."""
     return 2.5 + 0.05 * n_pucs
 
 
 def derivatives_work(parameters: int) -> float:
-    """Return what derivatives of a reading by so many parameters cost: the light, and the product of all of them."""
+    """Return the work per reading for derivatives by a number of parameters: light, and the matrix product."""
     return 22.0 + 2.5e-5 * parameters**2
 
 
 def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) -> float:
-    """Return the products that one direction of pairs takes for a reading, with so many parameters fitted beside it."""
+    """Return the number of products per reading for one direction of pairs, with a number of fitted parameters."""
     return heaters * waveguides / monitors + waveguides + 2.0 * parameters
 
 
 def chosen_work(parameters: int) -> float:
-    """Return what choosing a setting by what it tells of so many parameters costs for each of its readings."""
+    """Return the work per reading to choose a setting by its information about a number of parameters."""
     return 90.0 + 3.9e-4 * parameters**2
 
 
 def solution_work(parameters: int) -> float:
-    """Return what solving the equations of so many parameters costs."""
+    """Return the work to solve the equations of a number of parameters."""
     return 1.4e-5 * parameters**3
 
 
 def usual_work(readings: int, parameters: int) -> float:
-    """Return what an undisturbed run costs with so many readings of random settings and parameters of every chip."""
+    """Return the work of an undisturbed run with a number of random readings and basic parameters."""
     return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
 
 
 @dataclass
 class FitWork:
-    """A count of readings evaluated, shared by all models of a run.
+    """Counter of predicted readings, shared by all models of a run.
 
     Attributes:
-        spent: Readings predicted so far; whatever costs more counts for more.
-        allowed: What may be spent, the end of the run with it.
-        share: Share of it that may be spent now.
+        spent: Readings predicted so far; expensive operations count more.
+        allowed: Total limit, including the end of the run.
+        share: Share of the limit that may be used now.
     """
 
     spent: float = 0.0
@@ -83,19 +85,19 @@ class FitWork:
 
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
-        """Return what fits may cost with so many readings of random settings and parameters of every chip."""
+        """Return the work limit of fits for a number of random readings and basic parameters."""
         return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
-        """Return whether so much more may be spent now, the end of the run with it."""
+        """Return whether the given additional work is still allowed, including the end of the run."""
         return work <= self.left
 
     @property
     def left(self) -> float:
-        """What may still be spent now, the end of the run with it."""
+        """Work that is still allowed now, including the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing more may be tried, so that what is left reaches for the end of the run."""
+        """Whether only the reserve for the end of the run is left."""
         return self.spent >= self.share * (1.0 - ENDING) * self.allowed

@@ -1,6 +1,6 @@
-"""From fitted parameters to the calibration record and the files beside it.
+"""Conversion of fitted parameters into the calibration record, and the files next to the record.
 
-Begin in ``conversion.py``: parameters to record and back. ``conditions.py`` says for which light, temperature and time
-a record holds, ``comparison.py`` how two records differ, ``raw_data.py`` keeps the readings, ``export.py`` writes
-tables for other programs.
+Start reading in ``conversion.py`` (parameters to record and back). ``conditions.py`` calculates the range of light,
+temperature and time for which a record holds, ``comparison.py`` compares two records, ``raw_data.py`` stores the
+readings, and ``export.py`` writes tables for other programs.
 """

@@ -1,4 +1,4 @@
-"""How two calibration records of one mesh differ, with what no port can see taken out, in units of their errors."""
+"""Comparison of two calibration records of one mesh in units of their errors, without unobservable differences."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ UNITS: dict[str, str] = {
     "differential_slope_rad_per_hz": "rad/Hz",
     "coupler_slope_rad_per_hz": "rad/Hz",
 }
-"""Groups of parameters in the order they are reported, and their units."""
+"""Parameter groups in the order of the report, with their units."""
 
 _EIGENVALUE_LEAST = 1e-9
 
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """How one group of parameters differs.
+    """Difference of one parameter group.
 
     Attributes:
         group: Name of the group.
@@ -50,8 +50,9 @@ class GroupDifference:
         count: Number of parameters compared.
         rms: Root mean square difference.
         worst: Largest difference, with its sign (second record minus first).
-        worst_at: Which parameter that is, in words.
-        rms_sigma: Root mean square difference in units of the standard errors of both; ``None`` without any.
+        worst_at: Name of the parameter with the largest difference.
+        rms_sigma: Root mean square difference in units of the standard errors of both; ``None`` without standard
+            errors.
         worst_sigma: Largest difference in these units.
     """
 
@@ -67,13 +68,13 @@ class GroupDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two records differ.
+    """Difference of two records.
 
     Attributes:
-        groups: By group of parameters.
+        groups: By parameter group.
         chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
-            independent records with true errors of an unchanged mesh. ``None`` if one has no covariance.
-        notes: What could not be compared, or should be known, one sentence each.
+            independent records with correct errors of an unchanged mesh. ``None`` if one record has no covariance.
+        notes: Limits of the comparison, one sentence each.
     """
 
     groups: tuple[GroupDifference, ...]
@@ -82,7 +83,7 @@ class Comparison:
 
     @property
     def worst_rms_sigma(self) -> float | None:
-        """Largest root mean square difference of a group in units of the standard errors; ``None`` without any."""
+        """Largest rms difference of a group in units of the standard errors; ``None`` without standard errors."""
         return max((group.rms_sigma for group in self.groups if group.rms_sigma is not None), default=None)
 
 
@@ -92,15 +93,16 @@ def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comp
     Passive phases are compared modulo 2π, joints by their loops (docs/calibration.md, 1.2).
 
     Raises:
-        CalibrationError: They are of different meshes, or one holds crosstalk that is no kernel over distance.
+        CalibrationError: The records belong to different meshes, or a record has crosstalk that is not a distance
+            kernel.
     """
     if first.mesh_sha256 != second.mesh_sha256:
         raise CalibrationError(
-            f"the records are of different meshes, {first.mesh_label!r} and {second.mesh_label!r}",
-            hint="Only records of one mesh can be compared.",
+            f"the records belong to different meshes, {first.mesh_label!r} and {second.mesh_label!r}",
+            hint="Choose two records of the same mesh.",
         )
     notes = _notes(first, second)
-    first, second = _same_ends(first, second, notes)
+    first, second = _without_different_ports(first, second, notes)
     space = space_from_record(first)
     difference = _difference(space, first, second)
     variance = _variance(first, second)
@@ -119,33 +121,33 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
     if first.content_sha256 == second.content_sha256:
         notes.append("both are the same record")
     elif first.content_sha256 == second.parent_sha256:
-        notes.append("the second record was re-fitted from the first: their errors are not independent")
+        notes.append("the second record was derived from the first, so their errors are not independent")
     for what, one in (("first", first), ("second", second)):
         if not one.complete:
             notes.append(f"the {what} record is incomplete")
         if one.joints is None:
-            notes.append(f"the {what} record knows no joint phases")
+            notes.append(f"the {what} record has no joint phases")
         if COVARIANCE_FACTOR not in one.arrays:
-            notes.append(f"the {what} record holds no covariance: differences have no unit of error")
+            notes.append(f"the {what} record has no covariance, so differences cannot be compared with errors")
     only = [
         puc
         for puc, (a, b) in enumerate(zip(first.pucs, second.pucs, strict=True))
         if (a.passive_phase_rad is None) != (b.passive_phase_rad is None)
     ]
     if only:
-        notes.append(f"passive phases known to one of them only: PUCs {only}")
+        notes.append(f"only one record has passive phases of PUCs {only}")
     return notes
 
 
-def _same_ends(
+def _without_different_ports(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
-    """Return both without sources and covariance if their sources or monitors differ."""
+    """Return both records without sources and covariance if their sources or monitors differ."""
     ends = [(space.sources, space.seconds, space.monitors) for space in map(space_from_record, (first, second))]
-    # Levels of other ports have no counterpart, and a covariance cannot be cut without its columns.
+    # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
         return first, second
-    notes.append("sources or monitors differ: they are left out, and so are the covariances")
+    notes.append("sources or monitors differ, so their levels and the covariances are not compared")
     monitors = tuple(port for port in first.monitor_ports if port in second.monitor_ports)
     return _without_sources(first, monitors), _without_sources(second, monitors)
 
@@ -156,7 +158,7 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the gauge-fixed difference as a vector, NaN where one of the records knows nothing."""
+    """Return the gauge-fixed difference as a vector, NaN where a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
@@ -164,7 +166,7 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
         a.passive_phase_rad is not None and b.passive_phase_rad is not None
         for a, b in zip(first.pucs, second.pucs, strict=True)
     ]
-    # Whole turns are no difference.
+    # Whole turns do not count as a difference.
     difference[passive] = np.where(known, wrapped(difference[passive]), np.nan)
     loops = space.directions.T @ gauge_fixed_difference(space.mesh, other.joint_phase_rad - one.joint_phase_rad)
     both = first.joints is not None and second.joints is not None
@@ -176,7 +178,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
     """Return the covariance of the difference of two independent records."""
     if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
         return None
-    # Independent by assumption; of a re-fit and its parent the notes say that they are not.
+    # The records are assumed to be independent; the notes say so if one was derived from the other.
     total: Real = covariance_from_record(first) + covariance_from_record(second)
     return total
 
@@ -184,7 +186,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
 def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
-    """Return the difference of a group; ``None`` if nothing of it can be compared."""
+    """Return the difference of a parameter group; ``None`` if it cannot be compared."""
     place = space.group(name)
     part = difference[place]
     here = np.flatnonzero(np.isfinite(part))
@@ -208,13 +210,13 @@ def _group(
 
 
 def _chi2(difference: Real, variance: Real) -> float | None:
-    """Return the squared difference per independent combination that has an error at all."""
+    """Return the squared difference per independent combination with a known error."""
     free = np.flatnonzero((np.diag(variance) > 0.0) & np.isfinite(difference))
     if not len(free):
         return None
     sigma = np.sqrt(np.diag(variance)[free])
     values, vectors = np.linalg.eigh(variance[np.ix_(free, free)] / np.outer(sigma, sigma))
-    # Combinations that neither record knows would divide rounding by nothing.
+    # Combinations unknown to both records would divide rounding errors by zero.
     kept = values > _EIGENVALUE_LEAST * values.max()
     along = vectors[:, kept].T @ (difference[free] / sigma)
     return float(np.mean(along**2 / values[kept]))

@@ -1,8 +1,9 @@
-"""What a calibration is made under, and how far and how long it holds; every range says what it was derived from.
+"""Conditions of a calibration, and the ranges in which it holds; every range states its derivation.
 
-The ranges are those of switching: of bar and cross states, each PUC by itself. Loops are finer by far. A loop of six
-PUCs turns by 2π · 6 · 11.25 ps · Δf, a tenth of a radian in 0.24 GHz, and by 3.6 rad/K: rings and interferometers
-need light and temperature as they were, or the record's own dispersion and a drift re-fit; the record says so in words.
+The ranges hold for switching: bar and cross states of single PUCs. Loops are much more sensitive. The phase of a loop
+of six PUCs changes by 2π · 6 · 11.25 ps · Δf (0.1 rad in 0.24 GHz) and by 3.6 rad/K. Rings and interferometers
+therefore need the original light and temperature, or the record's own dispersion and a renewal after drift; the record
+states this.
 """
 
 from __future__ import annotations
@@ -29,54 +30,53 @@ LEAKAGE_DB = -30.0
 """What a switch state may leak at most: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30 dB
 (Sánchez-Jácome 2025)."""
 PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
-"""A differential phase that is off by x leaks sin²(x/2)."""
+"""Error of the differential phase that causes this leakage; an error x leaks sin²(x/2)."""
 LOOP_TOLERANCE_RAD = 0.1
 _LOOP_PUCS = 6
-# Temperature coefficient of a heater's resistance (assumption, that of pure metals): at constant current a full turn of
-# phase moves by as much of itself.
+# Temperature coefficient of a heater's resistance (assumption: that of pure metals). At constant current the phase
+# changes by the same share.
 _RESISTANCE_PER_K = 3e-3
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
-    """Return how far from the wavelengths seen switch states keep their leakage.
+    """Return the distance from the measured wavelengths up to which switch states keep their leakage.
 
-    By the slope of the differential phase (docs/sources.md), at the end of what the published bandwidths leave:
-    25 mrad/nm.
+    The slope of the differential phase is the worst that published bandwidths allow: 25 mrad/nm (docs/sources.md).
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
 
 
 def temperature_reach_k() -> float:
-    """Return how far from the temperatures seen a heater that makes a full turn keeps a switch state's leakage."""
+    """Return the temperature change at which a full-turn heater reaches the allowed leakage of a switch state."""
     return PHASE_TOLERANCE_RAD / (2.0 * math.pi * _RESISTANCE_PER_K)
 
 
 def loop_reach_hz() -> float:
-    """Return the change of frequency that turns a loop of six PUCs by a tenth of a radian."""
+    """Return the frequency change that turns a loop of six PUCs by a tenth of a radian."""
     return LOOP_TOLERANCE_RAD / (2.0 * math.pi * _LOOP_PUCS * BASIC_UNIT_DELAY_S)
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
-    """Return the age at which one of so many switch states is expected to leak more than it may.
+    """Return the age at which one of n switch states is expected to exceed the allowed leakage.
 
-    Passive phases walk, and so does a heater at half a turn, with its resistance. The worst of E normal deviations is
-    about the quantile 1 - 1/(2E).
+    Passive phases and, through its resistance, a heater at half a turn follow a random walk. The largest of E normal
+    deviations is about the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
-    # A heater at half a turn: its phase follows its resistance by π.
+    # The phase of a heater at half a turn changes by π times the relative change of its resistance.
     per_root_day = math.hypot(drift.passive_phase_rad_per_root_day, math.pi * drift.resistance_per_root_day)
-    # The worst of all PUCs decides: one leaking switch spoils a circuit.
+    # The worst PUC decides, because one leaking switch spoils a circuit.
     worst = NormalDist().inv_cdf(1.0 - 0.5 / max(n_pucs, 2))
     return DAY_S * (PHASE_TOLERANCE_RAD / (worst * per_root_day)) ** 2
 
 
 class ConditionsWatch:
-    """Notes what a bench is like while it is calibrated; call it at the beginning and at the end.
+    """Records the conditions of a bench during its calibration; call it at the beginning and at the end.
 
     Args:
         bench: The bench.
-        probe: The probe it is calibrated through, if any: it knows which light was launched.
+        probe: The probe of the calibration, if any, which knows the launched power.
     """
 
     def __init__(self, bench: Bench, probe: Probe | None = None) -> None:
@@ -84,9 +84,9 @@ class ConditionsWatch:
         self._temperatures_c: list[float] = []
 
     def __call__(self) -> Conditions:
-        """Return what has been seen so far, and what follows from it."""
+        """Return the conditions so far and the ranges derived from them."""
         bench = self._bench
-        with contextlib.suppress(LumionError):  # no reason to lose a calibration
+        with contextlib.suppress(LumionError):  # a failed reading here must not stop a calibration
             now_c = bench.mesh.chip_temperature_c()
             if now_c is not None:
                 self._temperatures_c.append(now_c)
@@ -111,12 +111,12 @@ class ConditionsWatch:
         )
 
     def _launched_dbm(self) -> float | None:
-        """Return the median power of the sources lit so far, before amplifiers and fixed losses."""
+        """Return the median launch power of the sources used so far, before amplifiers and fixed losses."""
         if self._probe is None:
             return None
         powers = []
         for path in self._bench.wiring.inputs:
-            with contextlib.suppress(KeyError):  # not lit yet, or lit with another
+            with contextlib.suppress(KeyError):  # the source was not used yet, or only together with another one
                 powers.append(self._probe.launched_dbm(path.port) - path.gain_db + path.loss_db)
         return float(np.median(powers)) if powers else None
 
@@ -124,9 +124,9 @@ class ConditionsWatch:
         if path.tributary is not None:
             return f"tributary {path.tributary} of {path.source}, behind a splitter"
         if path.polarization is None:
-            return f"as {path.source} and its fibre leave it"
+            return f"not controlled after {path.source} and its fibre"
         dark = self._probe is not None and path.port not in self._probe.sources
-        return f"dark: {path.polarization} found no light" if dark else f"turned to TE by {path.polarization}"
+        return f"{path.polarization} found no light" if dark else f"aligned to TE by {path.polarization}"
 
 
 def _loops_in_words(reference_hz: float) -> str:
@@ -134,6 +134,6 @@ def _loops_in_words(reference_hz: float) -> str:
     pm = 299_792_458.0 / reference_hz**2 * reach_hz * 1e12
     kelvin = LOOP_TOLERANCE_RAD / (_LOOP_PUCS * DriftModel().common_phase_rad_per_k)
     return (
-        f"ranges are those of bar and cross at {LEAKAGE_DB:g} dB; a loop of six PUCs turns {LOOP_TOLERANCE_RAD:g} rad "
-        f"in {reach_hz * 1e-9:.2f} GHz ({pm:.1f} pm) or {kelvin * 1e3:.0f} mK"
+        f"the ranges hold for bar and cross states with a leakage of {LEAKAGE_DB:g} dB; a loop of six PUCs turns by "
+        f"{LOOP_TOLERANCE_RAD:g} rad in {reach_hz * 1e-9:.2f} GHz ({pm:.1f} pm) or {kelvin * 1e3:.0f} mK"
     )

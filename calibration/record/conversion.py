@@ -1,4 +1,4 @@
-"""Between the parameters that fits work on and the calibration record that the rest of the house reads."""
+"""Conversion between the parameters of a fit and the calibration record."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ from lumion_hw.mesh.waves.heater import HeaterLaw
 Real = NDArray[np.float64]
 
 _GRID = 400
-# Spread of the losses of PUCs (docs/calibration.md, 1.3), where readings told nothing.
+# Spread of PUC losses (docs/calibration.md, 1.3), used where readings give no value.
 _PRIOR_LOSS_SIGMA_DB = 0.03
 
 
 @dataclass(frozen=True)
 class Origin(Device):
-    """What a record says besides the parameters.
+    """Contents of a record besides the parameters.
 
     Attributes:
         heater_max_ma: Largest current for which the laws hold.
         heater_ohm: Nominal heater resistance.
-        heater_reach_ma: By heater, the current up to which its law was seen, where that is less.
+        heater_reach_ma: By heater, the largest measured current, if it is smaller.
         vendor: Maker of the controller.
         complete: Whether the calibration was finished.
-        created_utc: When; now if not given.
-        unknown_pucs: PUCs whose passive phase was not found, and why.
-        puc_notes: What is wrong with others.
-        launched_dbm: Power that the module at each source's port reports; without it no input loss can be told.
+        created_utc: Date and time; now if not given.
+        unknown_pucs: PUCs without a passive phase, with the reason.
+        puc_notes: Problems of other PUCs.
+        launched_dbm: Power that the module at each source's port reports; required for the input loss.
         output_loss_db: Loss from mesh into fibre by port, and its standard error.
         heater_residual_sigma: Rms residual by heater.
-        monitor_dark_ma: What monitors read without light, by port; 0 if not given.
-        monitor_floor_ma: Additive noise of their readings; ``None`` if not known.
-        conditions: What it was made under.
-        faults: What was found wrong, one sentence each.
-        defects: The same as data.
+        monitor_dark_ma: Monitor readings without light, by port; 0 if not given.
+        monitor_floor_ma: Additive noise of their readings; ``None`` if unknown.
+        conditions: Conditions of the calibration.
+        faults: Faults, one sentence each.
+        defects: Faults as data.
         quality: Counts, residuals and times.
         provenance: Software, seed, plan and the like.
-        parent_sha256: Content hash of the record this one was re-fitted from.
-        gains: By name of what was needed beyond the model of every chip, what it gained.
+        parent_sha256: Content hash of the record from which this one was derived.
+        gains: By name of an additional effect, its gain in log evidence.
     """
 
     heater_max_ma: float
@@ -100,22 +100,23 @@ def build_record(
     covariance: Real | None = None,
     bound: Bound | None = None,
 ) -> CalibrationRecord:
-    """Return the record of parameters that were found.
+    """Return the record of fitted parameters.
 
     Args:
-        space: Where parameters have their places: the mesh, its sources and monitors.
-        parameters: What was found.
-        origin: Whose it is and how it was made.
-        covariance: Shape ``(size, size)``; covariance of the parameters, 0 where they were held.
-        bound: What the readings could tell: rank, what was set by the prior, what cannot be seen.
+        space: Layout of the parameters: the mesh, its sources and monitors.
+        parameters: Fitted parameters.
+        origin: Contents of the record besides the parameters.
+        covariance: Shape ``(size, size)``; covariance of the parameters, 0 for fixed ones.
+        bound: Rank, parameters set by the prior, and unobservable combinations.
     """
     variance = np.zeros(space.size) if covariance is None else np.diag(covariance)
-    sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # none where a parameter was held
+    sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # fixed parameters have no standard error
     mesh = space.mesh
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
     arrays: dict[str, NDArray[np.floating]] = {}
-    # Pairs are kept as what they come to: their directions are of no use to anybody, and take more room than all else.
+    # The record stores the resulting crosstalk of pairs. Their directions have no further use and would take most of
+    # the space.
     kept = space.size - (space.physics.pairs.count if space.physics.pairs else 0)
     if covariance is not None:
         covariance = covariance[:kept, :kept]
@@ -156,19 +157,19 @@ def build_record(
 
 
 def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
-    """Return the parameters of a record: what was not found is taken as nothing, as in ``CalibratedMesh``.
+    """Return the parameters of a record; missing values become zero, as in ``CalibratedMesh``.
 
-    Sources are the ports with a ``source_dbm`` that are not lit with another, monitors those of ``monitor_ports``: see
-    :func:`space_from_record`.
+    Sources are the ports with a ``source_dbm``, except second ports of a source; monitors are the ``monitor_ports``.
+    See :func:`space_from_record`.
 
     Raises:
-        CalibrationError: The record holds crosstalk that is no kernel over distance.
+        CalibrationError: The crosstalk of the record is not a distance kernel.
     """
     crosstalk = record.crosstalk
     if crosstalk is not None and crosstalk.differential_rad_per_mw:
         raise CalibrationError(
-            "the crosstalk of this record is a matrix, which the global model cannot hold",
-            hint="Calibrate again; records of schema version 1 know no kernel.",
+            "the crosstalk of this record is a matrix, which the mesh model does not support",
+            hint="Calibrate again. Records of schema version 1 have no crosstalk kernel.",
         )
     sources = [record.port(port) for port in space_from_record(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
@@ -182,7 +183,7 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
 
 
 def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
-    """Return what monitors read without light by a record, shape ``(n,)``; 0 for ports of which it says nothing."""
+    """Return the monitor readings without light according to a record, shape ``(n,)``; 0 for ports without an entry."""
     known = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
     return np.array([known.get(port, 0.0) for port in ports])
 
@@ -191,18 +192,18 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
     """Return the covariance of the parameters of a record, shape ``(size, size)``.
 
     Raises:
-        CalibrationError: The record holds none.
+        CalibrationError: The record has no covariance.
     """
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if factor is None:
-        raise CalibrationError("this calibration record holds no covariance", hint="Calibrate again.")
+        raise CalibrationError("this calibration record has no covariance", hint="Calibrate again.")
     wide = np.asarray(factor, dtype=np.float64)
     covariance: Real = wide @ wide.T
     return covariance
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
-    """Return what a record says besides the parameters, as the origin of one made from it; its date is not taken."""
+    """Return the origin for a record derived from another record; the date is not copied."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
     reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
@@ -240,12 +241,12 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
 
 
 def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
-    """Return a record as the child of the one that it was re-fitted from."""
+    """Return a record marked as derived from another record."""
     return replace(child, parent_sha256=record.content_sha256)
 
 
 class _Writer:
-    """The entries of a record, one by one."""
+    """Writer for the entries of a record."""
 
     def __init__(self, space: ParameterSpace, parameters: MeshParameters, origin: Origin, sigma: Real) -> None:
         self._space, self._parameters, self._origin, self._sigma = space, parameters, origin, sigma
@@ -254,7 +255,7 @@ class _Writer:
         self._detuning = np.broadcast_to(np.asarray(parameters.source_detuning_hz, dtype=np.float64), n_sources)
 
     def puc(self, puc: int) -> PucEntry:
-        """Return a PUC."""
+        """Return the record entry of a PUC."""
         found = self._parameters
         note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
         known = puc not in self._origin.unknown_pucs
@@ -278,9 +279,9 @@ class _Writer:
 
     def _heater(self, heater: int) -> HeaterEntry:
         rho2, rho4, rho6 = (float(value) for value in self._parameters.heater_law[heater])
-        most_ma = min(self._origin.heater_max_ma, self._origin.heater_reach_ma.get(heater, np.inf))
-        # Only as far as it rises: beyond, one phase would have two currents.
-        law = HeaterLaw(rho2, rho4, rising_to_ma(rho2, rho4, rho6, most_ma), rho6) if rho2 else None
+        max_ma = min(self._origin.heater_max_ma, self._origin.heater_reach_ma.get(heater, np.inf))
+        # Only the rising part of the law; beyond it two currents would give the same phase.
+        law = HeaterLaw(rho2, rho4, rising_to_ma(rho2, rho4, rho6, max_ma), rho6) if rho2 else None
         return HeaterEntry(
             self._origin.heater_channels[heater],
             law,
@@ -290,7 +291,7 @@ class _Writer:
         )
 
     def port(self, port: int) -> PortEntry:
-        """Return a port."""
+        """Return the record entry of a port."""
         space, found, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
         first = next((one for one, second in space.seconds.items() if second == port), None)
@@ -298,7 +299,7 @@ class _Writer:
         source_dbm = None if source is None else float(found.source_db[source])
         if first is not None:
             over_first_db = found.second_db[tuple(space.seconds).index(first)]
-            # The second port of a source is known by how much it gets over the first.
+            # The power at the second port of a source is given relative to the first.
             source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
         told = source_dbm is not None and launched is not None
@@ -318,19 +319,19 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        """Return the joints."""
+        """Return the record entry of the joints."""
         sigma = self._sigma[self._space.groups["loops"]]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 
     def _sigma_of(self, group: str, number: int) -> float | None:
-        """Return a standard error; ``None`` where there is none."""
+        """Return a standard error; ``None`` if there is none."""
         sigma = float(self._sigma[self._space.groups[group].start + number])
         return None if np.isnan(sigma) else sigma
 
 
 def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
-    """Return the largest current up to which a law rises, ``max_ma`` at most."""
+    """Return the largest current up to which a law rises, at most ``max_ma``."""
     square = np.linspace(0.0, max_ma**2, _GRID)
     falling = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
     return float(np.sqrt(square[max(falling[0] - 1, 0)])) if len(falling) else max_ma
@@ -344,7 +345,7 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
 ) -> tuple[ExtraPhysics, ...]:
-    """Return what was needed beyond the model of every chip, in the order of the table."""
+    """Return the record entries of the extra physics, in the order of the table."""
     pairs, entries = space.physics.pairs, []
     for row in PHYSICS:
         if (values := parameters.extra_physics.get(row.name)) is None:

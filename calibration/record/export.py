@@ -1,4 +1,4 @@
-"""A calibration record for other programs: plain JSON, tables of comma-separated values, or numpy arrays."""
+"""Export of a calibration record as plain JSON, comma-separated tables, or numpy arrays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _HEATER = (
 
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the parameters as lists by name, with the ports they belong to and the standard errors by group."""
+    """Return the parameters as lists by name, with their ports and with standard errors by group."""
     found = parameters_from_record(record)
     space = space_from_record(record)
     document: dict[str, Any] = {
@@ -71,14 +71,14 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _named(found: MeshParameters) -> dict[str, Any]:
-    """Return all values by name, those of further physics beside the others."""
+    """Return all values by name, including those of extra physics."""
     values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
     del values["extra_physics"]
     return values | dict(found.extra_physics)
 
 
 def _plain(value: object) -> object:
-    """Return numbers as JSON knows them, ``None`` for what is none."""
+    """Return numbers in JSON form, with ``None`` for NaN."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim == 0:
         return float(array) if np.isfinite(array) else None
@@ -134,7 +134,7 @@ def _joints(record: CalibrationRecord) -> Rows:
 
 
 def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
-    """Write each table as ``NAME.csv`` into a directory and return the files; tables without rows are left out."""
+    """Write each table as ``NAME.csv`` into a directory and return the files; empty tables are skipped."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
@@ -153,7 +153,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
-    """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
+    """Write parameters, ports and, if available, the covariance into an ``.npz`` file."""
     found, space = parameters_from_record(record), space_from_record(record)
     arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}

@@ -1,4 +1,4 @@
-"""Raw readings in a file beside the record: HDF5, or ``.npz`` without h5py."""
+"""File with the raw readings next to a record: HDF5, or ``.npz`` without h5py."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lumion_hw.storage.array_files import array_suffix, read_arrays, write_array
 
 
 def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
-    """Write readings to ``NAME.raw.h5`` beside ``NAME.json`` and return what the record says of them.
+    """Write readings to ``NAME.raw.h5`` next to ``NAME.json`` and return their entry for the record.
 
     Raises:
-        ConfigError: They hold something else than numbers.
+        ConfigError: The arrays contain something other than numbers.
     """
     arrays = {
         "currents_ma": observations.currents_ma,
@@ -37,20 +37,22 @@ def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
 
 
 def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
-    """Read the readings that belong to a record.
+    """Read the raw readings of a record.
 
     Raises:
-        CalibrationError: The file is missing, damaged or another one.
-        ConfigError: It is HDF5, and h5py is missing.
+        CalibrationError: The file is missing, damaged or belongs to another record.
+        ConfigError: The file is HDF5, and h5py is missing.
     """
     record_path = Path(record_path)
     path = record_path.with_name(Path(raw.name).name)
     arrays = read_arrays(path)
-    # Readings of another run would make residuals that look like faults.
+    # Readings of another run would give residuals that look like faults.
     if arrays_sha256(arrays) != raw.sha256:
-        raise CalibrationError(f"{path}: is not the raw data of {record_path.name}: another hash")
+        raise CalibrationError(
+            f"{path}: this file does not contain the raw data of {record_path.name}, because its hash differs"
+        )
     for mismatch in _mismatches(arrays):
-        raise CalibrationError(f"{path}: is no raw data: {mismatch}", hint="Calibrate again.")
+        raise CalibrationError(f"{path}: this file is not valid raw data: {mismatch}", hint="Calibrate again.")
     return Observations(
         arrays["currents_ma"],
         arrays["source"],
@@ -62,7 +64,7 @@ def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
 
 
 def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    """Yield what does not fit between the arrays of raw readings."""
+    """Yield descriptions of inconsistent arrays of raw readings."""
     settings, heaters, monitors = "settings", "heaters", "monitors"
     sizes: dict[str, int] = {}
     for name, axes in (
@@ -79,5 +81,5 @@ def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
             yield f"{name!r} has the shape {arrays[name].shape}"
         elif any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, arrays[name].shape, strict=True)):
             yield f"{name!r} has the shape {arrays[name].shape}, which does not fit the others"
-        elif name != "reading_ma" and not np.isfinite(arrays[name]).all():  # a reading that saturated is NaN
+        elif name != "reading_ma" and not np.isfinite(arrays[name]).all():  # saturated readings are NaN
             yield f"{name!r} holds NaN or infinity"

@@ -1,6 +1,6 @@
-"""The hidden truth of an emulated bench: how far a record is from it, and the truth in the terms of a fit.
+"""Hidden truth of an emulated bench: errors of a record, and the truth as parameters of a fit.
 
-For tests, benchmarks and ``verify --against-truth`` only.
+This module is for tests, benchmarks and ``verify --against-truth`` only.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ WANTED_EXTINCTION_DB = 30.0
 
 @dataclass(frozen=True)
 class TruthReport:
-    """How far a record is from the truth.
+    """Errors of a record against the hidden truth.
 
     Attributes:
-        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases found, against the phase at rest: heaters
-            stuck at a current are part of it. Of sources each at a frequency of its own, phases hold at the mean.
+        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases against the true phases at rest, which
+            include heaters stuck at a current. With several source frequencies the phases hold at the mean.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; the same for cross.
-        bar_allowed_db: Shape ``(n,)``; what the hidden cells allow.
+        bar_allowed_db: Shape ``(n,)``; largest extinction that the hidden cells allow.
         cross_allowed_db: Shape ``(n,)``; the same for cross.
     """
 
@@ -43,9 +43,9 @@ class TruthReport:
     cross_allowed_db: NDArray[np.float64]
 
     def shortfalls(self) -> int:
-        """Return how many states miss 30 dB though the couplers allow it.
+        """Return the number of states that miss 30 dB although the couplers allow it.
 
-        A state is held to 30 dB where the couplers alone would give 31 dB: at 30.0 dB there is no room for any phase.
+        A state counts if the couplers alone would give 31 dB; at 30.0 dB no phase error would be allowed at all.
         """
         missed = 0
         for reached, allowed in (
@@ -57,7 +57,7 @@ class TruthReport:
 
 
 def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
-    """Compare a record with the truth of an emulated bench, programming all PUCs to bar and to cross.
+    """Compare a record with the truth of an emulated bench after programming all PUCs to bar and to cross.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -66,7 +66,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     truth = world.truth
     found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.is_settable])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
-    # Heaters stuck at a current turn phases at rest: a calibration cannot tell that from the passive phase.
+    # Heaters stuck at a current shift phases at rest; a calibration cannot separate this from the passive phase.
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     slope_per_hz = world.cells().differential_slope_per_hz
@@ -84,8 +84,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
 
 def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the best extinctions of bar and cross that the hidden cells allow at any phase, each ``(E,)``."""
-    # Taken from the cells themselves, whatever they are made of: half a turn of one arm tells both amplitudes that
-    # interfere in an output.
+    # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
         replace(cells, phase_upper=np.full_like(cells.phase_upper, arm)).transfer() for arm in (0.0, np.pi)
@@ -99,13 +98,13 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return how far the frequency at which the phases of a record hold is from that of the hidden truth.
+    """Return the difference between the record's reference frequency and that of the hidden truth.
 
-    Several modules tell how far they are apart, not where they are: their mean is taken for what their labels say.
+    Several modules determine frequency differences only; their mean is assumed to match their labels.
     """
     world = bench.emulated.world
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
-    if not any(found.values()):  # held, not found
+    if not any(found.values()):  # fixed, not fitted
         return 0.0
     off = [
         chain.frequency_hz - world.slopes.reference_hz - found[path.port]
@@ -131,19 +130,19 @@ def _extinction_db(
 
 Real = NDArray[np.float64]
 
-# Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (Teofilovic 2024).
+# Phase of a PUC per heat of a heater if two heaters of 1.34 mW per π shift a ring by 1 pm (Teofilovic 2024).
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
 REST_S = 0.15
-"""After which a chip is at rest, for which a record is made: on some a share of the heat comes late."""
+"""Time until a chip is in thermal equilibrium, which a record assumes; some chips have slow heat."""
 _LAW_POWERS = np.array([1, 2, 3])
 
 
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
-    """Return what a perfect calibration would have put into a record of the same sources and monitors.
+    """Return the parameters of a perfect calibration for a record with the same sources and monitors.
 
-    Laws are the three terms nearest to the implicit truth over the range that the record holds for. Frequencies and
-    phases are those at the record's reference. The power that enters is that of the record: emulated fibres drift.
+    Laws are the three-term fits to the true law over the current range of the record. Frequencies and phases refer to
+    the record's reference. The entering power is that of the record, because emulated fibres drift.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -172,7 +171,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         source_detuning_hz=np.where(stated != 0.0, off, 0.0),
         delay_s=found.delay_s,
         differential_slope_rad_per_hz=slope,
-        coupler_slope_rad_per_hz=eta_slope,  # η = sin²a, so that dη = da near a half
+        coupler_slope_rad_per_hz=eta_slope,  # η = sin²a, so dη = da near one half
     )
 
 
@@ -183,19 +182,18 @@ def heater_reach_ma(record: CalibrationRecord) -> Real:
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of every heater on its own arm, shape as ``currents_ma``, ``(2E,)``."""
+    """Return the true phase of every heater on its own arm, same shape as ``currents_ma``, ``(2E,)``."""
     truth = bench.emulated.world.truth
     phase: Real = np.pi * truth.heater_power_mw(currents_ma) / truth.p_pi_mw
     return phase
 
 
-def true_laws(bench: Bench, most_ma: Real) -> Real:
-    """Return the three terms nearest to the true law of every heater up to a current, shape ``(2E, 3)``."""
-    # The implicit law of the emulator is no polynomial on purpose: the three terms nearest to it are what a fit can
-    # find.
+def true_laws(bench: Bench, max_ma: Real) -> Real:
+    """Return the three-term fit to the true law of every heater up to a current, shape ``(2E, 3)``."""
+    # The law of the emulator is deliberately not a polynomial; the nearest three terms are the best possible fit.
     share = np.linspace(0.0, 1.0, _POINTS)[1:]
-    phases = np.array([own_phase_rad(bench, np.sqrt(part) * most_ma) for part in share])
+    phases = np.array([own_phase_rad(bench, np.sqrt(part) * max_ma) for part in share])
     terms = np.linalg.lstsq(share[:, None] ** _LAW_POWERS, phases, rcond=None)[0].T
-    scale = np.where(most_ma > 0.0, most_ma, np.inf)[:, None] ** (2.0 * _LAW_POWERS)
+    scale = np.where(max_ma > 0.0, max_ma, np.inf)[:, None] ** (2.0 * _LAW_POWERS)
     laws: Real = terms / scale
     return laws

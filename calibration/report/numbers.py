@@ -1,4 +1,4 @@
-"""The figures of a calibration report that follow from the record alone: metrics with goals, and maps by element."""
+"""Figures of a calibration report that follow from the record alone: metrics with goals, and maps by element."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerE
 
 Real = NDArray[np.float64]
 
-_LEAST_LEAK = 1e-9
-# An angle that is not this many standard errors from zero gives a bound of the extinction and no value.
+_MIN_LEAK = 1e-9
+# An angle closer to zero than this many standard errors gives only a lower bound of the extinction.
 _BOUND_SIGMA = 2.0
 
 
@@ -31,12 +31,12 @@ class Metric:
     """One figure of merit (docs/calibration.md, 8).
 
     Attributes:
-        name: What it is.
-        value: The figure; ``None`` if the record does not tell.
-        unit: Its unit; empty for numbers and ratios.
-        goal: What it should be at most; ``None`` if there is no goal.
-        at_least: Whether the goal is the least value instead.
-        note: What a reader should know of it.
+        name: Name of the quantity.
+        value: The figure; ``None`` if the record does not contain it.
+        unit: Its unit; empty for counts and ratios.
+        goal: Largest acceptable value; ``None`` without a goal.
+        at_least: Whether the goal is the smallest acceptable value instead.
+        note: Explanation for the reader.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Metric:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the goal is met; ``None`` where there is no goal or no value."""
+        """Whether the goal is met; ``None`` without a goal or a value."""
         if self.value is None or self.goal is None:
             return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
@@ -56,12 +56,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Extinction:
-    """Extinction ratios of one PUC as its couplers allow (docs/calibration.md, 2).
+    """Extinction ratios of one PUC that its couplers allow (docs/calibration.md, 2).
 
     Attributes:
         through_db: Of the bar output.
         cross_db: Of the cross output.
-        through_is_bound: Whether it is at least so much and perhaps more.
+        through_is_bound: Whether the value is a lower bound.
         cross_is_bound: The same for the cross output.
     """
 
@@ -72,7 +72,7 @@ class Extinction:
 
 
 def metrics(record: CalibrationRecord) -> list[Metric]:
-    """Return the table of docs/calibration.md, 8, as far as a record tells; goals are of the emulated 72-PUC mesh."""
+    """Return the table of docs/calibration.md, 8, for a record; goals are those of the emulated 72-PUC mesh."""
     return [
         *_phase_metrics(record),
         *_setting_metrics(record),
@@ -85,11 +85,11 @@ def metrics(record: CalibrationRecord) -> list[Metric]:
     ]
 
 
-_READ = "noise and converter step of the readings are in it"
-# Key in the record, name, unit, goal, whether that is the least, note.
+_READ = "includes noise and converter step of the readings"
+# Key in the record, name, unit, goal, whether the goal is a minimum, note.
 _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
-    ("held_out_rms_db", "held-out port power, rms", "dB", None, False, "settings kept out of every fit; " + _READ),
-    ("held_out_excess_db", "the same beyond the noise of the readings", "dB", 0.1, False, "the record's own"),
+    ("held_out_rms_db", "held-out port power, rms", "dB", None, False, "settings that no fit used; " + _READ),
+    ("held_out_excess_db", "held-out port power, rms above reading noise", "dB", 0.1, False, "error of the record"),
     ("held_out_random_rms_db", "held-out port power at random currents, rms", "dB", None, False, ""),
     ("held_out_states_rms_db", "held-out port power in switch states, rms", "dB", None, False, ""),
     ("held_out_median_db", "held-out port power, median", "dB", None, False, ""),
@@ -97,28 +97,28 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("held_out_readings", "held-out readings judged", "", None, False, ""),
     ("held_out_chi2", "χ² per held-out reading", "", 1.5, False, "with the record's own uncertainty"),
     ("fit_chi2_per_dof", "χ² per degree of freedom", "", 1.5, False, "robust, all readings of the global fit"),
-    ("fit_certified", "fit certified", "", 1.0, True, "1: it explains the readings, also those it has not seen"),
+    ("fit_certified", "fit certified", "", 1.0, True, "1 if the fit explains all readings, including held-out ones"),
     ("settings", "settings used", "", 5000.0, False, ""),
     ("source_changes", "input changes", "", None, False, ""),
-    ("hardware_s", "hardware time", "s", 90.0, False, "writes, settling, reads and moves of the light"),
+    ("hardware_s", "hardware time", "s", 90.0, False, "writes, settling, reads and source changes"),
     ("bench_s", "time on the bench's clock", "s", None, False, ""),
-    ("cpu_s", "CPU time", "s", None, False, "of this computer, whatever else it did"),
+    ("cpu_s", "CPU time", "s", None, False, "processor time of this computer"),
 )
 
 
 def other_quality(record: CalibrationRecord) -> dict[str, float]:
-    """Return the figures of the run that :func:`metrics` does not show."""
+    """Return the figures of the run that :func:`metrics` does not contain."""
     shown = {key for key, *_ in _FROM_QUALITY}
     return {key: value for key, value in record.quality.items() if key not in shown}
 
 
 def extinctions(record: CalibrationRecord) -> list[Extinction | None]:
-    """Return the extinction ratios of every PUC; ``None`` where couplers were not measured."""
+    """Return the extinction ratios of every PUC; ``None`` if couplers were not measured."""
     return [None if entry.coupler is None else _extinction(entry.coupler) for entry in record.pucs]
 
 
 def _extinction(coupler: CouplerEntry) -> Extinction:
-    # cos²(a1 + a2) = sin²(2·common) is left in the bar output, sin²(a1 - a2) in the cross output.
+    # The leakage is cos²(a1 + a2) = sin²(2·common) in the bar output and sin²(a1 - a2) in the cross output.
     common, common_is_bound = _largest(2.0 * coupler.common_rad, 2.0 * (coupler.common_sigma_rad or 0.0))
     half, half_is_bound = _largest(coupler.difference_rad, coupler.difference_sigma_rad or 0.0)
     return Extinction(
@@ -130,13 +130,13 @@ def _extinction(coupler: CouplerEntry) -> Extinction:
 
 
 def _largest(angle_rad: float, sigma_rad: float) -> tuple[float, bool]:
-    """Return the size of an angle, or what it is at most where it cannot be told from zero."""
+    """Return the size of an angle, or its upper bound if it does not differ significantly from zero."""
     reach = _BOUND_SIGMA * sigma_rad
     return (abs(angle_rad) + reach, True) if abs(angle_rad) < reach else (abs(angle_rad), False)
 
 
 def _ratio_db(strong: float, weak: float) -> float:
-    return float(10.0 * np.log10(strong / max(weak, _LEAST_LEAK)))
+    return float(10.0 * np.log10(strong / max(weak, _MIN_LEAK)))
 
 
 def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
@@ -157,7 +157,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
     worst = max(sigma, key=lambda puc: sigma[puc], default=None)
     factor, n_loops = loop_factor(record), 0 if record.covariance is None else _size(record, "loops")
     loops = None if factor is None or not n_loops else 1e3 * float(np.sqrt((factor**2).sum() / n_loops))
-    named = "standard error from the fit; the error itself is known on an emulator only"
+    named = "standard error from the fit; the true error is known on an emulator only"
     return [
         Metric("passive phases, standard error, rms", _rms(sigma), "mrad", 3.0, note=named),
         Metric(
@@ -168,21 +168,21 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
             note="" if worst is None else f"PUC {worst}",
         ),
         Metric(
-            "loop phases, standard error, rms per loop", loops, "mrad", 3.0, note="a phase common to all PUCs apart"
+            "loop phases, standard error, rms per loop", loops, "mrad", 3.0, note="without a phase common to all PUCs"
         ),
         *_with_common_phase(record, loops),
     ]
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of the loops as the record states it, where that holds much of a common phase."""
+    """Yield the standard error of the loops including the common phase, if the common phase adds much to it."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"
-        yield Metric("loop phases with what all PUCs have in common", 1e3 * stated, "mrad", note=note)
+        yield Metric("loop phases with the phase common to all PUCs", 1e3 * stated, "mrad", note=note)
 
 
-# Ratio from which two standard errors are told apart.
+# Ratio above which the report shows both standard errors.
 _COMMON_PHASE_THRESHOLD = 1.1
 
 
@@ -193,20 +193,20 @@ def _size(record: CalibrationRecord, group: str) -> int:
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
     found = [each for each in extinctions(record) if each is not None]
     sigma = passive_sigma_mrad(record)
-    # dk/dφ is ½ at k = ½ and less elsewhere.
+    # dk/dφ is ½ at k = ½ and smaller elsewhere.
     worst_k = 0.5e-3 * max(sigma.values()) if sigma else None
     expected = {state: programmed_extinction_db(record, state) for state in _STATES}
     return [
         _least_extinction("bar", [(each.through_db, each.through_is_bound) for each in found]),
         _least_extinction("cross", [(each.cross_db, each.cross_is_bound) for each in found]),
         *(
-            Metric(f"programmed {state}, extinction expected, least", _least(expected[state]), "dB")
+            Metric(f"smallest expected extinction, programmed {state}", _least(expected[state]), "dB")
             for state in _STATES
         ),
         Metric("power coupling, standard error at k = ½, worst", worst_k, "", 1e-3, note="a step of 0.001 is resolved"),
         Metric(
             "crosstalk on an arm after compensation, all heaters at π",
-            _told(crosstalk_sigma_mrad, record),
+            _value_if_same_crosstalk_model(crosstalk_sigma_mrad, record),
             "mrad",
             note="standard error of the kernel, rms",
         ),
@@ -219,16 +219,18 @@ _STATES: tuple[State, State] = ("bar", "cross")
 def _least_extinction(output: str, found: list[tuple[float, bool]]) -> Metric:
     values = [value for value, is_bound in found if not is_bound]
     bounds = len(found) - len(values)
-    note = "as couplers allow" + (f"; only a bound is known of this many PUCs: {bounds}" if bounds else "")
-    return Metric(f"extinction of the {output} output, least", min(values, default=None), "dB", note=note)
+    note = "limit of the couplers" + (f"; a lower bound for {bounds} PUCs" if bounds else "")
+    return Metric(f"smallest extinction of the {output} output", min(values, default=None), "dB", note=note)
 
 
 def _least(values: Mapping[int, float]) -> float | None:
     return min(values.values(), default=None)
 
 
-def _told(figure: Callable[[CalibrationRecord], float | None], record: CalibrationRecord) -> float | None:
-    """Return a figure; ``None`` where the record's crosstalk is of another kind than this software's."""
+def _value_if_same_crosstalk_model(
+    figure: Callable[[CalibrationRecord], float | None], record: CalibrationRecord
+) -> float | None:
+    """Return a figure; ``None`` if this software cannot evaluate the crosstalk of the record."""
     try:
         return figure(record)
     except CalibrationError:
@@ -236,9 +238,9 @@ def _told(figure: Callable[[CalibrationRecord], float | None], record: Calibrati
 
 
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:
-    """Return the extinction to expect of every PUC that can be set, with all of them set to one state.
+    """Return the expected extinction of every settable PUC with all PUCs in one state.
 
-    Couplers and standard errors are in it. Empty if currents cannot be found.
+    Couplers and standard errors are included. The result is empty if currents cannot be calculated.
     """
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
     from lumion_hw.mesh.programming.prediction import predict_pucs
@@ -258,12 +260,16 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     count = len(record.pucs)
     rank = None if covariance is None else float(covariance.rank)
     expected = None if covariance is None else float(covariance.expected_rank)
-    free = "" if covariance is None else f"of {covariance.n_free} free parameters; the goal is what its ports can show"
+    free = (
+        ""
+        if covariance is None
+        else f"of {covariance.n_free} free parameters; the goal is the rank that the ports allow"
+    )
     prior = None if covariance is None else float(len(set_by_prior(record)))
     return [
         Metric("PUCs calibrated", float(pucs), "", float(count), at_least=True),
         Metric("heaters calibrated", float(heaters), "", 2.0 * count, at_least=True),
         Metric("rank found", rank, "", expected, at_least=True, note=free),
-        Metric("parameters set by the prior", prior, "", note="most of their certainty was there before any reading"),
+        Metric("parameters set by the prior", prior, "", note="the prior determines these more than the readings do"),
         Metric("wavelengths", float(max(1, len(record.conditions.wavelengths_nm)))),
     ]

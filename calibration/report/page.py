@@ -1,4 +1,4 @@
-"""A page of text, tables and pictures, written as HTML that needs nothing else, or as Markdown with pictures beside."""
+"""A page of text, tables and pictures, as one self-contained HTML file or as Markdown with separate pictures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lumion_hw.files.own_files import MADE_BY
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table.
+    """A table of a report.
 
     Attributes:
-        headers: Heads of the columns.
-        rows: Rows; ``None`` is a gap, ``True`` and ``False`` are yes and NO.
-        caption: What it is.
+        headers: Column headers.
+        rows: Rows; ``None`` is an empty cell, ``True`` and ``False`` are yes and NO.
+        caption: Caption.
     """
 
     headers: Sequence[str]
@@ -28,12 +28,12 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture.
+    """A picture of a report.
 
     Attributes:
         name: Name of its file, without suffix.
-        svg: The document.
-        caption: What it shows.
+        svg: The SVG document.
+        caption: Caption.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
+    """A report page.
 
     Attributes:
         title: Its heading.
         summary: First paragraphs.
-        sections: Parts of the page.
-        lead: Blocks between the first paragraphs and the parts.
+        sections: Sections of the page.
+        lead: Blocks between the first paragraphs and the sections.
     """
 
     title: str
@@ -78,12 +78,12 @@ class Page:
 
     @property
     def pictures(self) -> dict[str, str]:
-        """All pictures, SVG by name."""
+        """All pictures of the page, as SVG by name."""
         blocks = [*self.lead, *(block for section in self.sections for block in section.blocks)]
         return {block.name: block.svg for block in blocks if isinstance(block, Picture)}
 
 
-# Colours are left to the reader's browser but for pictures, which are made for a light background.
+# The browser chooses the colours, except for pictures, which need a light background.
 _CSS = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.45 system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif; max-width: 75rem;
@@ -105,7 +105,7 @@ figcaption { font-size: .92em; opacity: .85; }
 
 
 def html_text(page: Page) -> str:
-    """Return a page as one HTML document: pictures inside, nothing loaded from anywhere, no scripts."""
+    """Return a page as one HTML document with embedded pictures, without scripts and external resources."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -173,7 +173,7 @@ def _is_numeric(column: Sequence[object]) -> bool:
 
 
 def cell_text(cell: object) -> str:
-    """Return a cell as it is written: four digits of a number, yes and NO, a dash for a gap."""
+    """Return the text of a cell: four digits of a number, yes or NO, a dash for an empty cell."""
     if cell is None:
         return "–"
     if isinstance(cell, bool):
@@ -184,7 +184,7 @@ def cell_text(cell: object) -> str:
 
 
 def markdown_text(page: Page, folder: str) -> str:
-    """Return a page as Markdown whose pictures lie in a folder beside it."""
+    """Return a page as Markdown; its pictures are in a folder next to the document."""
     lines = [
         f"<!-- {MADE_BY} -->",
         f"# {markdown(page.title)}",

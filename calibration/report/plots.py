@@ -1,7 +1,7 @@
-"""The plots of a calibration report, as SVG by matplotlib: an extra, without which there are only tables and maps.
+"""Plots of a calibration report as SVG by matplotlib; without matplotlib a report has only tables and maps.
 
-Colours are those of Okabe and Ito, maps of colour viridis and cividis: colour-blind readers can tell them apart, and
-anyone in grey.
+The colours are those of Okabe and Ito, and the colour maps viridis and cividis. Colour-blind readers can distinguish
+them, also in grey.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _STYLE: Any = {
     "figure.facecolor": "#ffffff",
     "legend.frameon": False,
 }
-# Inches at 96 px: the width of the page.
+# Page width in inches at 96 px.
 _WIDTH = 9.6
-# Of clouds of points, which would be large as vectors.
+# Resolution of scatter plots, which would be large as vectors.
 _RASTER_DPI = 144
 _SHOWN_SIGMA = 6.0
 _ARMS = ("upper", "lower")
 
 
 def available() -> bool:
-    """Whether plots can be made here."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -70,7 +70,7 @@ def _svg(figure: Figure) -> str:
 
 
 def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
-    """Make a plot an SVG document, in a style of its own whatever the caller has set up."""
+    """Return a plot as an SVG document, in a fixed style that ignores the caller's settings."""
 
     @wraps(draw)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> str:
@@ -85,16 +85,16 @@ def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
 
 
 def heater_name(heater: int) -> str:
-    """Return a heater in words."""
+    """Return the name of a heater, such as ``PUC 3 upper``."""
     return f"PUC {heater // 2} {_ARMS[heater % 2]}"
 
 
 @_styled
 def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) -> Figure:
-    """Return readings of single heaters over their current squared, with the record's prediction and the residual.
+    """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
 
     Args:
-        named: Fringes, each with its rank in words.
+        named: Fringes, each with its rank as text.
         law_reach_ma: By heater, the current up to which its law holds.
     """
     columns = min(3, len(named))
@@ -133,7 +133,7 @@ def _fringe(axes: Axes, fringe: Fringe) -> None:
 
 @_styled
 def residuals(readings: Readings) -> Figure:
-    """Return residuals in units of σ against the unit normal, by setting in the order taken, and by monitor."""
+    """Return plots of residuals in units of σ: histogram with unit normal, by setting in time order, and by monitor."""
     figure = _figure(5.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.2))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
@@ -148,7 +148,7 @@ def residuals(readings: Readings) -> Figure:
     left.plot(edges, np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi), color="#000000", linewidth=0.9, linestyle="--")
     left.set_yscale("log")
     left.set_ylim(3e-5, 1.5)
-    left.set(xlabel="read minus predicted, σ", ylabel="share per σ (dashed: normal)")
+    left.set(xlabel="reading minus prediction, σ", ylabel="share per σ (dashed: normal)")
     left.legend(fontsize=7.5, loc="lower center")
     width = 0.8 / max(len(classes), 1)
     places = np.arange(len(readings.taken.monitors))
@@ -166,7 +166,7 @@ def residuals(readings: Readings) -> Figure:
         axes.plot(chosen, rms[chosen], ".", color=colour, markersize=3, label=words, rasterized=True)
     axes.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
     _log_scale(axes, float(np.nanmin(rms)), float(np.nanmax(rms)))
-    axes.set(xlabel="setting, in the order taken", ylabel="residual, rms, σ")
+    axes.set(xlabel="setting, in time order", ylabel="residual, rms, σ")
     axes.margins(x=0.01)
     return figure
 
@@ -193,7 +193,7 @@ def _one_two_five(low: float, high: float) -> list[float]:
 
 @_styled
 def extinction(found: Sequence[Extinction | None]) -> Figure:
-    """Return the extinction ratios of every PUC; arrows where only a bound is known."""
+    """Return a plot of the extinction ratios of every PUC, with arrows for lower bounds."""
     figure = _figure(2.9)
     axes = figure.subplots()
     series = (
@@ -217,7 +217,7 @@ def extinction(found: Sequence[Extinction | None]) -> Figure:
 
 @_styled
 def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
-    """Return the power for π of every heater, 2·PUC + arm, over the PUC and as a histogram."""
+    """Return a plot of the power for π of every heater, over the PUC and as a histogram."""
     figure = _figure(2.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
     bins = np.linspace(*_padded(list(p_pi_mw.values())), 21)
@@ -240,7 +240,7 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 @_styled
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
-    """Return the phase of every arm for π on every other heater: as a matrix, and over their distance.
+    """Return a plot of the phase of every arm for π on every other heater, as a matrix and over their distance.
 
     Args:
         rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
@@ -278,7 +278,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
 
 @_styled
 def correlation(names: Sequence[str], largest: Real) -> Figure:
-    """Return the largest correlation between parameters of every pair of groups, written into a map of colour."""
+    """Return a colour map of the largest correlation between parameters of each pair of groups."""
     figure = _figure(0.9 + 0.33 * len(names))
     axes = figure.subplots()
     image = axes.imshow(largest, cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")

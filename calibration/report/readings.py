@@ -1,4 +1,4 @@
-"""The raw readings beside a record, held against what the record predicts: fringes of single heaters, and residuals."""
+"""Comparison of the raw readings of a run with the predictions of its record: heater fringes and residuals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerE
 
 Real = NDArray[np.float64]
 
-_LEAST_LEVELS = 5
-_LEAST_FLOOR_MA = 1e-9
+_MIN_LEVELS = 5
+_MIN_FLOOR_MA = 1e-9
 _DENSE = 121
 _MEDIAN_OF_NORMAL = 0.6745
 _RANKS = (("best", 1.0), ("lower quarter", 0.75), ("median", 0.5), ("upper quarter", 0.25), ("worst", 0.0))
-_MOST_STUCK = 4
+_MAX_STUCK = 4
 _SETTINGS_FOR_SIGNS = 100
 _OUTLIER_SIGMA = 10.0
 _LN10_PER_10 = np.log(10.0) / 10.0
@@ -36,11 +36,11 @@ _LN10_PER_10 = np.log(10.0) / 10.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """One heater driven to several levels with everything else at rest.
+    """Sweep of one heater with everything else constant.
 
     Attributes:
         heater: 2·PUC + arm.
-        settings: The settings among the readings, in the order taken.
+        settings: Numbers of the settings, in time order.
     """
 
     heater: int
@@ -49,15 +49,15 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class Fringe:
-    """One sweep at the monitor that shows it best, beside what the record predicts.
+    """One sweep at the monitor with the largest effect, with the record's prediction.
 
     Attributes:
         heater: 2·PUC + arm.
         source: Port where the light entered.
         monitor: Port of the monitor.
         current_ma: Shape ``(n,)``; heater currents.
-        reading_ma: Shape ``(n,)``; what was read.
-        residual_sigma: Shape ``(n,)``; read minus predicted over its standard deviation.
+        reading_ma: Shape ``(n,)``; readings.
+        residual_sigma: Shape ``(n,)``; reading minus prediction, divided by its standard deviation.
         rms_sigma: Rms residual of all monitors over the sweep.
         dense_ma: Shape ``(k,)``; heater currents of the prediction.
         predicted_ma: Shape ``(k,)``; the prediction.
@@ -75,25 +75,25 @@ class Fringe:
 
 
 class Readings:
-    """Readings of a run and the model of its record.
+    """Readings of a run with the model of its record.
 
     Args:
         record: The record.
         taken: The readings.
 
     Attributes:
-        taken: Those with light at a source that the record knows, read by its monitors.
+        taken: Readings with light from sources in the record, at monitors in the record.
         sweeps: The sweeps among them.
 
     Raises:
-        CalibrationError: They are of another mesh, or the record does not hold all that the model needs: crosstalk of
-            another kind, or no phase of a PUC.
+        CalibrationError: The readings belong to another mesh, or the record lacks values for the model: another kind of
+            crosstalk, or PUCs without a phase.
     """
 
     def __init__(self, record: CalibrationRecord, taken: Observations) -> None:
         space = space_from_record(record)
         if taken.currents_ma.shape[1] != 2 * record.mesh.n_pucs or not set(space.monitors) <= set(taken.monitors):
-            raise CalibrationError("the raw readings are not of the mesh and the monitors of their record")
+            raise CalibrationError("the raw readings do not match the mesh and the monitors of the record")
         columns = [taken.monitors.index(port) for port in space.monitors]
         lit = np.isin(taken.source, space.sources)
         self.record = record
@@ -117,18 +117,18 @@ class Readings:
 
     @classmethod
     def load(cls, record: CalibrationRecord, path: Path) -> Readings:
-        """Return the readings that lie beside a record.
+        """Return the readings stored next to a record.
 
         Raises:
-            CalibrationError: There are none, or they are damaged or of another record.
-            ConfigError: They are HDF5, and h5py is missing.
+            CalibrationError: There are no readings, or they are damaged or belong to another record.
+            ConfigError: The file is HDF5, and h5py is missing.
         """
         if record.raw is None:
-            raise CalibrationError("the record names no raw readings")
+            raise CalibrationError("the record has no raw readings")
         return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
-        """Return parameters with the phases of stuck PUCs, of the sign that explains random settings best."""
+        """Return parameters with the phases of stuck PUCs, each with the sign that explains random settings best."""
         if not stuck_rad:
             return parameters
         part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
@@ -146,9 +146,9 @@ class Readings:
 
     @property
     def noise(self) -> NoiseModel:
-        """Noise of a reading as the fit takes it: that of the monitors, and what is left to the model."""
+        """Noise of a reading as in the fit: monitor noise and model error."""
         quality = self.record.quality
-        floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _LEAST_FLOOR_MA)
+        floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _MIN_FLOOR_MA)
         return with_model_error(NoiseModel(quality.get("monitor_noise_relative", 0.0), floor_ma))
 
     @cached_property
@@ -161,16 +161,16 @@ class Readings:
 
     @cached_property
     def residual_sigma(self) -> Real:
-        """Shape ``(N, M)``; read minus predicted over its standard deviation, NaN where nothing was read.
+        """Shape ``(N, M)``; reading minus prediction, divided by its standard deviation; NaN without a reading.
 
-        What all monitors have in common is taken for light and temperature that varied, as far as they may: as in the
-        global fit.
+        The part common to all monitors counts as drift of power and temperature within its limits, as in the global
+        fit.
         """
         predicted = self._model.predict(self._parameters, self.taken)
         likelihood = Likelihood(self.taken, self.noise, drift=SETTING_DRIFT)
         off, sigma_ma = likelihood.residual(predicted, 0.0), likelihood.sigma_ma(0.0)
         by_power_ma = _LN10_PER_10 * SETTING_DRIFT.power_db * predicted
-        # A phase that all PUCs have in common is a shift of the light's frequency.
+        # A phase common to all PUCs is equivalent to a frequency shift of the light.
         shift_hz = SETTING_DRIFT.common_phase_rad / (2.0 * np.pi * self._parameters.delay_s)
         moved = replace(self.taken, detuning_hz=self.taken.detunings_hz + shift_hz)
         by_phase_ma = self._model.predict(self._parameters, moved) - predicted
@@ -180,7 +180,7 @@ class Readings:
         return residual
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return number, rms, typical size (median over that of a normal distribution) and outliers by kind."""
+        """Return number, rms, typical size (scaled median) and outliers of the residuals, by kind of setting."""
         found = {}
         for words, swept in (("sweeps", True), ("random and reference settings", False)):
             values = self.residual_sigma[self.swept == swept]
@@ -203,7 +203,7 @@ class Readings:
         return _rms(self.residual_sigma[self.swept == swept], axis=0)
 
     def fringe(self, sweep: Sweep) -> Fringe:
-        """Return a sweep at the monitor where it is seen best, with the model's curve."""
+        """Return a sweep at the monitor with the largest effect, with the predicted curve."""
         part = self.taken[np.array(sweep.settings)]
         current = part.currents_ma[:, sweep.heater]
         swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
@@ -229,7 +229,7 @@ class Readings:
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
-        """Return sweeps worth a look, each named by its rank: the worst two, three between, and the best."""
+        """Return example sweeps with their rank as text: the worst two, three in between, and the best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
@@ -242,19 +242,19 @@ class Readings:
 
 
 def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the size of the phase at which PUCs without a passive phase are stuck, by their couplings.
+    """Return the size of the phase of stuck PUCs, calculated from their couplings.
 
     Raises:
-        CalibrationError: The record does not tell it of one, or there are too many to try all signs.
+        CalibrationError: A coupling is missing, or there are too many stuck PUCs to try all signs.
     """
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     stuck = {each.number: each.coupling for each in record.defects if each.element == "puc"}
     found = {}
     for puc in unknown:
         coupling = stuck.get(puc)
-        if coupling is None or len(unknown) > _MOST_STUCK:
+        if coupling is None or len(unknown) > _MAX_STUCK:
             raise CalibrationError(
-                f"light in the whole mesh cannot be predicted: the record knows no phase of {_pucs(unknown)}"
+                f"the light in the mesh cannot be predicted, because the record has no phase of {_pucs(unknown)}"
             )
         least, most = (record.pucs[puc].coupler or CouplerEntry()).interval
         found[puc] = float(np.arccos(np.clip(2.0 * (coupling - least) / (most - least) - 1.0, -1.0, 1.0)))
@@ -262,25 +262,25 @@ def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def _pucs(numbers: Sequence[int]) -> str:
-    return f"PUC {', '.join(map(str, numbers))}" if len(numbers) <= _MOST_STUCK else f"{len(numbers)} PUCs"
+    return f"PUC {', '.join(map(str, numbers))}" if len(numbers) <= _MAX_STUCK else f"{len(numbers)} PUCs"
 
 
 def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
-    """Return the sweeps among readings: stretches of settings in the same light in which only one heater moves."""
+    """Return the sweeps among readings: consecutive settings with the same source in which only one heater changes."""
     moved = np.diff(taken.currents_ma, axis=0) != 0.0
     same_light = (np.diff(taken.source) == 0) & (np.diff(taken.detunings_hz) == 0.0)
     alone = (moved.sum(axis=1) == 1) & same_light
     heater = np.where(alone, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
     edges = np.flatnonzero(np.diff(heater)) + 1
     sweeps = []
-    for first, last in _stretches(edges.tolist(), len(heater)):
-        if heater[first] >= 0 and last - first + 1 >= _LEAST_LEVELS:
+    for first, last in _segments(edges.tolist(), len(heater)):
+        if heater[first] >= 0 and last - first + 1 >= _MIN_LEVELS:
             sweeps.append(Sweep(int(heater[first]), tuple(range(first, last + 1))))
     return tuple(sweeps)
 
 
-def _stretches(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return first and end of the stretches between edges."""
+def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Return first and end of the segments between edges."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

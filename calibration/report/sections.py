@@ -1,4 +1,4 @@
-"""The parts of a calibration report: what each says, as text, tables and pictures."""
+"""Sections of a calibration report: text, tables and pictures of each."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances
 
 _ADVICE = {
-    "dead heater": "Every coupling is set by the other arm if it reaches a turn; keep the PUC out of interferometers. "
-    "Check the channel's wiring: its read-back says whether it is open.",
-    "stuck PUC": "Routing goes round it. Check both channels and the bond wires; calibrate again once repaired.",
-    "unseen PUC": "Routing goes round it. Light another port, or watch one, from which light passes it.",
-    "uncertain law": "Use the PUC with care; calibrate again, with more light or more levels per sweep.",
-    "dead monitor": "The port can be used without a monitor; prove circuits that end there with another meter.",
-    "faint monitor": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
-    "unseen heater": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
-    "saturated monitor": "Lower the light or change the monitor's range, then calibrate again.",
-    "dead source": "Check module, fibre and connector; without it fewer paths are seen.",
-    "dead port": "Keep circuits away from the port; clean or replace the fibre and look at the facet.",
-    "weak heater": "States beyond its reach are refused; use the other arm, or raise the current limit if it may be.",
-    "exchanged channels": "Exchange the channels in the bench file, or their wires, and calibrate again.",
-    "couplers off balance": "Keep the PUC out of paths that need more extinction than it has.",
-    "temperature drift": "Look at the temperature control; re-fit the record once it holds.",
-    "mode hop": "Look at the laser; calibrate again with another one or at another bias.",
-    "power drift": "Look at laser and fibres; what the fit allows for is in the residuals.",
-    "PUC not calibrated": "Calibrate again; until then routing goes round it.",
+    "dead heater": "The other arm sets every coupling if it reaches a full turn. Do not use the PUC in "
+    "interferometers. Check the wiring of the channel; its read-back shows whether it is open.",
+    "stuck PUC": "Routes avoid it. Check both channels and the bond wires, and calibrate again after the repair.",
+    "unseen PUC": "Routes avoid it. Connect a source or a monitor to a port whose light passes it.",
+    "uncertain law": "Use the PUC with care. Calibrate again with more light or more levels per sweep.",
+    "dead monitor": "Circuits can use the port without a monitor. Prove circuits that end there with another meter.",
+    "faint monitor": "Increase the light with an amplifier or a laser, and calibrate again.",
+    "unseen heater": "Increase the light with an amplifier or a laser, and calibrate again.",
+    "saturated monitor": "Reduce the light or change the range of the monitor, then calibrate again.",
+    "dead source": "Check module, fibre and connector. Without this source fewer paths are measured.",
+    "dead port": "Do not use the port for circuits. Clean or replace the fibre and inspect the facet.",
+    "weak heater": "Couplings outside its range are refused. Use the other arm, or raise the current limit if this "
+    "is allowed.",
+    "exchanged channels": "Exchange the channels in the bench file, or swap their wires, and calibrate again.",
+    "couplers off balance": "Do not use the PUC in paths that need more extinction.",
+    "temperature drift": "Check the temperature control. Renew the record once the temperature is stable.",
+    "mode hop": "Check the laser. Calibrate again with another laser or at another bias.",
+    "power drift": "Check laser and fibres. The fit has corrected the drift.",
+    "PUC not calibrated": "Calibrate again. Until then routes avoid it.",
 }
-_OTHER_ADVICE = "Look at the element; if it stays, take it out of use and calibrate again."
+_OTHER_ADVICE = "Check the element. If the fault remains, disable the element and calibrate again."
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What a report is made from.
+    """Input of a report.
 
     Attributes:
         record: The record.
-        readings: The raw readings beside it; ``None`` if there are none.
+        readings: The raw readings next to the record; ``None`` if there are none.
         no_readings: Why there are none.
         no_plots: Why there are no plots; empty if there are.
         truth: Comparison with the hidden truth of an emulated bench, if there is one.
@@ -62,12 +63,12 @@ class Material:
     truth: Sequence[numbers.Metric] = ()
 
     def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
-        """Return a plot, or the sentence that it is missing.
+        """Return a plot, or a sentence that explains why it is missing.
 
         Args:
-            what: What it shows, in a few words; the name of its file as well.
-            caption: What a reader should know of it.
-            draw: Draws it; it is given the module :mod:`calibration.report.plots`.
+            what: Subject of the plot in a few words, also the name of its file.
+            caption: Explanation for the reader.
+            draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
         """
         if self.no_plots:
             return f"Not shown ({what}): {self.no_plots}."
@@ -79,12 +80,12 @@ class Material:
 
 
 def sections(material: Material) -> list[Section]:
-    """Return all parts of the report; one that cannot be made says why in its place."""
+    """Return all sections of the report; a section that fails contains the reason instead."""
     made = []
     for title, write, folded in _SECTIONS:
         blocks: list[Block] = []
         try:
-            for block in write(material):  # what came before a failure stays
+            for block in write(material):  # blocks before the failure stay
                 blocks.append(block)
         except LumionError as error:
             blocks.append(f"Not shown: {error}")
@@ -121,8 +122,8 @@ def _device(material: Material) -> Iterator[Block]:
         ["complete", record.complete],
         ["wavelength, nm", ", ".join(f"{each:g}" for each in conditions.wavelengths_nm or (record.wavelength_nm,))],
         ["reference frequency, THz", f"{record.reference_hz * 1e-12:.6f}"],
-        ["chip temperature set, °C", conditions.temperature_set_c],
-        ["chip temperature measured, °C", _interval(conditions.temperature_range_c)],
+        ["chip temperature, setpoint, °C", conditions.temperature_set_c],
+        ["chip temperature, measured, °C", _interval(conditions.temperature_range_c)],
         ["laser power, dBm", conditions.laser_power_dbm],
         *_rows({f"polarization at {port}": state for port, state in conditions.polarization.items()}),
         ["ambient", conditions.ambient or None],
@@ -148,9 +149,8 @@ def _result(material: Material) -> Iterator[Block]:
     record = material.record
     yield _metric_table([metric for metric in numbers.metrics(record) if metric.name != "fit certified"])
     yield (
-        "The goals are those of the emulated 72-PUC mesh. The standard error stands for the phase error, which is "
-        "known "
-        "on an emulated bench only. The fidelity of programmed unitaries is not part of a calibration."
+        "The goals are those of the emulated 72-PUC mesh. The table shows standard errors, because true phase errors "
+        "are known on an emulated bench only. A calibration does not measure the fidelity of programmed unitaries."
     )
     if material.truth:
         yield _metric_table(material.truth, "Compared with the hidden truth of the emulated bench")
@@ -178,7 +178,10 @@ def _goal(metric: numbers.Metric) -> str | None:
 def _faults(material: Material) -> Iterator[Block]:
     record = material.record
     if not record.complete:
-        yield "The run was interrupted: what it did not reach is not calibrated, and this record serves no routing."
+        yield (
+            "The run was interrupted. Elements that it did not reach are not calibrated, and the record cannot be "
+            "used for routing."
+        )
     told = {defect.evidence for defect in record.defects}
     others = [fault for fault in record.faults if fault not in told]
     if record.defects:
@@ -186,7 +189,7 @@ def _faults(material: Material) -> Iterator[Block]:
             [each.kind, _element(record, each), each.evidence, _states(each), _ADVICE.get(each.kind, _OTHER_ADVICE)]
             for each in record.defects
         ]
-        yield ReportTable(("fault", "where", "what was seen", "usable states", "what to do"), rows)
+        yield ReportTable(("fault", "where", "observation", "usable states", "what to do"), rows)
     if others:
         yield ReportTable(("also found",), [[fault] for fault in others])
     if not record.faults and not record.defects:
@@ -198,9 +201,9 @@ def _physics(material: Material) -> Iterator[Block]:
         [each.words, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
     ]
     if not rows:
-        yield "The model of every chip explains the light; nothing was taken in beyond it."
+        yield "The basic model explains the readings; no additional effects were needed."
         return
-    yield ReportTable(("what", "name, with unit", "parameters", "width", "gain of evidence"), rows)
+    yield ReportTable(("effect", "name, with unit", "parameters", "width", "gain in log evidence"), rows)
 
 
 def _element(record: CalibrationRecord, defect: Defect) -> str:
@@ -222,9 +225,9 @@ def _validity(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
         ["wavelength, nm", _interval(conditions.wavelength_range_nm) or f"{record.wavelength_nm:g} only"],
         ["chip temperature, °C", _interval(conditions.temperature_valid_c) or "not stated"],
-        ["to be checked after, h", "not stated" if valid_s is None else f"{valid_s / 3600:g}"],
-        ["heater phase, rad", f"0 … {min(reach):.2f} for the shortest reach" if reach else "no heater"],
-        ["serves", "switching, and rings and interferometers" if record.joints else "switching only: no loop phases"],
+        ["check again after, h", "not stated" if valid_s is None else f"{valid_s / 3600:g}"],
+        ["heater phase, rad", f"0 … {min(reach):.2f} for the weakest heater" if reach else "no heater"],
+        ["serves", "switching, rings and interferometers" if record.joints else "switching only: no loop phases"],
     ]
     yield ReportTable(("holds for", ""), rows)
 
@@ -233,14 +236,14 @@ def _phase_map(material: Material) -> Iterator[Block]:
     record = material.record
     sigma, cells = uncertainty.passive_sigma_mrad(record), uncertainty.cell_sigma_mrad(record)
     if not sigma and not cells:
-        yield "The record states no standard errors of phases."
+        yield "The record has no standard errors of phases."
         return
     values = PictureValues("standard error", "mrad", sigma, cells)
     failed = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     svg = mesh_svg(record.mesh, values=values, failed=failed, title="Phase uncertainty")
-    words = "on PUCs that of the passive phase, in cells that of the phase round the cell"
+    words = "passive phase on PUCs, loop phase in cells"
     yield Picture(
-        "phase-uncertainty", svg, f"Standard error of phases: {words}, for the light and the temperature of the run."
+        "phase-uncertainty", svg, f"Standard errors of phases ({words}), for the light and the temperature of the run."
     )
 
 
@@ -251,11 +254,11 @@ def _losses(material: Material) -> Iterator[Block]:
     yield Picture("losses", svg, "Insertion loss of every PUC.")
     by_prior = [name for name in uncertainty.set_by_prior(record) if name.startswith("loss_db")]
     if by_prior:
-        yield f"Set by the prior, as the ports show only sums: {', '.join(by_prior)}."
+        yield f"Determined by the prior, because the ports show only sums: {', '.join(by_prior)}."
     if any(entry.coupler is not None for entry in record.pucs):
         caption = (
-            "What the couplers allow. Triangles: the angle cannot be told from a perfect one, so that only a bound is "
-            "known."
+            "Largest extinction that the couplers allow. Triangles: lower bounds, because the coupler is perfect "
+            "within its error."
         )
         yield material.plot("extinction ratios", caption, lambda plots: plots.extinction(numbers.extinctions(record)))
 
@@ -269,16 +272,16 @@ def _heaters(material: Material) -> Iterator[Block]:
         return
     low, middle, high = (float(each) for each in np.percentile(list(power.values()), (0, 50, 100)))
     yield f"Power for π: {low:.2f} … {high:.2f} mW, median {middle:.2f} mW over {len(power)} heaters."
-    yield material.plot("power for π", "Of every heater.", lambda plots: plots.heater_power(power))
+    yield material.plot("power for π", "Power for π of every heater.", lambda plots: plots.heater_power(power))
     if readings is None:
         yield f"Not shown (fringes of single heaters): {material.no_readings}."
         return
     if not readings.sweeps:
-        yield "Not shown (fringes of single heaters): the raw readings hold no sweeps."
+        yield "Not shown (fringes of single heaters): the raw readings contain no sweeps."
         return
     caption = (
-        "Readings while one heater was swept (dots) against the prediction of the record (lines), at the "
-        "monitor that shows it best. Shaded: beyond the range of the heater's law."
+        "Readings during the sweep of one heater (dots) and prediction of the record (lines), at the monitor with "
+        "the largest effect. Shaded: outside the range of the heater's law."
     )
     yield material.plot(
         "fringes of single heaters",
@@ -300,12 +303,12 @@ def _residuals(material: Material) -> Iterator[Block]:
     ]
     yield ReportTable(("readings of", "number", "rms, σ", "typical, σ", "beyond 3 σ (normal: 0.0027)"), rows)
     yield (
-        "σ is the noise of a reading with what the global fit allows the model and the light. Sweeps go beyond the "
-        "range in which three terms hold the law of a heater and take no part in the global fit."
+        "σ contains the reading noise and the allowances of the global fit for model error and drift. The global fit "
+        "does not use sweeps, because they exceed the range of the three-term heater laws."
     )
     caption = (
-        "In units of σ against the normal distribution (dark readings are rounded by the monitors, hence "
-        "the flat top), by monitor, and by setting in the order taken."
+        "Residuals in units of σ with the normal distribution (the flat top comes from dark readings that the "
+        "monitors round), by monitor, and by setting in time order."
     )
     yield material.plot("residuals", caption, lambda plots: plots.residuals(readings))
 
@@ -315,7 +318,7 @@ def _crosstalk(material: Material) -> Iterator[Block]:
     shift = numbers.arm_crosstalk_rad(record)
     kernel = record.crosstalk.kernel if record.crosstalk else None
     if shift is None:
-        yield "The record holds no crosstalk."
+        yield "The record has no crosstalk."
         return
     if kernel is not None:
         yield (
@@ -324,8 +327,8 @@ def _crosstalk(material: Material) -> Iterator[Block]:
         )
     distance = HeaterDistances.from_mesh(record.mesh).arm_mm
     caption = (
-        "Phase of every arm for π on every other heater, as a matrix and over their distance. It spreads at "
-        "one distance because heaters differ in their power for π."
+        "Phase of every arm for π on every other heater, as a matrix and over their distance. The spread at one "
+        "distance comes from the different powers for π."
     )
     yield material.plot("thermal crosstalk", caption, lambda plots: plots.crosstalk(shift, distance, kernel))
 
@@ -333,30 +336,31 @@ def _crosstalk(material: Material) -> Iterator[Block]:
 def _wavelength(material: Material) -> Iterator[Block]:
     found = uncertainty.dispersion(material.record)
     if not found:
-        yield "The record says nothing of what changes with wavelength."
+        yield "The record has no wavelength dependence."
         return
     yield ReportTable(("figure", "value", "standard error", "unit"), [[*row] for row in found])
-    yield "Without a standard error a figure was not measured, but taken as published."
+    yield "Figures without a standard error are published values and were not measured."
 
 
 def _covariance(material: Material) -> Iterator[Block]:
     record, entry = material.record, material.record.covariance
     found = uncertainty.correlation_by_group(record)
     if entry is None or found is None:
-        yield "The record holds no covariance."
+        yield "The record has no covariance."
         return
     yield (
-        f"{entry.size} parameters, {entry.n_free} of them free; {entry.rank} combinations of them were seen, "
-        f"of {entry.expected_rank} that settings of these ports can show."
+        f"{entry.size} parameters, {entry.n_free} of them free. The readings determine {entry.rank} combinations; "
+        f"{entry.expected_rank} are possible with these ports."
     )
     by_prior = uncertainty.set_by_prior(record)
     if by_prior:
-        yield f"Set by the prior: {', '.join(by_prior)}."
+        yield f"Determined by the prior: {', '.join(by_prior)}."
     if entry.unidentifiable:
         yield ReportTable(
-            ("what can change together without any reading that shows it",), [[each] for each in entry.unidentifiable]
+            ("parameters that can change together without any effect on the readings",),
+            [[each] for each in entry.unidentifiable],
         )
-    caption = "The largest between a parameter of one group and another of the other."
+    caption = "Largest correlation between a parameter of one group and a parameter of the other."
     yield material.plot("correlations", caption, lambda plots: plots.correlation(*found))
 
 
@@ -379,15 +383,15 @@ def _provenance(material: Material) -> Iterator[Block]:
 
 
 _WIDENED = "widened_"
-"""Beginning of the quality entries that hold factors of standard errors."""
+"""Prefix of quality entries with factors of standard errors."""
 
-# Title, contents, and whether the part is folded.
+# Title, content function, and whether the section is folded.
 _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (
     ("Misses and faults", _misses, False),
     ("Range of validity", _validity, False),
     ("Device and conditions", _device, True),
     ("All figures", _result, True),
-    ("Physics beyond the model", _physics, True),
+    ("Additional effects", _physics, True),
     ("Losses and couplers", _losses, True),
     ("Heaters", _heaters, True),
     ("Residuals", _residuals, True),

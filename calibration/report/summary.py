@@ -1,6 +1,6 @@
-"""What a calibration record says: a few figures, a document for programs, and a report for people.
+"""Summary of a calibration record: key figures, a document for programs, and a report for people.
 
-The report is made from the record and the files beside it alone, so that it can be made later and elsewhere.
+The report is made from the record and the files next to it, so it can be written later and elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md",)
 
 
 def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the figures of a calibration that a reader wants first."""
+    """Return the most important figures of a calibration by name."""
     sigma = [entry.passive_phase_sigma_rad for entry in record.pucs if entry.passive_phase_sigma_rad is not None]
     residual = [
         heater.residual_sigma
@@ -59,12 +59,12 @@ def calibration_text(record: CalibrationRecord) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class WrittenReport:
-    """A report that was written.
+    """A written report.
 
     Attributes:
         path: The document.
-        pictures: Pictures beside it; none for HTML, which holds them.
-        missing: What is not in it and why, one sentence each.
+        pictures: Picture files next to it; none for HTML, which embeds them.
+        missing: Missing parts with the reason, one sentence each.
     """
 
     path: Path
@@ -73,13 +73,15 @@ class WrittenReport:
 
 
 def check_report_path(path: Path, over: Over = "own") -> None:
-    """Refuse a name that no report can have; for commands that measure before they write.
+    """Raise an error if a report cannot be written under a name; for commands that measure before they write.
 
     Raises:
-        ConfigError: The suffix is none of ``.html`` and ``.md``, or there is something not to be written over.
+        ConfigError: The suffix is not ``.html`` or ``.md``, or an existing file must not be overwritten.
     """
     if path.suffix not in _HTML + _MARKDOWN:
-        raise ConfigError(f"{path}: a report is .html or .md", hint="Give it one of these names.")
+        raise ConfigError(
+            f"{path}: the name of a report must end in .html or .md", hint="Change the suffix to .html or .md."
+        )
     check_target(path, "the report", over)
 
 
@@ -90,14 +92,14 @@ def write_report(
     """Write the report of a calibration record.
 
     Args:
-        record_path: The record; what belongs to it lies beside it.
+        record_path: The record; files that belong to it are next to it.
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
-        truth: Comparison with the hidden truth of an emulated bench, to be told as well.
-        plots: Whether to plot; without, as without matplotlib, there are tables and maps of the mesh.
-        over: What the document may be written over; pictures beside it only over those of this program.
+        truth: Comparison with the hidden truth of an emulated bench, to be included.
+        plots: Whether to include plots; without plots or matplotlib there are tables and maps of the mesh only.
+        over: Kind of document that may be overwritten; pictures are overwritten only if this program made them.
 
     Raises:
-        ConfigError: The suffix is another one, or nothing can be written there.
+        ConfigError: The suffix is wrong, or the file cannot be written.
         CalibrationError: The record cannot be read, or it was edited or damaged.
     """
     from calibration.report.page import html_text, markdown_text
@@ -117,7 +119,7 @@ def write_report(
 
 
 def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
-    """Return the report as a page, and what is missing from it."""
+    """Return the report as a page, and its missing parts."""
     from calibration.report import plots as report_plots
     from calibration.report.headline import headline
     from calibration.report.page import Page
@@ -127,19 +129,19 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
     readings, no_readings = load_readings(record, record_path)
     no_plots = ""
     if not plots:
-        no_plots = f"plots are made by: lumion-calibrate report {record_path.name}"
+        no_plots = f"run this command for plots: lumion-calibrate report {record_path.name}"
     elif not report_plots.available():
         no_plots = f"plots need matplotlib: {report_plots.HOW_TO_GET}"
     summary = [headline(record).verdict]
     missing = tuple(each for each in (no_plots, no_readings) if each)
-    summary += [f"Missing from this report: {each}." for each in missing]
+    summary += [f"Missing in this report: {each}." for each in missing]
     material = Material(record, readings, no_readings, no_plots, truth)
     title = f"Calibration of {record.device_serial}, {record.created_utc}"
     return Page(title, summary, sections(material), lead(material)), missing
 
 
 def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
-    """Return the raw readings, or why there are none."""
+    """Return the raw readings, or the reason why there are none."""
     from calibration.report.readings import Readings
 
     try:
@@ -149,7 +151,7 @@ def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | Non
 
 
 def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
-    """Return what a report has as numbers, ready for JSON; ``residuals`` is ``None`` without raw readings."""
+    """Return the figures of a report, ready for JSON; ``residuals`` is ``None`` without raw readings."""
     from calibration.record.export import tables
     from calibration.report import numbers, uncertainty
 

@@ -1,4 +1,4 @@
-"""What a record knows of its own uncertainty, as figures of a report: from its standard errors and its covariance."""
+"""Uncertainty figures of a report, from the standard errors and the covariance of a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDING = 1e-6
 _SET_BY_PRIOR = 0.5
 _KERNEL_TERMS = ("amplitude_rad_per_mw", "length_mm", "floor_rad_per_mw")
 _KERNEL_STEP = 1e-4
-# Group of the covariance and field of the record, words, scale, unit.
+# Group of the covariance, field of the record, description, scale, unit.
 _DISPERSION = (
     ("delay_s", "group delay of a PUC", 1e12, "ps"),
     ("differential_slope_rad_per_hz", "change of φu − φl", 1e12, "mrad/GHz"),
@@ -37,9 +37,9 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which joints light passes that goes round each cell, shape ``(cells, J)``, in the order of ``faces``.
+    """Return the joints of the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
-    No phase gauge changes these sums (docs/calibration.md, 1.2), so they are seen from the ports.
+    No phase gauge changes these sums (docs/calibration.md, 1.2), so they are observable at the ports.
     """
     number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
@@ -51,10 +51,10 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return F, shape ``(J, n)``, with F·Fᵀ the covariance of the joint phases, without what all PUCs have in common.
+    """Return F, shape ``(J, n)``, with F·Fᵀ the covariance of the joint phases without the phase common to all PUCs.
 
-    The mean frequency of the lasers and the temperature of the run turn all loops together. They are not known, and no
-    error of the loops for that light at that temperature. ``None`` without a covariance.
+    The mean frequency of the lasers and the temperature of the run are unknown and turn all loops together. For the
+    light and the temperature of the run this is not an error of the loops. ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -72,9 +72,9 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
 
 
 def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard error of the phase round each cell, a phase common to all PUCs taken out.
+    """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
 
-    Empty without a covariance of the loops; a cell that has nothing else, as one alone, is left out.
+    The result is empty without a covariance of the loops; a cell that has only the common phase is left out.
     """
     factor = loop_factor(record)
     if factor is None:
@@ -86,9 +86,9 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
-    """Return what compensation leaves: rms standard error of the crosstalk on an arm with all heaters at π.
+    """Return the rms phase error of an arm after crosstalk compensation, with all heaters at π.
 
-    From the covariance of the kernel; ``None`` without one.
+    The value follows from the covariance of the kernel; ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     place = None if entry is None else entry.rows_of("crosstalk")
@@ -105,7 +105,7 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return how the phases of arms follow a number of the kernel, shape ``(2E,)``."""
+    """Return the derivative of the phases of arms by a number of the kernel, shape ``(2E,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
@@ -115,7 +115,7 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:
-    """Return what changes with wavelength: name, value, standard error and unit; no error where it was held."""
+    """Return wavelength-dependent quantities: name, value, standard error and unit; fixed ones have no error."""
     entry, factor, found = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
     if found is None:
         return []
@@ -128,9 +128,9 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 
 
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
-    """Return the free groups and the largest correlation between a parameter of one and another of the other.
+    """Return the free groups and the largest correlation between a parameter of one and a parameter of another.
 
-    The matrix is symmetric; a parameter with itself does not count. ``None`` without a covariance.
+    The matrix is symmetric; the correlation of a parameter with itself does not count. ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
@@ -147,9 +147,9 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
 
 
 def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
-    """Return the parameters that owe most of their certainty to the prior, in words.
+    """Return the names of parameters that the prior determines more than the readings do.
 
-    As the record names them; else those whose variance is more than half that of the default prior.
+    The list comes from the record, or else contains those whose variance is more than half that of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
     from calibration.model.space import space_from_record

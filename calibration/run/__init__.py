@@ -1,7 +1,8 @@
-"""The procedure, stage by stage: planned, measured, kept in a journal, verified, renewed.
+"""Calibration procedure: stages of a run, journal, verification and renewal.
 
-Begin in ``procedure.py``: one run from survey to record. ``bootstrap.py`` holds its stages before the global fit,
-``planning.py`` those after it, then ``wavelengths.py`` and ``verification.py``; ``conclusions.py`` says what was found
-wrong. ``journaled_run.py`` runs it on a bench with a journal (``journal.py``) that an interrupted run goes on from;
-``many_benches.py`` and ``cluster.py`` run several. ``dry_run.py`` plans without a bench, ``renewal.py`` re-fits later.
+Start reading in ``procedure.py`` (one run from survey to record). ``bootstrap.py`` contains the stages before the
+global fit and ``planning.py`` the measurements after it, followed by ``wavelengths.py`` and ``verification.py``;
+``conclusions.py`` lists the faults found. ``journaled_run.py`` runs the procedure on a bench with a journal
+(``journal.py``), from which an interrupted run continues. ``many_benches.py`` and ``cluster.py`` run several benches,
+``dry_run.py`` plans without a bench, and ``renewal.py`` renews a record later.
 """

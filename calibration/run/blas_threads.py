@@ -1,7 +1,7 @@
-"""One thread for linear algebra while a calibration runs.
+"""Limit of one thread for linear algebra during a calibration.
 
-Its matrices are small and many: threads of a BLAS wait for each other longer than they work, and on a machine that does
-something else besides, by an order of magnitude (measured: docs/performance.md#blas-threads).
+Its matrices are small and many. Threads of a BLAS library wait for each other longer than they work, by an order of
+magnitude on a busy machine (measured: docs/performance.md#blas-threads).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _R = TypeVar("_R")
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which the BLAS of this process works on one thread; afterwards it is as before."""
+    """Return a context in which the BLAS library uses one thread; afterwards the old setting is restored."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
@@ -24,7 +24,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def on_one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a function run inside :func:`one_blas_thread`."""
+    """Decorate a function so that it runs inside :func:`one_blas_thread`."""
 
     @wraps(function)
     def limited(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,8 +1,8 @@
-"""From nothing but light at ports to a start for the global fit, in some 1,500 settings and half a minute.
+"""Start point of the global fit from light at the ports only, in about 1,500 settings and half a minute.
 
-Survey; sweeps of all heaters; a few hundred random settings; correlation and search (docs/calibration.md, 5:
-heaters need no known PUC to be measured, and random settings show all PUCs and loops at once). The
-random settings are those of the global fit: finding the start costs only the sweeps.
+The stages are: survey, sweeps of all heaters, a few hundred random settings, correlation and search
+(docs/calibration.md, 5). Heaters can be measured without any known PUC, and random settings show all PUCs and loops at
+once. The global fit uses the same random settings, so finding the start costs only the sweeps.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
-from calibration.model.observations import Observations, seen_by
+from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from calibration.model.space import ParameterSpace
-from calibration.model.work import MOST_SEARCHED, usual_work
+from calibration.model.work import MAX_SEARCH_WORK, usual_work
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
@@ -50,35 +50,35 @@ from lumion_hw.mesh.waves.heater import HeaterLaw
 Real = NDArray[np.float64]
 
 
-# Readings for each phase with which a search mostly ends well; and in the light of one laser alone, on a large mesh.
+# Readings per phase with which a search usually succeeds; the second value is for one laser first on a large mesh.
 _READINGS_PER_PHASE, _OF_ONE_LASER = 70, 100
-_LEAST_SETTINGS = 200
+_MIN_SETTINGS = 200
 _MORE_SHARE = 3
 _PRIOR_AGAIN = 0.1
 _FIRST_STARTS = 3
-# Share of the random settings in which a monitor has to be alive to be used.
-_LEAST_ALIVE = 0.3
+# Smallest share of the random settings in which a usable monitor works.
+_MIN_ALIVE = 0.3
 _REACH_RAD = 2.2 * np.pi
 
 Progress = Callable[[str, int, int], None]
-"""Called with the stage, the steps done and the steps in all."""
+"""Called with the stage, the steps done and the total number of steps."""
 
 
 @dataclass(frozen=True)
 class BootstrapPlan:
-    """How to find a start.
+    """Settings of the search for a start point.
 
     Attributes:
-        sweeps: How heaters are swept.
-        random_settings: Random settings, by default the fewest with which the search mostly ends well: seventy
-            readings per phase, and more where a large mesh is searched in the light of one laser first. What the fit
-            needs beyond them is chosen (:mod:`calibration.run.planning`).
-        portions: How often settings are taken at most: a third as many again as long as the phases found explain too
-            little. More settings are cheaper than more starts, so only the last search makes all of its starts.
-        changed: Heaters that move from one of them to the next.
-        off_share: Share of the heaters that are off in each of them.
-        source_rounds: How often the light goes round all sources meanwhile.
-        search: How phases are searched.
+        sweeps: Settings of the heater sweeps.
+        random_settings: Number of random settings. The default is the smallest number with which the search usually
+            succeeds: seventy readings per phase, and more on a large mesh that is searched with one laser first.
+            Further settings for the fit are chosen later (:mod:`calibration.run.planning`).
+        portions: Maximum number of portions of settings; each adds a third while the phases found explain too little.
+            More settings are cheaper than more starts, so only the last search makes all of its starts.
+        changed: Number of heaters that change from setting to setting.
+        off_share: Share of heaters that are off in each setting.
+        source_rounds: Number of times that every source is used.
+        search: Settings of the phase search.
     """
 
     sweeps: HeaterSweepPlan = field(default_factory=HeaterSweepPlan)
@@ -92,20 +92,20 @@ class BootstrapPlan:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What the bootstrap found.
+    """Result of the bootstrap.
 
     Attributes:
-        parameters: Start of the global fit: phases good to some 50 mrad, laws to a percent, nominal couplers, losses
-            and crosstalk.
-        survey: Noise, live sources and monitors.
-        heaters: What the sweeps say about each heater.
-        guess: First passive phases.
-        search: How the search ended.
-        sweeps: Readings of the sweeps, live monitors only.
-        random: Readings of the random settings, likewise.
+        parameters: Start of the global fit: phases accurate to some 50 mrad, laws to a percent, nominal couplers,
+            losses and crosstalk.
+        survey: Noise, working sources and monitors.
+        heaters: Result of the sweeps for each heater.
+        guess: First estimate of the passive phases.
+        search: Result of the search.
+        sweeps: Readings of the sweeps, working monitors only.
+        random: Readings of the random settings, working monitors only.
         trusted: Whether the phases found explain the readings.
-        defects: Elements found wrong.
-        warnings: What else was found wrong, in words.
+        defects: Faulty elements.
+        warnings: Other problems, as sentences.
     """
 
     parameters: MeshParameters
@@ -121,24 +121,24 @@ class Start:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that was found wrong, in words."""
+        """Sentences about all problems found."""
         return *(defect.evidence for defect in self.defects), *self.warnings
 
 
 class Bootstrap:
-    """The stages before the global fit; everything is a function of plan, seed and readings.
+    """Stages before the global fit; everything is a function of plan, seed and readings.
 
     Args:
         logbook: Access to the mesh.
         heater_ohm: Nominal resistance of a heater.
-        rho2_range: Least and largest ρ2 to expect, rad/mA².
+        rho2_range: Smallest and largest expected ρ2, rad/mA².
         monitor_ma_per_mw: Nominal responsivity of the monitors.
-        seed: Seed of everything random.
-        plan: How to go about it.
-        channels: Drive channel of every heater, to name it by; its number if not given.
-        seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`.
-        progress: Told of every step.
-        found: Told of every heater swept.
+        seed: Seed of all random choices.
+        plan: Settings of the search.
+        channels: Drive channel of every heater, for messages; by default the heater number.
+        seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`.
+        progress: Called after every step.
+        found: Called after every sweep of a heater.
     """
 
     def __init__(
@@ -158,21 +158,21 @@ class Bootstrap:
         self._ohm, self._rho2_range, self._nominal = heater_ohm, rho2_range, monitor_ma_per_mw
         given = plan or BootstrapPlan()
         self._plan, self._progress = replace(given, search=given.search.on(self._mesh.n_pucs)), progress
-        # A stream of its own for every stage: what one draws does not change what the next does, and a resumed run
-        # draws the same.
+        # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
+        # same choices.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
         self._seconds = dict(seconds or {})
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         self._found = found
         self.heaters: dict[int, HeaterFit] = {}
-        """What is known of heaters so far, also of a run cut short."""
+        """Heater results so far, also after an interrupted run."""
 
     def run(self) -> Start:
         """Measure and search.
 
         Raises:
-            CalibrationError: No source or no monitor is alive.
+            CalibrationError: No source or no monitor works.
         """
         self._progress("survey", 0, 1)
         with self._logbook.stage("survey"):
@@ -182,23 +182,23 @@ class Bootstrap:
         with self._logbook.stage("sweeps"):
             heaters = self._sweep(survey)
         swept = len(self._logbook)
-        sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
+        sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
         died: dict[int, Breakdown] = {}
         before: SearchResult | None = None
         work = 0.0
-        # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, on 3 with
-        # 200 (docs/decisions/0007).
+        # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, but on 3
+        # of 5 with 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
             with self._logbook.stage("random settings"):
                 count = self.usual_settings(survey)
                 self._look_at_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
             taken = _without_reference(self._logbook.observations(swept))
-            random, deaths = _seen_alive(taken, survey)
-            # A monitor that died early is left out for good: its sweeps are cut to the same columns.
+            random, deaths = _without_failed_monitors(taken, survey)
+            # A monitor that failed early is removed completely, so the sweeps get the same columns.
             if random.monitors != survey.monitors:
                 survey = replace(survey, monitors=random.monitors)
-                sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
+                sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
@@ -207,7 +207,7 @@ class Bootstrap:
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
-            # Two starts in one valley: what is left unexplained is not for the search to find, but for the diagnosis.
+            # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
             if trusted or found.agreed:
                 break
         defects = (
@@ -221,12 +221,12 @@ class Bootstrap:
         return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
 
     def again(self, start: Start) -> Start:
-        """Return another start from the same readings: a new search, with first loops drawn anew."""
+        """Return another start from the same readings by a new search with other random loop phases."""
         with self._logbook.stage("search"):
             nominal = self.nominal(start.survey.sources, start.survey.monitors)
-            # A valley that explained enough and was false all the same: this time more has to be explained.
+            # The first valley explained enough but was wrong, so a stricter limit applies now.
             most = 0.5 * start.search.unexplained
-            # A source far from the others has been put a sixth of a turn nearer, if the readings hardly told.
+            # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
             prior = _PRIOR_AGAIN * self._plan.search.source_prior
             plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
             guess, found = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
@@ -249,22 +249,22 @@ class Bootstrap:
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the search after a portion of settings, the first being 0."""
+        """Return the plan of the search after a portion of settings, counted from 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _most_searched(self, survey: Survey) -> float:
-        """Return the work from which on no further start is begun."""
+        """Return the work after which no further start is tried."""
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
-        return MOST_SEARCHED * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
+        return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
     def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
-        most_ma = np.array([_reach_ma(fit.law) for fit in heaters])
+        max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
         walk = IncrementalSettings(
-            most_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
+            max_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
-        # Every source in turn for a stretch: moving the light costs more than moving heaters.
+        # Each source for a whole segment, because changing the source takes longer than changing heaters.
         stretches = len(survey.sources) * self._plan.source_rounds
         alone = 0
         if self._plan.search.one_laser_first:
@@ -274,21 +274,21 @@ class Bootstrap:
             own = turn == stretch
             self._logbook.light_only_port(survey.sources[stretch % len(survey.sources)])
             if own.any():
-                self._logbook.measure(np.zeros(currents.shape[1]))  # the reference setting, now and then
+                self._logbook.measure(np.zeros(currents.shape[1]))  # the reference setting from time to time
                 self._logbook.measure_many(currents[own])
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
     def usual_settings(self, survey: Survey) -> int:
-        """Return how many random settings a run takes whose first search ends well."""
+        """Return the number of random settings of a run whose first search succeeds."""
         alone = self._plan.search.one_laser_first
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the current up to which each heater found so far is driven at random: so far its law will hold."""
+        """Return the largest random current of each heater found so far, which limits the range of its law."""
         return {heater: _reach_ma(fit.law) for heater, fit in self.heaters.items()}
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
-        """Return a mesh with the laws found so far and everything else nominal."""
+        """Return a mesh with the laws found so far and nominal values otherwise."""
         n_pucs = self._mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         for heater, fit in self.heaters.items():
@@ -348,8 +348,9 @@ class Bootstrap:
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
-        """Return the nominal mesh with phases and levels as found."""
-        # Common phases per PUC are seen against each other only: their mean is taken for the stated frequency.
+        """Return the nominal mesh with the phases and levels found."""
+        # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
+        # frequencies.
         source_phase_rad = nearest_branches(found.source_phase_rad)
         middle = source_phase_rad.mean()
         second = np.zeros(0) if found.levels.second is None else found.levels.second
@@ -365,35 +366,35 @@ class Bootstrap:
 
 
 def _without_reference(observations: Observations) -> Observations:
-    """Return the settings in which a heater is on."""
+    """Return the settings in which at least one heater is on."""
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
-    """Return how many random settings a search needs to begin with, on a mesh with so many monitors.
+    """Return the number of random settings for a first search.
 
     Args:
         mesh: The mesh.
-        monitors: How many.
-        one_laser_first: As the plan of the search has it.
+        monitors: Number of monitors.
+        one_laser_first: Whether the search starts with one laser.
     """
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
-    return max(-(-each * phases // monitors), _LEAST_SETTINGS)
+    return max(-(-each * phases // monitors), _MIN_SETTINGS)
 
 
-def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
-    """Return settings without the readings of monitors that died; those that were hardly seen alive are left out."""
-    seen = seen_by(observations, survey.monitors, survey.dark_ma)
+def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
+    """Return settings without the readings of monitors that failed; monitors that hardly worked are removed."""
+    seen = select_monitors(observations, survey.monitors, survey.dark_ma)
     deaths = find_dead_monitors(seen, survey.noise)
-    gone = {death.number for death in deaths if death.first < _LEAST_ALIVE * len(observations)}
-    # A monitor seen alive in too few settings cannot tell its level.
+    gone = {death.number for death in deaths if death.first < _MIN_ALIVE * len(observations)}
+    # The level of a monitor cannot be determined from too few settings.
     kept = tuple(port for port in survey.monitors if port not in gone)
-    return seen_by(without_dead_monitors(seen, deaths), kept, {}), deaths
+    return select_monitors(without_dead_monitors(seen, deaths), kept, {}), deaths
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the current for a little more than one turn, or the most there is; 0 for a heater without effect."""
+    """Return the current for slightly more than one turn, or the maximum; 0 for a heater without effect."""
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 
@@ -401,7 +402,7 @@ def _search_warnings(found: SearchResult, trusted: bool) -> tuple[str, ...]:
     if trusted:
         return ()
     return (
-        f"the phases found leave {100 * found.unexplained:.1f} % of the light unexplained after {found.starts} starts; "
-        "channels may be exchanged, elements broken in ways not thought of, or the heaters not of the power per π "
-        "expected (mesh.typical in the bench file)",
+        f"the phases found leave {100 * found.unexplained:.1f} % of the light unexplained after {found.starts} "
+        "starts. Channels may be exchanged, elements broken in unknown ways, or the power per π of the heaters "
+        "unexpected (check mesh.typical in the bench file)",
     )

@@ -1,11 +1,11 @@
-"""Several benches at once on a dask.distributed cluster: for labs whose benches hang on several computers.
+"""Calibration of several benches at once on a dask.distributed cluster, for labs with benches on several computers.
 
-The same work as :mod:`calibration.run.many_benches`. Workers need the same bench files and the same output directory,
-as on a shared file system; records do not travel. A bench stays with the worker it was given to: one that is lost may
-go on driving it, and another one beside it would be two hands at the same heaters.
+The work is the same as in :mod:`calibration.run.many_benches`. Workers need the same bench files and the same output
+directory, for example on a shared file system; records are not transferred. A bench stays with its first worker. A lost
+worker may still drive the bench, and a second worker would then drive the same heaters.
 
-What does travel, jobs and outcomes, dask packs as pickle: a scheduler and its workers have to trust everybody who can
-reach them (docs/decisions/0008-several-benches.md).
+Jobs and outcomes are transferred as pickle by dask: a scheduler and its workers must trust everybody who can connect to
+them (docs/decisions/0008-several-benches.md).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, not_begun
+from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, unstarted_outcome
 from lumion_hw.cluster import connect_cluster, require_distributed
 
-# How often a worker asks the scheduler whether to stop, and we whether all workers are there.
+# Interval at which a worker checks for a stop request, and this process for lost workers.
 _ASK_EVERY_S = 0.5
-# How long benches wait for a worker when there is none; one that died may be started again.
+# Time to wait for a worker when there is none, because a failed worker may be restarted.
 _NO_WORKER_S = 30.0
 _SAFE = "the controller's watchdog switches the heaters off"
 
@@ -32,13 +32,13 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
     Args:
         jobs: The benches.
-        scheduler: Where the scheduler listens: ``HOST:PORT``.
-        workers: Benches at a time at most; as many as the cluster has threads if not given.
-        say: Told of every stage of every bench.
+        scheduler: Address of the scheduler: ``HOST:PORT``.
+        workers: Maximum number of benches at a time; by default the number of threads of the cluster.
+        say: Called with a line for every stage of every bench.
 
     Raises:
         ConfigError: dask.distributed is not installed.
-        ConnectError: There is no scheduler.
+        ConnectError: The scheduler does not answer.
     """
     distributed, client = require_distributed(), connect_cluster(scheduler)
     run = f"lumion-calibrate-{uuid.uuid4().hex}"
@@ -53,7 +53,7 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most: int, say: Say) -> Ended:
-    """Keep so many benches going until all are done, or the run is interrupted, or no worker is left."""
+    """Run up to ``most`` benches at a time until all are done, the run is interrupted, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
@@ -73,7 +73,7 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most
             for future in [future for future, (_, worker) in running.items() if worker not in threads]:
                 number, worker = running.pop(future)
                 future.cancel()
-                outcomes[number] = _failed(jobs[number], f"its worker {worker} was lost; {_SAFE}")
+                outcomes[number] = _failed(jobs[number], f"worker {worker} was lost; {_SAFE}")
             for future in _done(distributed, list(running)):
                 number, _ = running.pop(future)
                 outcomes[number] = _outcome(future, jobs[number])
@@ -83,26 +83,29 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most
         except (KeyboardInterrupt, SystemExit) as error:
             interruption = interruption or error
             stop.set()
-            outcomes |= {number: not_begun(job) for number, job in waiting}
+            outcomes |= {number: unstarted_outcome(job) for number, job in waiting}
             waiting.clear()
-            say("stopping: waiting until every bench is safe")
+            say("stopping: waiting until heaters and light of every bench are off")
         except (CancelledError, OSError) as error:
-            text = f"the scheduler was lost ({type(error).__name__}); its worker, or the watchdog, makes its bench safe"
+            text = (
+                f"the connection to the scheduler was lost ({type(error).__name__}); the worker or the watchdog of "
+                "the controller switches the heaters off"
+            )
             outcomes |= {number: _failed(jobs[number], text) for number, _ in running.values()}
-            outcomes |= {number: _failed(job, "the scheduler was lost") for number, job in waiting}
+            outcomes |= {number: _failed(job, "the connection to the scheduler was lost") for number, job in waiting}
             break
     return Ended(tuple(outcomes[number] for number in range(len(jobs))), interruption)
 
 
 def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
-    """Return the workers with a thread to spare, once for each, those with most first."""
+    """Return each worker with a free thread once, those with most free threads first."""
     left = Counter(threads)
     left.subtract(Counter(worker for _, worker in running.values()))
     return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
 
 
 def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
-    """Return those that are done, after a while at most."""
+    """Return the finished futures after a limited wait."""
     if not futures:
         time.sleep(_ASK_EVERY_S)
         return ()
@@ -114,12 +117,12 @@ def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
-    """Return what a worker answered, or that it did not."""
+    """Return the outcome from a worker, or an outcome that reports the lost worker."""
     if future.status == "finished":
         answer: BenchOutcome = future.result()
         return answer
     error = future.exception() if future.status == "error" else future.status
-    return _failed(job, f"its worker was lost ({error}); {_SAFE}")
+    return _failed(job, f"the worker was lost ({error}); {_SAFE}")
 
 
 def _failed(job: BenchJob, text: str) -> BenchOutcome:

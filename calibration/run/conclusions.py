@@ -1,4 +1,4 @@
-"""What a calibration says besides its figures: elements found wrong, warnings, phases that are not known."""
+"""Conclusions of a calibration: faulty elements, warnings, and unknown phases."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from calibration.run.bootstrap import Start
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 
 NOT_REACHED = "not reached before the run ended"
-"""Why a PUC is not known in the record of a run that was cut short."""
-_STUCK = "neither heater has any effect on the light, and its split cannot be told"
-_UNSEEN = "no light passes it on a way to a monitor"
-# Share of the usual information below which a parameter is felt by no reading; rounding leaves less.
-_NOTHING = 1e-12
+"""Reason for an unknown PUC in the record of an interrupted run."""
+_STUCK = "neither heater has any effect on the light, and its split ratio is unknown"
+_UNSEEN = "no light passes it on the way to a monitor"
+# Relative information below which no reading depends on a parameter; rounding errors are smaller.
+_UNOBSERVABLE = 1e-12
 _KNOWN_RAD = 0.2
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
-def defects_of(
+def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the elements found wrong; a law is no longer uncertain once all readings are explained.
+    """Return the faulty elements; heater laws count as certain once all readings are explained.
 
     Args:
-        start: How the run began.
-        diagnosed: What explains its readings.
-        space: Where parameters have their places.
-        channels: Drive channel of every heater, to name it by.
+        start: Start of the run.
+        diagnosed: Fit with the causes that explain its readings.
+        space: Layout of the parameters.
+        channels: Drive channel of every heater, for messages.
         heater_max_ma: Largest heater current allowed.
     """
     found = start.defects
     told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
-    # Only a fit that explains all readings may speak of couplers and laws.
+    # Conclusions about couplers and laws require a fit that explains all readings.
     if diagnosed.certified:
         if diagnosed.trajectories is not None:
             told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
@@ -50,18 +50,20 @@ def defects_of(
     return without_duplicates(mark_unseen_pucs((*told, *found), unseen_pucs(diagnosed, space), channels))
 
 
-def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
-    """Return in words what a fit does not explain; nothing if it explains all.
+def collect_warnings(
+    start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
+) -> tuple[str, ...]:
+    """Return sentences about readings that a fit does not explain; empty if it explains all.
 
     Args:
-        start: How the run began.
-        diagnosed: What explains its readings best.
+        start: Start of the run.
+        diagnosed: Fit with the causes that explain its readings best.
         model: The model.
         likelihood: The readings.
     """
     if diagnosed.fit.certified:
         return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
-    worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
+    worst = find_worst_misfits(model, diagnosed.fit.parameters, likelihood)[:_MAX_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
@@ -69,16 +71,16 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
     return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 
-def worst_explained(
+def find_worst_misfits(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, least: float = 2.0
 ) -> tuple[str, ...]:
-    """Return, in words and the worst first, the PUCs, heaters, sources and monitors whose readings do not fit.
+    """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
     Args:
         model: The model.
-        parameters: Where a fit ended.
+        parameters: Result of the fit.
         likelihood: The readings.
-        least: Mean squared residual, over that of all readings, from which on an element is listed.
+        least: Smallest mean squared residual, relative to that of all readings, that is listed.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)
@@ -89,7 +91,7 @@ def worst_explained(
 
 
 def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
-    """Return the PUCs whose passive phase is not known, and why. That of a stuck PUC is known where light shows it."""
+    """Return the PUCs with an unknown passive phase, and why. The phase of a stuck PUC may be known."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
@@ -97,15 +99,15 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, st
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
-    """Return the PUCs whose loss no reading feels: no light passes them on a way to a monitor."""
-    # Every path through a PUC feels its loss, whatever its phase: the surest sign of light.
+    """Return the PUCs whose loss affects no reading, because no light passes them on the way to a monitor."""
+    # The loss of a PUC affects every path through it at any phase, so it is the most reliable sign of light.
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
     losses = felt[space.group("loss_db")]
-    return tuple(np.flatnonzero(losses <= _NOTHING * np.median(losses)).tolist())
+    return tuple(np.flatnonzero(losses <= _UNOBSERVABLE * np.median(losses)).tolist())
 
 
 def stuck_at(defect: Defect) -> str:
-    """Return the note of a stuck PUC."""
+    """Return the record note of a stuck PUC."""
     at = "" if defect.coupling is None else f"; it is stuck at a coupling of {defect.coupling:.4f}"
     return f"neither heater has any effect on the light{at}"

@@ -1,7 +1,7 @@
-"""A calibration before anything is driven: what it will cost, what it should find out, and what it cannot.
+"""Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-Everything comes from the bench file. The design is made on a nominal mesh whose phases are drawn: what settings tell
-depends little on them (10 % from 50 settings on, docs/calibration.md, 4).
+All information comes from the bench file. The design uses a nominal mesh with random phases; the information of
+settings hardly depends on them (10 % from 50 settings on, docs/calibration.md, 4).
 """
 
 from __future__ import annotations
@@ -37,35 +37,36 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 Real = NDArray[np.float64]
 
 PIC_MW = 1000.0
-"""Most heat of the chip (Sánchez-Jácome 2025)."""
-# What a module or laser is taken to launch.
+"""Maximum heat of the chip (Sánchez-Jácome 2025)."""
+# Assumed launch power of a module or laser.
 _LAUNCH_DBM = 0.0
-# What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE.
+# Power that enters from a coherent module: 400ZR launches at least -10 dBm (OIF-400ZR), and half of two tributaries is
+# TE.
 _LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
 # Relative noise, and -60 dBm for a responsivity of 1 mA/mW (assumed).
 _NOISE = NoiseModel(0.005, 1e-6)
-# Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own).
+# Converter step of a controller: 5 mA over 16 bits like the emulated board (assumption; a real board reports its own).
 _STEP_MA = 5.0 / 65535
-# Turns to which heaters are driven at random: bootstrap's 2.2 π.
+# Range of the random heater settings: 2.2 π as in the bootstrap.
 _TURNS = 1.1
-# Sweeps over heaters: some need another look from elsewhere (1.1 to 1.6 times on the 72-PUC mesh).
+# Sweeps per heater: some heaters need another sweep (1.1 to 1.6 times on the 72-PUC mesh).
 _SWEPT_AGAIN = 1.25
 _READS = 16
-_LOOKS, _LEAST_LOOKS = 3, 24
+_LOOKS, _MIN_LOOKS = 3, 24
 _PEAK_SIGMA = 4.0
 _DETUNED = "source_detuning_hz"
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage will cost.
+    """Expected cost of a stage.
 
     Attributes:
         name: The stage.
         settings: Settings of heaters and light.
-        source_changes: How often the light moves.
-        hardware_s: Time on the hardware, without that of moving the light.
-        peak_mw: Most heat of all heaters together.
+        source_changes: Number of source changes.
+        hardware_s: Hardware time without source changes.
+        peak_mw: Largest total heat of all heaters.
     """
 
     name: str
@@ -77,18 +78,18 @@ class StagePlan:
 
 @dataclass(frozen=True, eq=False)
 class DryRun:
-    """A calibration as planned.
+    """Plan of a calibration.
 
     Attributes:
-        stages: What each stage will cost.
-        sources: Ports where light enters.
-        monitors: Ports that are seen.
+        stages: Expected cost of each stage.
+        sources: Source ports.
+        monitors: Monitored ports.
         peak_ma: Largest current of a heater.
-        limit_ma: Limit of the controller.
-        limit_mw: Most heat of all heaters together: that of controller or chip.
-        sigma_rad: Predicted standard error by group, root mean square; losses and couplers in dB and rad.
-        bound: What the plan tells.
-        shortfall: Why the goal will be missed; empty if it will not.
+        limit_ma: Current limit of the controller.
+        limit_mw: Limit of the total heat, from controller or chip.
+        sigma_rad: Predicted rms standard error by group; losses in dB and couplers in rad.
+        bound: Information of the plan.
+        shortfall: Why the goal will be missed; empty if it will be reached.
     """
 
     stages: tuple[StagePlan, ...]
@@ -103,36 +104,36 @@ class DryRun:
 
     @property
     def settings(self) -> int:
-        """Settings in all."""
+        """Total number of settings."""
         return sum(stage.settings for stage in self.stages)
 
     @property
     def source_changes(self) -> int:
-        """Moves of the light in all."""
+        """Total number of source changes."""
         return sum(stage.source_changes for stage in self.stages)
 
     @property
     def hardware_s(self) -> float:
-        """Hardware time in all."""
+        """Total hardware time."""
         return sum(stage.hardware_s for stage in self.stages)
 
     @property
     def peak_mw(self) -> float:
-        """Most heat of all heaters together."""
+        """Largest total heat of all heaters."""
         return max(stage.peak_mw for stage in self.stages)
 
     def check(self) -> None:
-        """Refuse what controller or chip do not allow. Raises ``LimitError``."""
+        """Raise ``LimitError`` if the plan exceeds a limit of the controller or the chip."""
         _check_heat(self.stages, self.limit_mw)
 
 
 def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
-    """Refuse stages that need more heat than controller or chip allow. Raises ``LimitError``."""
+    """Raise ``LimitError`` if a stage needs more heat than controller or chip allow."""
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
             f"heat of all heaters in stage '{worst.name}'", requested=round(worst.peak_mw), limit=limit_mw,
-            unit="mW", hint="Raise total_power_mw of the controller if chip and supply bear it (chip: 1 W).",
+            unit="mW", hint="Increase total_power_mw of the controller if chip and supply allow it (chip: 1 W).",
         )  # fmt: skip
 
 
@@ -144,19 +145,19 @@ def dry_run(
     without_monitors: Collection[int] = (),
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> DryRun:
-    """Plan the calibration of a bench from its file alone; no device is opened.
+    """Plan the calibration of a bench from its file; no device is opened.
 
     Args:
         model: The bench.
         seed: Seed of phases and settings.
-        goal: How well the phases are to be known, and what that may cost.
-        without_sources: Ports whose light is to be left out, as if it were dead.
-        without_monitors: Ports whose monitors are to be left out.
-        progress: Told the stage of planning, the steps done and those there are at most.
+        goal: Required accuracy of the phases, and limits of the effort.
+        without_sources: Ports whose sources are ignored, as if they were dead.
+        without_monitors: Ports whose monitors are ignored.
+        progress: Called with the stage of planning, the steps done and the maximum number of steps.
 
     Raises:
-        ConfigError: Nothing to calibrate with is left, or the controller takes no currents.
-        LimitError: Stages that are known beforehand need more heat than controller or chip allow.
+        ConfigError: No source or monitor is left, or the controller does not accept currents.
+        LimitError: A stage needs more heat than controller or chip allow.
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))
@@ -165,7 +166,7 @@ def dry_run(
 
 @dataclass(frozen=True, eq=False)
 class _Nominal:
-    """A bench as its file describes it."""
+    """A bench as described by its file."""
 
     mesh: MeshTopology
     device: HeaterDriverModel
@@ -184,7 +185,7 @@ class _Nominal:
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
         device = model.devices[model.mesh_section.controller]
         if not isinstance(device, HeaterDriverModel):
-            raise ConfigError("this bench has no controller of heater currents: there is nothing to calibrate")
+            raise ConfigError("this bench has no controller for heater currents, so it cannot be calibrated")
         typical, wiring = model.mesh_section.typical, model.to_wiring()
         seconds = dual_input_ports(wiring.inputs)
         first_of = {second: first for first, second in seconds.items()}
@@ -192,9 +193,12 @@ class _Nominal:
         seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
         monitors = tuple(port for port in seen if port not in without_monitors)
         if not inputs or not monitors:
-            raise ConfigError(f"{len(inputs)} sources and {len(monitors)} monitors are left: nothing can be measured")
+            raise ConfigError(
+                f"{len(inputs)} sources and {len(monitors)} monitors are left, but a calibration needs at least one "
+                "of each"
+            )
         inputs.sort(key=lambda path: path.port)
-        lit_dbm = [_lit_dbm(model, path) for path in inputs]
+        lit_dbm = [_assumed_launch_dbm(model, path) for path in inputs]
         levels = [
             dbm + path.gain_db - path.loss_db - typical.access_loss_db
             for dbm, path in zip(lit_dbm, inputs, strict=True)
@@ -223,10 +227,10 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return a mesh with nominal laws, losses and couplers, and phases drawn."""
+        """Return a mesh with nominal laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
-        # Pπ drawn over the range of the bench file: what settings tell hardly depends on it.
+        # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
         laws[:, 0] = np.pi * self.device.heater_ohm * 1e-3 / rng.uniform(*self.p_pi_mw, 2 * n_pucs)
         return MeshParameters(
             passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, n_pucs),
@@ -242,19 +246,19 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the heat of settings, shape ``(N,)``."""
+        """Return the total heat of settings, shape ``(N,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
 
-def _lit_dbm(model: BenchModel, path: InputPath) -> float:
-    """Return what a source is taken to launch into the polarization that the chip takes."""
+def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
+    """Return the assumed launch power of a source in the polarization that the chip uses."""
     device = model.devices[path.source]
     return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
 
 class _RunPlanner:
-    """Makes the plan of one bench."""
+    """Planner for the calibration of one bench."""
 
     def __init__(
         self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
@@ -266,22 +270,22 @@ class _RunPlanner:
             self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds
         )
         reach_ma = np.sqrt(2.0 * np.pi * _TURNS / self._parameters.heater_law[:, 0])
-        self._most_ma = np.minimum(reach_ma, nominal.device.heater_max_ma)
+        self._max_ma = np.minimum(reach_ma, nominal.device.heater_max_ma)
         self._full_s = float(self._times.setting_s(np.array(2 * self._mesh.n_pucs)))
 
     def run(self) -> DryRun:
         before = [self._survey(), self._sweeps()]
-        # Several sources are taken for lasers of their own: which they are a file alone does not say.
+        # Several sources are assumed to be separate lasers, because the file does not say.
         search = SearchPlan(source_phase_rad=float(len(self._nominal.sources) > 1)).on(self._mesh.n_pucs)
         random = self._walk(BootstrapPlan().off_share).random(
             first_settings(self._mesh, len(self._nominal.monitors), one_laser_first=search.one_laser_first), self._rng
         )
-        random.source.sort()  # a stretch per source
+        random.source.sort()  # one segment per source
         before.append(self._stage("random settings", random))
         after = [self._known("fibres", (1 + SETTINGS_PER_SOURCE)), self._known("verification", 1, SETTINGS)]
         device = self._nominal.device
         limit_mw = min(device.total_power_mw, PIC_MW)
-        _check_heat((*before, *after), limit_mw)  # before what takes minutes on a large mesh
+        _check_heat((*before, *after), limit_mw)  # before the step that takes minutes on a large mesh
         fit = self._fit(random, "first fit")
         left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
         left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
@@ -294,7 +298,7 @@ class _RunPlanner:
             stages=(*before, self._stage("chosen settings", chosen), *after),
             sources=self._nominal.sources,
             monitors=self._nominal.monitors,
-            peak_ma=float(max(self._most_ma.max(), np.sqrt(self._swept_ma2()))),
+            peak_ma=float(max(self._max_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
             limit_mw=limit_mw,
             sigma_rad={
@@ -309,11 +313,11 @@ class _RunPlanner:
     def _walk(self, off_share: float) -> IncrementalSettings:
         nominal = self._nominal
         return IncrementalSettings(
-            self._most_ma, nominal.sources, nominal.monitors, settings_per_source=STRETCH, off_share=off_share
+            self._max_ma, nominal.sources, nominal.monitors, settings_per_source=STRETCH, off_share=off_share
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
-        """Return what a fit of these settings would know."""
+        """Return the expected result of a fit of these settings."""
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
@@ -333,7 +337,7 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return the settings that the run will choose, about, and why they will not do."""
+        """Return the approximate settings that the run will choose, and why they will not suffice."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -360,12 +364,12 @@ class _RunPlanner:
 
     def _survey(self) -> StagePlan:
         sources = len(self._nominal.sources)
-        backgrounds = max(_LOOKS, -(-_LEAST_LOOKS // sources))
+        backgrounds = max(_LOOKS, -(-_MIN_LOOKS // sources))
         reads = (_READS * (1 + _LOOKS) + backgrounds * sources) * self._times.read_s
-        most_ma2 = 0.65 * self._nominal.device.heater_max_ma**2
+        max_ma2 = 0.65 * self._nominal.device.heater_max_ma**2
         return StagePlan(
             "survey", 1 + backgrounds * sources, backgrounds * sources, backgrounds * self._full_s + reads,
-            self._peak_mw(most_ma2),
+            self._peak_mw(max_ma2),
         )  # fmt: skip
 
     def _sweeps(self) -> StagePlan:
@@ -379,16 +383,16 @@ class _RunPlanner:
         low = 0.9 * np.pi * self._nominal.device.heater_ohm * 1e-3 / self._nominal.p_pi_mw[1]
         return BootstrapPlan().sweeps.reach_ma2((low, low), self._nominal.device.heater_max_ma)
 
-    def _peak_mw(self, most_ma2: float) -> float:
-        """Return about the most heat of settings whose squared currents are uniform up to a largest one."""
+    def _peak_mw(self, max_ma2: float) -> float:
+        """Return approximately the largest heat of settings whose squared currents are uniform up to a maximum."""
         heaters = 2 * self._mesh.n_pucs
-        # Mean and spread of a sum of uniform numbers; four sigma is what no run of some thousand settings meets.
-        square = most_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
+        # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
+        square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return a stage of settings with all heaters moved."""
+        """Return the plan of a stage of settings in which all heaters change."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
-        mean_ma2 = float(np.mean(self._most_ma**2))
+        mean_ma2 = float(np.mean(self._max_ma**2))
         return StagePlan(name, settings, 2 * sources, settings * self._full_s, self._peak_mw(mean_ma2))

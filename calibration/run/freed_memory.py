@@ -1,8 +1,8 @@
-"""What large arrays free stays with the process while a calibration runs, for the next ones.
+"""Reuse of freed memory during a calibration.
 
-A fit makes and drops thousands of arrays of some tens of megabytes. The allocator of glibc gives each of them back to
-the system and asks for it anew, cleared page by page: an eighth of the CPU time of a calibration of 72 PUCs with all
-its physics (docs/performance.md#freed-memory).
+A fit allocates and frees thousands of arrays of some tens of megabytes. The allocator of glibc returns each of them to
+the system and requests new pages, which the system clears. This takes an eighth of the CPU time of a calibration of 72
+PUCs with all its physics (docs/performance.md#freed-memory).
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Numbers of malloc.h, and what glibc begins with; the largest it raises the second one to by itself is 32 MiB.
+# Constants of malloc.h, and the defaults of glibc, which raises the second one automatically up to 32 MiB.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _USUAL = {_TRIM_THRESHOLD: 64 * 1024 * 1024, _MMAP_THRESHOLD: 32 * 1024 * 1024}
 KEPT_BYTES = 1 << 30
-# Larger arrays, those of large meshes, go back at once: kept, they leave gaps that the next ones do not fit into.
+# Larger arrays (large meshes) are returned at once, because they would leave gaps too small for the next ones.
 LARGE_BYTES = 64 * 1024 * 1024
 _guard = threading.Lock()
 _running: list[object] = []
 
 
 @contextlib.contextmanager
-def freed_memory_kept() -> Iterator[None]:
-    """Keep up to 1 GiB of what is freed, in arrays of 64 MiB at most, for the time of a block.
+def keep_freed_memory() -> Iterator[None]:
+    """Keep up to 1 GiB of freed memory, in arrays of up to 64 MiB, during a block.
 
-    It goes back to the system after the last such block.
-
-    Where the C library has no ``mallopt``, nothing is done.
+    The memory is returned to the system after the last such block. Without ``mallopt`` in the C library, nothing is
+    done.
     """
     library, me = _c_library(), object()
     with _guard:
@@ -49,7 +48,7 @@ def freed_memory_kept() -> Iterator[None]:
 def _c_library() -> Any:
     try:
         return ctypes.CDLL(None)
-    except (OSError, TypeError):  # a system on which a process cannot be asked for its symbols
+    except (OSError, TypeError):  # this system does not support symbol lookup in the process
         return None
 
 

@@ -1,9 +1,9 @@
-"""The journal of a run: every answer of the bench as it comes, in a file that survives whatever ends the run.
+"""Journal of a run: every answer of the bench, in a file that survives any end of the run.
 
-One line per entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running number.
-The first is the header: device, plan and seed of the run. Every entry is handed to the operating system at once, and to
-the disk once a second: a process that is killed loses nothing, a host that loses power a second. A last line that is
-torn is dropped.
+Each line is one entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running
+number. The first entry is the header: device, plan and seed of the run. Every entry is passed to the operating system
+at once and written to the disk once a second. A killed process loses nothing, and a power failure of the host costs one
+second. An incomplete last line is ignored.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def now_utc() -> str:
 
 @dataclass(frozen=True)
 class JournalHeader:
-    """Device, plan and seed of a run. Going on needs all the same, but for when and by which command it was begun.
+    """Device, plan and seed of a run. A resumed run must match them, except for start time and command line.
 
     Attributes:
         serial: Serial number of the controller.
-        model: Its model.
-        firmware: Its firmware.
+        model: Model of the controller.
+        firmware: Firmware of the controller.
         mesh_sha256: Hash of the mesh's canonical text.
         channel_map_sha256: Hash of the map from heaters and monitors to channels.
-        plan_sha256: Hash of the plan and of the nominal figures the run starts from.
-        seed: Seed of everything random.
+        plan_sha256: Hash of the plan and of the nominal figures at the start of the run.
+        seed: Seed of all random choices.
         software: Name and version of this software.
         wavelength_nm: Wavelength of the light.
-        sources: Ports where light was injected.
-        dead: Ports whose light did not arrive, and why; they are not tried again.
-        stated_hz: What the sources that can be tuned said of their frequency when the run was begun, by port.
-        started_utc: When the run was begun.
-        command: The command line, if it was begun by one.
-        heater_tau_s: Thermal time constant of the heaters when the run was begun, if it was seen: it is not measured
-            anew, so that the same wait makes the same plan.
+        sources: Source ports.
+        dead: Ports without light, and why; they are not tried again.
+        stated_hz: Frequencies that the tunable sources reported at the start of the run, by port.
+        started_utc: Start time of the run.
+        command: The command line, if the run was started by one.
+        heater_tau_s: Thermal time constant of the heaters at the start of the run, if measured. It is not measured
+            again, because the same wait must give the same plan.
     """
 
     serial: str
@@ -78,43 +78,43 @@ class JournalHeader:
     heater_tau_s: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the header as JSON can hold it."""
+        """Return the header as a JSON-compatible document."""
         by_port = {name: {str(port): each for port, each in getattr(self, name).items()} for name in _BY_PORT}
         return {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(self), **by_port}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JournalHeader:
-        """Return the header of a document.
+        """Return the header stored in a document.
 
         Raises:
-            CalibrationError: It is none, or of an unknown version.
+            CalibrationError: The document is not a header, or its version is unknown.
         """
         if document.get("format") != FORMAT or document.get("version") != VERSION:
-            raise CalibrationError(f"no header of a {FORMAT} of version {VERSION}")
+            raise CalibrationError(f"this is not the header of a {FORMAT} of version {VERSION}")
         from pydantic import TypeAdapter, ValidationError
 
-        known = {"heater_tau_s": None, **document}  # journals from before it was measured have none
+        known = {"heater_tau_s": None, **document}  # older journals do not contain it
         try:
             return TypeAdapter(cls).validate_python({each.name: known[each.name] for each in fields(cls)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            raise CalibrationError(f"no header of a {FORMAT}: {where}: {first['msg']}") from error
+            raise CalibrationError(f"this is not a valid header of a {FORMAT}: {where}: {first['msg']}") from error
         except KeyError as error:
-            raise CalibrationError(f"no header of a {FORMAT}: it lacks {error}") from error
+            raise CalibrationError(f"this is not a valid header of a {FORMAT}: {error} is missing") from error
 
 
 @dataclass(frozen=True)
 class JournalContents:
-    """What a journal holds.
+    """Contents of a journal.
 
     Attributes:
         header: Device, plan and seed of the run.
         entries: The answers of the bench.
-        notes: What happened besides: interruptions and resumptions.
-        finished: Whether the run came to its end.
-        size: Bytes up to the end of the last whole line.
-        lines: Whole lines.
+        notes: Other events: interruptions and resumptions.
+        finished: Whether the run was finished.
+        size: Bytes up to the end of the last complete line.
+        lines: Complete lines.
     """
 
     header: JournalHeader
@@ -126,12 +126,12 @@ class JournalContents:
 
 
 class RunJournal:
-    """A journal open for writing, locked against other processes. Made by :meth:`begin` or :meth:`resume`.
+    """A journal open for writing and locked against other processes; created by :meth:`begin` or :meth:`resume`.
 
     Attributes:
         path: The file.
-        entries: The answers it held when it was opened.
-        notes: What happened besides, up to now.
+        entries: The answers in the file when it was opened.
+        notes: Other events so far.
     """
 
     def __init__(self, path: Path, handle: int, contents: JournalContents | None = None) -> None:
@@ -146,14 +146,14 @@ class RunJournal:
 
     @classmethod
     def begin(cls, path: Path) -> RunJournal:
-        """Begin a journal. What lies there stays until this one has a header: a run cut short before loses nothing.
+        """Start a journal. An existing file stays until the new journal has a header, so no earlier run is lost.
 
-        One of a run that was cut short is then kept beside it as ``NAME.old.journal``.
+        The journal of an interrupted run is then kept next to it as ``NAME.old.journal``.
 
         Raises:
-            BusyError: Another process writes it.
-            ConfigError: Nothing can be written there.
-            LumionError: There is no room.
+            BusyError: Another process writes the journal.
+            ConfigError: The file cannot be written.
+            LumionError: The disk is full.
         """
         with writing("the journal", path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,26 +167,26 @@ class RunJournal:
 
     @classmethod
     def resume(cls, path: Path) -> RunJournal:
-        """Open the journal of a run that was cut short, to go on.
+        """Open the journal of an interrupted run to continue it.
 
         Raises:
-            BusyError: Another process writes it.
-            ConfigError: There is none.
-            CalibrationError: It is damaged, or its run was finished.
+            BusyError: Another process writes the journal.
+            ConfigError: There is no journal.
+            CalibrationError: The journal is damaged, or its run was finished.
         """
         try:
             check_regular(path)
             handle = os.open(path, os.O_RDWR)
         except OSError as error:
             raise ConfigError(
-                f"there is no journal to go on from: {path}: {error.strerror}.", hint="Begin anew, without --resume."
+                f"there is no journal to resume: {path}: {error.strerror}.", hint="Start a new run without --resume."
             ) from error
         try:
             lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
             contents = read_journal(path)
             if contents.finished:
                 raise CalibrationError(
-                    f"{path}: the run of this journal was finished.", hint="Begin anew, without --resume."
+                    f"{path}: the run of this journal is already finished.", hint="Start a new run without --resume."
                 )
             return cls(path, handle, contents)
         except BaseException:
@@ -198,18 +198,18 @@ class RunJournal:
         """Device, plan and seed of the run.
 
         Raises:
-            CalibrationError: It was not written yet.
+            CalibrationError: The header was not written yet.
         """
         if self._header is None:
             raise CalibrationError(f"{self.path}: this journal has no header yet")
         return self._header
 
-    def head(self, header: JournalHeader) -> None:
-        """Write the header, before anything else is written. Raises as :meth:`add`."""
+    def write_header(self, header: JournalHeader) -> None:
+        """Write the header as the first entry. Raises as :meth:`add`."""
         if self._handle is not None:
             with writing("the journal", self.path):
-                if _worth_keeping(self._handle, self.path):
-                    _copy_aside(self._handle, self.path)
+                if _has_answers(self._handle, self.path):
+                    _back_up(self._handle, self.path)
         self._write(header.document())
         self._header = header
 
@@ -217,12 +217,12 @@ class RunJournal:
         """Write an answer of the bench.
 
         Raises:
-            LumionError: There is no room. What was written before stays whole.
+            LumionError: The disk is full. Earlier entries stay intact.
         """
         self._write(entry.document())
 
     def note(self, kind: str, **facts: Any) -> None:
-        """Write that something happened, and when. Raises as :meth:`add`."""
+        """Write an event with its time. Raises as :meth:`add`."""
         note = {"kind": kind, "utc": now_utc(), **facts}
         self._write(note)
         self.notes.append(note)
@@ -232,8 +232,8 @@ class RunJournal:
             raise CalibrationError(f"{self.path}: this journal is closed")
         line = _line({"n": self._lines, **document})
         with writing("the journal", self.path):
-            # A disk that was full may have kept half a line; what follows it would be unreadable.
-            if self._torn:  # what a line that failed has left, or a run that was killed
+            # A full disk or a killed run may have left part of a line, which would make the next lines unreadable.
+            if self._torn:  # remains of a failed write or a killed run
                 os.ftruncate(self._handle, self._size)
             os.lseek(self._handle, self._size, os.SEEK_SET)
             self._torn = True
@@ -241,7 +241,8 @@ class RunJournal:
             while left:
                 left = left[os.write(self._handle, left) :]
             self._size, self._lines, self._torn = self._size + len(line), self._lines + 1, False
-            # Every line to the operating system, the disk once a second: fsync for each would slow the bench down.
+            # Every line goes to the operating system, but to the disk only once a second, because fsync per line would
+            # slow the bench down.
             if time.monotonic() - self._synced_s >= _SYNC_EVERY_S:
                 self._sync()
 
@@ -251,7 +252,7 @@ class RunJournal:
             self._synced_s = time.monotonic()
 
     def sha256(self) -> str:
-        """Return the hash of all that was written so far."""
+        """Return the hash of everything written so far."""
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             left = self._size
@@ -261,7 +262,7 @@ class RunJournal:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Hand everything to the disk and let other processes have the file; idempotent."""
+        """Write everything to the disk and unlock the file; idempotent."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -270,20 +271,20 @@ class RunJournal:
                 if self._header is not None:
                     os.ftruncate(handle, self._size)
                     os.fsync(handle)
-                elif os.fstat(handle).st_size == 0:  # made by this run, which was cut short before it had a header
+                elif os.fstat(handle).st_size == 0:  # this run created the file but was interrupted before the header
                     self.path.unlink(missing_ok=True)
         finally:
             os.close(handle)
 
 
 def read_journal(path: Path) -> JournalContents:
-    """Read a journal; a torn last line is dropped.
+    """Read a journal; an incomplete last line is ignored.
 
     Raises:
-        CalibrationError: It is damaged before its last line; the message says where.
-        ConfigError: It cannot be read.
+        CalibrationError: The journal is damaged before its last line; the message gives the position.
+        ConfigError: The journal cannot be read.
     """
-    lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Begin anew, without --resume.").split(b"\n")
+    lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Start a new run without --resume.").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
         incomplete = False
@@ -301,7 +302,7 @@ def read_journal(path: Path) -> JournalContents:
         documents.append(document)
         size += len(line) + 1
     if not documents:
-        raise CalibrationError(f"{path}: this journal holds nothing", hint="Begin anew, without --resume.")
+        raise CalibrationError(f"{path}: this journal is empty", hint="Start a new run without --resume.")
     return _contents(path, documents, size)
 
 
@@ -310,7 +311,7 @@ def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> Jou
         header = JournalHeader.of(documents[0])
         entries = tuple(LogbookEntry.of(each) for each in documents[1:] if each.get("kind") in _ENTRY_KINDS)
     except CalibrationError as error:
-        raise CalibrationError(f"{path}: {error.message}", hint="Begin anew, without --resume.") from error
+        raise CalibrationError(f"{path}: {error.message}", hint="Start a new run without --resume.") from error
     notes = tuple(each for each in documents[1:] if each.get("kind") not in _ENTRY_KINDS)
     finished = any(each.get("kind") == "finished" for each in notes)
     return JournalContents(header, entries, notes, finished, size, len(documents))
@@ -322,27 +323,27 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
-    """Return what a line holds, ``None`` if it is damaged or not the one that belongs here.
+    """Return the content of a line; ``None`` if the line is damaged or not the expected one.
 
     Raises:
-        CalibrationError: It is whole, but no JSON, or holds NaN: no run of this software has written it.
+        CalibrationError: The line is intact but not valid JSON of this software.
     """
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None
-    document = parse_json(text, f"{path}: line {number + 1}", error=CalibrationError, hint="Begin anew.")
+    document = parse_json(text, f"{path}: line {number + 1}", error=CalibrationError, hint="Start a new run.")
     return document if isinstance(document, dict) and document.get("n") == number else None
 
 
 def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
     return CalibrationError(
-        f"{path}: line {number + 1} (byte {offset}) is damaged, and more follow",
-        hint=f"Restore the file from a copy, cut it off before line {number + 1} to lose what follows, or begin anew.",
+        f"{path}: line {number + 1} (byte {offset}) is damaged, and further lines follow",
+        hint=f"Restore the file from a copy, delete everything from line {number + 1} on, or start a new run.",
     )
 
 
-def _worth_keeping(handle: int, path: Path) -> bool:
-    """Return whether a file holds answers of a run that was cut short, or something this software cannot read."""
+def _has_answers(handle: int, path: Path) -> bool:
+    """Return whether a file contains answers of an interrupted run, or content that this software cannot read."""
     if os.fstat(handle).st_size == 0:
         return False
     try:
@@ -352,7 +353,7 @@ def _worth_keeping(handle: int, path: Path) -> bool:
     return bool(contents.entries) and not contents.finished
 
 
-def _copy_aside(handle: int, path: Path) -> None:
+def _back_up(handle: int, path: Path) -> None:
     aside = path.with_name(f"{path.stem}.old{path.suffix}")
     os.lseek(handle, 0, os.SEEK_SET)
 
@@ -361,4 +362,4 @@ def _copy_aside(handle: int, path: Path) -> None:
             while piece := there.read(1 << 20):
                 copy.write(piece)
 
-    write_file(aside, "the journal of the run before", fill)
+    write_file(aside, "the journal of the previous run", fill)

@@ -1,6 +1,6 @@
-"""Calibrating a bench with a journal: what is measured is kept whatever happens, and an interrupted run goes on.
+"""Calibration of a bench with a journal: measured data is never lost, and an interrupted run can be resumed.
 
-Before it goes on it is asked whether it is the same device, the same plan and the same light as then.
+A resumed run first checks that device, plan and light are unchanged.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from lumion_hw.storage import load_record, save_record
 _LAST_SETTINGS = 3
 _LOOKS = 4
 _TEMPERATURE_LOST = "temperature lost"
-# Change of a source's light that is still one of its polarization, searched anew, and can be corrected for.
-_MOST_POWER_DB = 1.0
-# Smaller ones are no more than light varies anyway.
-_LEAST_POWER_DB = 0.02
+# Largest change of a source's power that the new polarization alignment explains and that is corrected.
+_MAX_POWER_DB = 1.0
+# Smaller changes are normal variations of the light.
+_MIN_POWER_DB = 0.02
 _SAME = (
     ("serial", "the serial number of the controller"),
     ("firmware", "its firmware"),
@@ -63,14 +63,14 @@ def header_of(
     command: str = "",
     heater_tau_s: float | None = None,
 ) -> JournalHeader:
-    """Return device, plan and seed of a run, to be kept in its journal.
+    """Return device, plan and seed of a run, for its journal.
 
     Args:
-        run: The run, nothing measured yet.
-        dead: Ports whose light does not arrive, and why.
-        reported_frequencies_hz: Frequencies of the sources that can be tuned, by port.
-        command: The command line, if it was begun by one.
-        heater_tau_s: Thermal time constant of the heaters, if it was seen.
+        run: The run, before any measurement.
+        dead: Ports without light, and why.
+        reported_frequencies_hz: Frequencies of the tunable sources, by port.
+        command: The command line, if the run was started by one.
+        heater_tau_s: Thermal time constant of the heaters, if measured.
     """
     from lumion_hw import __version__
 
@@ -98,8 +98,8 @@ def _plain(plan: Any) -> Any:
     if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
         return plan
     plain = dataclasses.asdict(plan)
-    if isinstance(plan, DeviceUnderTest):  # journals from before there were any stay those of the same plan
-        del plain["heater_tau_s"]  # what it is for is settle_s
+    if isinstance(plan, DeviceUnderTest):  # older journals must still match
+        del plain["heater_tau_s"]  # its effect is in settle_s
         for name in ("seconds", "settle_s"):
             if not plain[name]:
                 del plain[name]
@@ -107,10 +107,10 @@ def _plain(plan: Any) -> Any:
 
 
 def check_same(begun: JournalHeader, now: JournalHeader) -> None:
-    """Refuse to go on with the run of another device, plan, seed or software.
+    """Raise an error if the run of a journal had another device, plan, seed or software.
 
     Raises:
-        CalibrationError: The message says what differs.
+        CalibrationError: The message lists the differences.
     """
     different = [
         f"{words} was {_shown(getattr(begun, name))}, is {_shown(getattr(now, name))}"
@@ -119,8 +119,8 @@ def check_same(begun: JournalHeader, now: JournalHeader) -> None:
     ]
     if different:
         raise CalibrationError(
-            f"the run of this journal cannot be gone on with here: {'; '.join(different)}",
-            hint="Resume with what it was begun with, or begin anew without --resume.",
+            f"the run of this journal cannot be resumed here: {'; '.join(different)}",
+            hint="Restore these values and resume, or start a new run without --resume.",
         )
 
 
@@ -131,11 +131,11 @@ def _shown(value: object) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LightConditions:
-    """How the light is now, against before the run was cut short.
+    """Change of the light since the run was interrupted.
 
     Attributes:
-        changes: What was compared.
-        power_db: By source, the change that new readings have to be corrected for; none where it is small.
+        changes: Compared readings.
+        power_db: By source, the power change that must be corrected in new readings; small changes are left out.
     """
 
     changes: tuple[ReferenceChange, ...] = ()
@@ -143,20 +143,20 @@ class LightConditions:
 
 
 def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
-    """Repeat the reference setting of every source and the last few settings, and compare with what was read then.
+    """Repeat the reference setting of every source and the last few settings, and compare with the earlier readings.
 
-    Polarization is searched anew when a run goes on, and does not end where it was: the light of a source may have
-    become another as a whole. That is no reason to stop, but one to correct for.
+    A resumed run aligns the polarization again and ends at a different state. The total power of a source may therefore
+    change; this is corrected and not an error.
 
     Args:
         probe: Access to the mesh.
-        entries: What was read before the run was cut short.
+        entries: Readings before the interruption.
 
     Returns:
-        What changed; nothing if the run was cut short before there was anything to compare.
+        The changes; empty if there is nothing to compare.
 
     Raises:
-        CalibrationError: More than noise has changed; the message says what.
+        CalibrationError: The readings changed by more than noise; the message lists the changes.
     """
     noise = noise_of(entries, probe.monitor_step_ma)
     if noise is None:
@@ -167,13 +167,13 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
         probe.tune(source, frequency_hz)
     for (source, frequency_hz), readings in sorted(reference_readings(entries).items()):
         if frequency_hz != tuned_hz.get(source, 0.0):
-            continue  # the light was tuned away from there since
+            continue  # the source was tuned to another frequency since
         probe.light_only_port(source)
         looks = probe.measure_many(np.zeros((_LOOKS, 2 * probe.mesh.n_pucs)))
-        # The reference setting of every source: power may differ by its polarization, the sharing of the light may not.
+        # At the reference setting the power may differ because of the polarization, but the distribution may not.
         found = reference_change(source, np.mean(readings, axis=0), looks.mean(axis=0), noise)
         changes.append(found)
-        if abs(found.power_db) > _LEAST_POWER_DB:
+        if abs(found.power_db) > _MIN_POWER_DB:
             power_db[source] = found.power_db
     last = next(entry for entry in reversed(entries) if entry.kind == "settings")
     if last.source != DARK:
@@ -183,17 +183,17 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
             reference_change(last.source, before, now, noise)
             for before, now in zip(last.answer[-_LAST_SETTINGS:], again, strict=True)
         ]
-    said = dict.fromkeys(words for each in changes for words in each.words(_MOST_POWER_DB))
+    said = dict.fromkeys(words for each in changes for words in each.words(_MAX_POWER_DB))
     if said:
         raise CalibrationError(
-            f"the bench is not as the interrupted run has left it: {'; '.join(said)}",
-            hint="Put it back and resume again, or begin anew without --resume.",
+            f"the bench has changed since the interrupted run: {'; '.join(said)}",
+            hint="Restore the earlier state and resume again, or start a new run without --resume.",
         )
     return LightConditions(tuple(changes), power_db)
 
 
 def journal_path(record: Path) -> Path:
-    """Return where the journal of the run that makes a record lies: ``NAME.journal`` beside it."""
+    """Return the path of the journal for a record: ``NAME.journal`` next to it."""
     return record.with_suffix(".journal")
 
 
@@ -212,47 +212,51 @@ def calibrate(
     over: Over = "own",
     residual: Residual = lambda name, value: None,
 ) -> CalibrationRecord:
-    """Calibrate the mesh of a bench and save the record with its raw readings and its journal beside it.
+    """Calibrate the mesh of a bench and save the record, with its raw readings and its journal next to it.
 
-    A run cut short leaves an incomplete record and its journal behind; heaters and sources are off.
+    An interrupted run leaves an incomplete record and its journal; heaters and sources are off.
 
     Args:
         bench: The bench.
         aligner: Polarization search.
         seed: Seed of the random settings.
-        path: Where the record goes. An incomplete one replaces no complete one: it goes beside it to
-            ``NAME.incomplete.json``.
-        progress: Told of every step.
-        resume: Go on with the run whose journal lies there.
+        path: Path of the record. An incomplete record never replaces a complete one; it is saved as
+            ``NAME.incomplete.json`` instead.
+        progress: Called after every step.
+        resume: Continue the run of the journal at this path.
         command: The command line, for the record's provenance.
-        wavelengths_nm: Further wavelengths the record is to hold for.
-        goal: How well the phases are to be known, and what that may cost; the usual one if not given.
-        judge: Says what is wrong with the record, a sentence each, to be kept in it.
-        over: What the record may be written over; what belongs to it only over files of this program.
-        residual: Told what each stage leaves unexplained, as soon as it is known, by a name with its unit:
+        wavelengths_nm: Further wavelengths for which the record shall hold.
+        goal: Required accuracy of the phases, and limits of the effort; the default goal if not given.
+        judge: Function that returns problems of the record, one sentence each, which are stored in it.
+        over: Kind of file that the record may overwrite; files that belong to it are overwritten only if this program
+            made them.
+        residual: Called with the misfit of each stage as soon as it is known, by a name with its unit:
             ``heater_sweeps_rms_sigma`` and those of :class:`~calibration.run.procedure.Calibration`.
 
     Raises:
-        CalibrationError: No light at all, or the journal is damaged, or of another device, plan, seed or light.
-        BusyError: Another process runs a calibration to the same place.
-        ConfigError: There is no journal to go on from, nothing can be written there, or further wavelengths are asked
-            for and no source can be tuned.
-        LimitError: A source cannot make one of the wavelengths.
+        CalibrationError: There is no light, or the journal is damaged or belongs to another device, plan, seed or
+            light.
+        BusyError: Another process calibrates to the same path.
+        ConfigError: There is no journal to resume, the path cannot be written, or further wavelengths are requested but
+            no source is tunable.
+        LimitError: A source cannot reach one of the wavelengths.
         LumionError: The disk is full.
     """
     path = Path(path)
     check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner), None
-    check_wavelengths(wavelengths_nm, probe.device_under_test())  # before light is aligned, which takes a while
+    check_wavelengths(
+        wavelengths_nm, probe.device_under_test()
+    )  # before the alignment of the light, which takes a while
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
             if resume and book.header.heater_tau_s is not None:
                 bench.mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
-            # Light first: only then is known which sources the run has, and they belong to the header.
+            # The light comes first: the header lists the working sources.
             dead, reported_frequencies_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
-            _head(
+            _connect_journal(
                 bench,
                 run,
                 book,
@@ -261,7 +265,7 @@ def calibrate(
             )
             before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
             probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
-            # From here on there is something to keep: an error leaves a record of what was found.
+            # From here on an error leaves an incomplete record.
             begun = run
             record = _finished(
                 run.run(), run, book, path, command, lambda record: (*judge(record), *probe.measurement_warnings())
@@ -270,7 +274,7 @@ def calibrate(
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
             probe.switch_everything_off()
-            _keep_what_there_is(bench, begun, book, path, over, error)
+            _save_incomplete_record(bench, begun, book, path, over, error)
             raise
     if resume:
         path.with_suffix(".incomplete.json").unlink(missing_ok=True)
@@ -281,7 +285,7 @@ def calibrate(
 def _aligned(
     probe: BenchProbe, begun: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    """Tune and align the light, as it was where a run was begun; return ports that stay dark, and frequencies."""
+    """Tune and align the light as at the start of the run; return ports that stay dark, and frequencies."""
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
@@ -328,11 +332,11 @@ def _run(
     )
 
 
-def _head(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
-    """Let the run keep its readings in a journal, under a new header or under one that has to fit.
+def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
+    """Connect a run to a journal, with a new header or with a check of the existing one.
 
     Raises:
-        CalibrationError: Device, plan or light are others than when the run was cut short.
+        CalibrationError: Device, plan or light have changed since the interruption.
     """
     if resume:
         check_same(book.header, header)
@@ -343,29 +347,29 @@ def _head(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeade
         bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
         run.logbook.light_db = light.power_db
     else:
-        book.head(header)
+        book.write_header(header)
     run.logbook.keep = book.add
 
 
-def _keep_what_there_is(
+def _save_incomplete_record(
     bench: Bench, run: Calibration | None, book: RunJournal, path: Path, over: Over, error: BaseException
 ) -> None:
-    """Save an incomplete record of a run that was begun; what cut it short is the news, whatever fails here."""
+    """Save an incomplete record after an error; further errors are logged so that the first one is reported."""
     if run is None:
         with contextlib.suppress(LumionError):
             bench.events.add("calibration cut short", stage="alignment")
         return
     with contextlib.suppress(LumionError):
         book.note("cut short", reason=f"{type(error).__name__}: {error}")
-    # A finished record is worth more than a part of a new one.
-    kept = path.with_suffix(".incomplete.json") if _is_precious(path) else path
+    # A complete record is more valuable than an incomplete new one.
+    kept = path.with_suffix(".incomplete.json") if _is_complete_record(path) else path
     with contextlib.suppress(LumionError):
         save_record(replace(run.record(), complete=False), kept, over if kept == path else "own")
         bench.events.add("calibration cut short", record=str(kept))
 
 
-def _is_precious(path: Path) -> bool:
-    """Return whether there is something that an incomplete record must not replace."""
+def _is_complete_record(path: Path) -> bool:
+    """Return whether a path has a record that an incomplete one must not replace."""
     if not path.exists():
         return False
     try:
@@ -382,7 +386,7 @@ def _finished(
     command: str,
     judge: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
-    """Return the record with its raw readings, where it comes from, and what is wrong with it."""
+    """Return the record with raw readings, provenance and detected problems."""
     raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {

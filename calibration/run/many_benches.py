@@ -1,11 +1,11 @@
-"""Several benches at once on this computer: what a job is, and a process for each, so many at a time.
+"""Calibration of several benches at once on this computer, with one process per bench.
 
-Jobs and outcomes are plain values: records never travel, they are written by the worker where the job says.
-:func:`calibrate_bench` does one job and does not know who runs it; :mod:`calibration.run.cluster` uses it as well.
+Jobs and outcomes are plain values; the worker writes the records to the paths in the job. :func:`calibrate_bench` does
+one job independently of its caller; :mod:`calibration.run.cluster` uses it as well.
 
-Parent and worker talk over a pipe that no other process has: one that crashes, or is killed in the middle of a word,
-leaves no lock behind that another could wait for. Ctrl-C is the parent's affair: it asks the workers to stop, and each
-ends its bench as any interrupted run does. A worker whose parent is gone stops by itself.
+Parent and worker communicate through a private pipe: a worker that crashes or is killed leaves no lock on which another
+could wait. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench like any interrupted
+run. A worker whose parent is gone stops on its own.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class BenchJob:
 
     Attributes:
         bench_file: Path of the bench file, or name of a built-in bench.
-        name: Name of the bench, in progress lines and as the name of its record.
-        record: Where the record goes; journal, raw readings and events go beside it.
-        emulate: Emulate the bench.
+        name: Name of the bench, for progress lines and for its record.
+        record: Path of the record; journal, raw readings and events are stored next to it.
+        emulate: Whether to emulate the bench.
         seed: Seed of the settings, and of the emulation.
-        tolerance_db: Largest held-out error beyond noise that passes, if it is asked for.
+        tolerance_db: Largest acceptable held-out error above noise, if given.
     """
 
     bench_file: str
@@ -62,17 +62,17 @@ class BenchJob:
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """What became of a job.
+    """Result of a job.
 
     Attributes:
         name: Name of the bench.
-        state: How it ended.
-        record: Path of the record, also of an incomplete one; ``None`` if there is none.
-        exit_code: Exit code of ``lumion-calibrate run`` for it.
-        error: What went wrong, in words.
-        wall_s: Time it took here.
+        state: How the job ended.
+        record: Path of the record, also if it is incomplete; ``None`` if there is none.
+        exit_code: Exit code that ``lumion-calibrate run`` would return.
+        error: Error message.
+        wall_s: Elapsed time.
         figures: Counts, residuals and times of the run.
-        faults: What was found wrong with the bench, a sentence each.
+        faults: Faults of the bench, one sentence each.
     """
 
     name: str
@@ -92,12 +92,12 @@ def jobs_for(
     seed: int = 0,
     tolerance_db: float | None = None,
 ) -> list[BenchJob]:
-    """Return the jobs of some benches, none of which shares a device with another; nothing is opened.
+    """Return the jobs of some benches after checking that they share no device; nothing is opened.
 
-    Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order: they are different chips.
+    Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order, so that they are different chips.
 
     Raises:
-        ConfigError: A file is wrong, or two benches have the same name, device address or device serial.
+        ConfigError: A file is invalid, or two benches have the same name, device address or device serial number.
     """
     from lumion_hw.bench.bench import load
 
@@ -111,12 +111,12 @@ def jobs_for(
 
 
 def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> None:
-    """Refuse benches that name the same device: two calibrations at once would fight for it.
+    """Raise an error if two benches use the same device, because two calibrations at once would conflict.
 
-    Emulated benches are held to it as well: what is rehearsed should be what is done.
+    The check also applies to emulated benches, so that a rehearsal behaves like the real run.
 
     Raises:
-        ConfigError: They do; the message names files and devices.
+        ConfigError: Two benches share a device; the message names files and devices.
     """
     owners: dict[tuple[str, ...], str] = {}
     for file, model in zip(bench_files, models, strict=True):
@@ -131,19 +131,19 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
         for claim, words in dict(claims).items():
             if claim in owners:
                 raise ConfigError(
-                    f"{owners[claim]} and {file} both have {words}: they cannot be calibrated at once",
-                    hint="Name each bench once, and give each its own devices.",
+                    f"{owners[claim]} and {file} both use {words}, so they cannot be calibrated at the same time",
+                    hint="List each bench once, and give each its own devices.",
                 )
             owners[claim] = file
 
 
 def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
-    """Calibrate one bench and say how it went; heaters and light are off afterwards, however it went.
+    """Calibrate one bench and return the outcome; heaters and light are off afterwards in any case.
 
     Args:
         job: The bench.
-        stopped: Asked between steps whether to stop.
-        say: Told of every stage, in a line.
+        stopped: Function that returns whether to stop, called between steps.
+        say: Called with a line for every stage.
     """
     from calibration.run.blas_threads import one_blas_thread
     from calibration.run.journaled_run import calibrate
@@ -167,7 +167,7 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
                 progress,
                 judge=lambda found: out_of_tolerance(found, job.tolerance_db),
             )
-    except BaseException as error:  # noqa: BLE001 - whatever happened, the other benches go on
+    except BaseException as error:  # noqa: BLE001 - the other benches continue after any error
         return _ended(job, error, time.monotonic() - began_s, before)
     wall_s = time.monotonic() - began_s
     say(f"{job.name}: done in {wall_s:.0f} s")
@@ -176,13 +176,13 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     return BenchOutcome(job.name, state, job.record, code, "", wall_s, dict(made.quality), made.faults)
 
 
-def not_begun(job: BenchJob) -> BenchOutcome:
-    """Return the outcome of a job that was never begun."""
-    return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was begun")
+def unstarted_outcome(job: BenchJob) -> BenchOutcome:
+    """Return the outcome of a job that was never started."""
+    return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was started")
 
 
 class _Steps:
-    """Progress callback that says each stage once, and stops the run when it is told to."""
+    """Progress callback that reports each stage once, and stops the run on request."""
 
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
@@ -196,7 +196,7 @@ class _Steps:
 
 
 def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
-    """Return the outcome of a job that was cut short; an incomplete record is named if this run has left one."""
+    """Return the outcome of an interrupted job, with its incomplete record if this run left one."""
     path = Path(job.record)
     kept = path.with_suffix(".incomplete.json")
     left = kept if kept.exists() else path if _changed_at(path) != before else None
@@ -215,7 +215,7 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Return where an address leads, however it is written: options left out, links of the file system followed."""
+    """Return the normalized target of an address, without options and with symbolic links resolved."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":
@@ -224,19 +224,19 @@ def _place(address: str) -> str:
 
 
 _TERMINATED = 143
-# How often the parent looks whether a worker is to be stopped.
+# Interval at which the parent checks for stop requests.
 _LOOK_EVERY_S = 0.1
-# How long a worker whose bench is done may take to end.
+# Time that a worker may take to exit after its bench is done.
 _END_S = 10.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run of several benches ended.
+    """Result of a run of several benches.
 
     Attributes:
         outcomes: One per job, in their order.
-        interruption: What interrupted it, if anything did.
+        interruption: Exception that interrupted the run, if any.
     """
 
     outcomes: tuple[BenchOutcome, ...]
@@ -244,19 +244,21 @@ class Ended:
 
 
 def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
-    """Calibrate benches in processes of this computer, so many at a time.
+    """Calibrate benches in processes of this computer, several at a time.
 
     Args:
         jobs: The benches.
-        workers: Benches at a time.
-        say: Told of every stage of every bench, a line at a time, from other threads too. If it fails with an
-            ``OSError``, its output is read no more: the benches go on.
+        workers: Number of benches at a time.
+        say: Called with a line for every stage of every bench, also from other threads. After an ``OSError`` of this
+            function it is not called again; the benches continue.
 
     Raises:
-        ConfigError: There are no workers.
+        ConfigError: The number of workers is below 1.
     """
     if workers < 1:
-        raise ConfigError(f"{workers} workers can do nothing", hint="Give at least 1.")
+        raise ConfigError(
+            f"the number of workers is {workers}, but at least 1 is required", hint="Choose a number of at least 1."
+        )
     context = multiprocessing.get_context("spawn")
     stop, turn = threading.Event(), threading.Lock()
 
@@ -269,20 +271,20 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
             futures = [pool.submit(_in_process, job, context, stop, tell) for job in jobs]
             return gather(jobs, futures, stop.set, tell)
         except BaseException:
-            stop.set()  # what the pool then waits for is that every bench is safe
+            stop.set()  # the pool then waits until heaters and light of every bench are off
             raise
 
 
 def gather(
     jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
 ) -> Ended:
-    """Wait for all outcomes; an interruption stops what runs, drops what does not, and waits for the benches.
+    """Wait for all outcomes; after an interruption stop running benches, drop the others, and wait.
 
     Args:
         jobs: The benches.
-        futures: What will be their outcomes.
-        stop: Tells workers to stop.
-        say: Told of the interruption.
+        futures: Futures of their outcomes.
+        stop: Function that tells workers to stop.
+        say: Called with a line about the interruption.
     """
     interruption: BaseException | None = None
     while True:
@@ -294,17 +296,18 @@ def gather(
             stop()
             for future in futures:
                 future.cancel()
-            say("stopping: waiting until every bench is safe")
+            say("stopping: waiting until heaters and light of every bench are off")
     outcomes = [
-        not_begun(job) if future.cancelled() else future.result() for job, future in zip(jobs, futures, strict=True)
+        unstarted_outcome(job) if future.cancelled() else future.result()
+        for job, future in zip(jobs, futures, strict=True)
     ]
     return Ended(tuple(outcomes), interruption)
 
 
 def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say: Say) -> BenchOutcome:
-    """Calibrate one bench in a process of its own."""
+    """Calibrate one bench in a separate process."""
     if stop.is_set():
-        return not_begun(job)
+        return unstarted_outcome(job)
     ours, theirs = context.Pipe()
     with ours:
         with theirs:
@@ -312,17 +315,17 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
             process.start()
         outcome = _attended(ours, stop, say)
     process.join(_END_S)
-    # A worker whose bench is done has nothing left to lose.
-    process.kill()  # does nothing to one that has ended
+    # A worker whose bench is done can be killed safely.
+    process.kill()  # no effect if it has ended
     process.join()
     if outcome is None:
-        text = "its process died; the controller's watchdog switches the heaters off"
+        text = "the process of this bench died; the controller's watchdog switches the heaters off"
         return BenchOutcome(job.name, "failed", exit_code=1, error=text)
     return outcome
 
 
 def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
-    """Pass on what a worker says until it has its outcome, and tell it to stop; ``None`` if it is gone."""
+    """Forward the lines of a worker until its outcome arrives, and tell it to stop; ``None`` if the worker died."""
     told = False
     try:
         while True:
@@ -342,7 +345,7 @@ def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutco
 
 
 def _work(job: BenchJob, parent: Connection) -> None:
-    """Calibrate a bench: Ctrl-C is the parent's affair, SIGTERM unwinds, and without its parent the worker stops."""
+    """Calibrate a bench in a worker: Ctrl-C is ignored, SIGTERM raises, and the loss of the parent stops the run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
     stop = threading.Event()
@@ -356,7 +359,7 @@ def _work(job: BenchJob, parent: Connection) -> None:
 
 
 def _listen(parent: Connection, stop: threading.Event) -> None:
-    """Stop when the parent says so, or is gone."""
+    """Stop the run when the parent requests it or is gone."""
     with contextlib.suppress(EOFError, OSError):
         parent.recv()
     stop.set()

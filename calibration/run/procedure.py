@@ -1,6 +1,6 @@
-"""The whole procedure: bootstrap, global fit, fibres, verification, record.
+"""Complete calibration procedure: bootstrap, global fit, fibres, verification, record.
 
-Everything random comes from one seed: the same bench, seed and readings give the same record.
+All random choices come from one seed: the same bench, seed and readings give the same record.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_d
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
-from calibration.measure.survey import LEAST_CONTRAST, reference_changes
+from calibration.measure.survey import MIN_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations, seen_by
+from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
@@ -37,8 +37,8 @@ from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
-from calibration.run.conclusions import NOT_REACHED, defects_of, stuck_at, unknown_pucs, warnings_of
-from calibration.run.freed_memory import freed_memory_kept
+from calibration.run.conclusions import NOT_REACHED, collect_defects, collect_warnings, stuck_at, unknown_pucs
+from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
@@ -49,32 +49,32 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_fr
 
 _SETTINGS_UNSEEN = 16
 _MORE_STARTS = 4
-# Share by which the fields of a fit may be wrong in the right valley: in false ones 0.018 to 0.077 (60 searches on 15
-# PUCs with their sources left where they ended).
+# Largest relative field error of a fit in the right valley; in wrong ones it is 0.018 to 0.077 (60 searches on 15
+# PUCs).
 _RIGHT_VALLEY = 0.01
-# Searches that end in the valley that a fit began in, after which no other is looked for.
+# Number of searches that must end in the same valley before it is accepted.
 _FOUND_AGAIN = 2
 
 Residual = Callable[[str, float], None]
-"""Called with what a stage leaves unexplained: a name with its unit, and the value."""
+"""Called with the misfit of a stage: a name with its unit, and the value."""
 
 
 @dataclass
 class Calibration:
-    """One run of the procedure. Call :meth:`run`; after an interruption :meth:`record` holds what was found so far.
+    """One run of the procedure. Call :meth:`run`; after an interruption :meth:`record` contains the results so far.
 
     Attributes:
         probe: Access to the mesh.
         device: The device under test.
-        seed: Seed of everything random.
-        progress: Told of every step.
-        found: Told of every heater swept.
-        plan: How to measure; chosen for the device if not given.
-        goal: How well the phases are to be known, and what that may cost.
-        before: Answers in an interrupted run with the same plan, seed and bench, which need not be asked again.
-        wavelengths_nm: Further wavelengths the record is to hold for, with all between; needs light that can be tuned.
-        conditions: Asked at beginning and end what the bench is like.
-        residual: Told what a stage leaves unexplained, by a name with its unit, again whenever that is another value:
+        seed: Seed of all random choices.
+        progress: Called after every step.
+        found: Called after every sweep of a heater.
+        plan: Measurement plan; chosen for the device if not given.
+        goal: Required accuracy of the phases, and limits of the effort.
+        before: Answers of an interrupted run with the same plan, seed and bench, which are used again.
+        wavelengths_nm: Further wavelengths; the record then holds for the whole range. They need a tunable source.
+        conditions: Function that returns the conditions of the bench, called at the start and at the end.
+        residual: Called with the misfit of a stage whenever it changes, by a name with its unit:
             ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
     """
 
@@ -93,9 +93,9 @@ class Calibration:
     quality: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the logbook; nothing is measured yet. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
+        """Open the logbook without any measurement. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
         check_wavelengths(self.wavelengths_nm, self.device)
-        # Sources that are lasers of their own differ by a phase per PUC: 0.44 rad for 0.05 nm.
+        # Separate lasers differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
         self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.device.settle_s), before=self.before)
@@ -124,16 +124,16 @@ class Calibration:
 
     @property
     def fitted(self) -> Observations | None:
-        """Settings and readings that the fit explains; ``None`` before they are taken."""
+        """Settings and readings of the fit; ``None`` before they are measured."""
         return self._start.random if self._start else None
 
     @on_one_blas_thread
-    @freed_memory_kept()
+    @keep_freed_memory()
     def run(self) -> CalibrationRecord:
-        """Run all stages and return the record; heaters and sources are off afterwards, whatever happens.
+        """Run all stages and return the record; heaters and sources are off afterwards in any case.
 
         Raises:
-            CalibrationError: No source or no monitor is alive, or the readings of ``before`` are of another run.
+            CalibrationError: No source or no monitor works, or the readings in ``before`` belong to another run.
         """
         began_cpu_s = time.process_time()
         try:
@@ -144,19 +144,20 @@ class Calibration:
         finally:
             self.probe.switch_everything_off()
             if not self._complete:
-                with contextlib.suppress(LumionError):  # what cut the run short is the news
+                with contextlib.suppress(LumionError):  # the first error must be reported
                     tune_sources(
                         self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._reported_hz
                     )
-            self._count(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
+            self._store_effort(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
         return self.record()
 
     def _stages(self) -> None:
-        """Bootstrap, global fit, fibres, further wavelengths, verification."""
+        """Run bootstrap, global fit, fibres, further wavelengths and verification."""
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
-        # An undisturbed run takes no more random settings than these: those of a search that did not end well are work.
+        # The work limit counts the random settings of an undisturbed run; extra settings after failed searches do not
+        # raise it.
         survey = self._start.survey
         readings, space = self._bootstrap.usual_settings(survey) * len(survey.monitors), self._model(self._start).space
         self._work.allowed = FitWork.allowed_for(readings, space.plain)
@@ -174,7 +175,7 @@ class Calibration:
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
-        if diagnosed.exchanged:  # with this map nothing that would be programmed is what was meant
+        if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
             return
         for number, source in enumerate(start.survey.sources, start=1):
             self.logbook.light_only_port(source)
@@ -191,21 +192,24 @@ class Calibration:
         if self.wavelengths_nm:
             self._extend(start, diagnosed.fit)
         self._verify()
-        self._look_back(start)
+        self._measure_reference_again(start)
 
     def _tune(self) -> None:
-        """Let all light that can be tuned have the reference wavelength; without other light, that is where it got."""
+        """Tune all tunable sources to the reference wavelength.
+
+        Without fixed sources the tuned frequency becomes the reference.
+        """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
             self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
         )
-        # With light that cannot be tuned that is the reference; without any, the grid of the lasers decides.
+        # A fixed source defines the reference; without one, the grid of the lasers does.
         if tunable and set(self.probe.sources) <= set(tunable):
             stated_hz = float(np.median(list(self._reported_hz.values())))
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
-        """Find what changes with wavelength."""
+        """Measure the wavelength dependence."""
         extension = WavelengthExtension(
             self.logbook,
             self._model(start),
@@ -236,21 +240,21 @@ class Calibration:
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
-        """Return what the fit is to explain: the random settings. Sweeps drive heaters beyond what three terms hold."""
+        """Return the readings of the fit: random settings. Sweeps exceed the range of the three-term laws."""
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
-        """Return the current up to which every heater is driven at random, shape ``(2E,)``."""
+        """Return the largest random current of every heater, shape ``(2E,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit on until the phases are known as well as wanted; what was measured is added to the start."""
+        """Measure and fit until the phases reach the goal; new readings are added to the start."""
         if not diagnosed.certified:
             return start, diagnosed
-        # Those still to come: fibres, verification, looking back.
-        # Set aside beforehand: measuring on must not use up the time of the stages that judge it.
+        # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
+        # their time.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
-        # What moving the light costs is published nowhere; this bench has shown it by now.
+        # There is no published time of a source change; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
             self.logbook,
@@ -281,7 +285,7 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis of the random settings of a start."""
+        """Return the fault diagnosis for the random settings of a start."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -294,7 +298,7 @@ class Calibration:
             stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
             self.progress(stage, min(next(rounds), MAX_ROUNDS), MAX_ROUNDS)
 
-        whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
+        whole = select_monitors(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
         return FaultDiagnosis(
             model,
             prior,
@@ -310,7 +314,7 @@ class Calibration:
         )
 
     def _verify(self) -> None:
-        """Compare predicted and measured light on settings that took no part in any fit."""
+        """Compare predicted and measured light in settings that no fit used."""
         first = len(self.logbook)
         found = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
@@ -319,10 +323,9 @@ class Calibration:
         for name, value in found.figures().items():
             if name.endswith("_db"):
                 self.residual(name, value)
-        # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
-        # be right.
+        # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_unexplained(first):
+        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(first):
             self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
             self.quality["fit_certified"] = 0.0
         unseen_nm = self._extended.unseen_nm if self._extended else None
@@ -332,13 +335,13 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": there.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
-    def _is_unexplained(self, first: int) -> bool:
-        """Whether light on later settings is off by more than what a drift that is named anyway explains."""
+    def _is_verification_wrong(self, first: int) -> bool:
+        """Return whether later readings deviate by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
         model = self._model(start)
-        taken = seen_by(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
+        taken = select_monitors(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
         lit = np.isin(taken.source, start.survey.sources)
         taken, when_s = taken[lit], times_s(self.logbook.entries)[first:][lit]
         drift = measure_drift(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
@@ -346,25 +349,25 @@ class Calibration:
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
 
-    def _look_back(self, start: Start) -> None:
-        """Measure the reference setting once more, and say what has changed since the run began."""
+    def _measure_reference_again(self, start: Start) -> None:
+        """Measure the reference setting once more, and report changes since the start of the run."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
         noise = start.survey.noise
-        # What a drift or a monitor that died has changed is named as such.
+        # Changes from drift or from failed monitors are reported separately.
         dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
         columns = [column for column, port in enumerate(self.probe.monitors) if port in dead]
         changes = reference_changes(self.logbook.entries, start.survey.sources, noise, columns)
         self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
         self.quality["reference_shape_sigma"] = max((each.shape_sigma for each in changes), default=0.0)
-        # Heat that comes late follows what was driven before: with it no two readings at rest are alike.
+        # Slow heat depends on earlier settings, so with it two readings at rest always differ.
         late = self._diagnosed is not None and "slow_heat_share" in self._diagnosed.physics.widths
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
-    def _count(self, bench_s: float, cpu_s: float) -> None:
-        """Write down what the run has cost."""
+    def _store_effort(self, bench_s: float, cpu_s: float) -> None:
+        """Store the effort of the run."""
         total = self.logbook.effort
         self.quality["settings"] = float(total.settings)
         self.quality["source_changes"] = float(total.source_changes)
@@ -373,7 +376,7 @@ class Calibration:
         self.quality["cpu_s"] = cpu_s
 
     def record(self) -> CalibrationRecord:
-        """Return the record of what was found so far; complete only after all stages."""
+        """Return the record of the results so far; it is complete only after all stages."""
         start, fit = self._start, self._diagnosed.fit if self._diagnosed else None
         survey = start.survey if start else None
         sources = survey.sources if survey else tuple(sorted(self.probe.sources))
@@ -391,7 +394,7 @@ class Calibration:
         return build_record(space, parameters, self._origin(), covariance, bound)
 
     def _origin(self) -> Origin:
-        """Return what the record says besides the parameters."""
+        """Return the contents of the record besides the parameters."""
         from lumion_hw import __version__
 
         device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
@@ -399,7 +402,7 @@ class Calibration:
         warnings: tuple[str, ...] = ()
         unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
         if start is not None and diagnosed is not None:
-            warnings = warnings_of(start, diagnosed, self._model(start), self._likelihood(start))
+            warnings = collect_warnings(start, diagnosed, self._model(start), self._likelihood(start))
             unknown = unknown_pucs(diagnosed, self._model(start).space)
         return Origin(
             serial=device.serial,
@@ -419,7 +422,7 @@ class Calibration:
             monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
             heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
             faults=(*self.faults, *(defect.evidence for defect in defects), *warnings),
-            conditions=self._held_under(),
+            conditions=self._present_conditions(),
             defects=defects,
             quality=self.quality,
             gains=diagnosed.gains if diagnosed else {},
@@ -431,16 +434,16 @@ class Calibration:
         start, diagnosed = self._start, self._diagnosed
         if start is None:
             return ()
-        channels, most_ma = self.device.heater_channels, self.probe.heater_max_ma
+        channels, max_ma = self.device.heater_channels, self.probe.heater_max_ma
         found = start.defects
         if diagnosed is not None:
-            found = defects_of(start, diagnosed, self._model(start).space, channels, most_ma)
+            found = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
         if start.survey.is_dim:
-            found = relabel_in_low_light(found, start.survey.contrast, LEAST_CONTRAST, channels)
+            found = relabel_in_low_light(found, start.survey.contrast, MIN_CONTRAST, channels)
         return found
 
-    def _held_under(self) -> Conditions:
-        """Return what the record was made under; light that was tuned says where its phases are given."""
+    def _present_conditions(self) -> Conditions:
+        """Return the conditions of the record; for tuned light, with the wavelength of its phases."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -455,27 +458,27 @@ def first_fit(
     found: Callable[[Start, DiagnosedFit], None],
     work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from a start, and from others until one explains the readings; return that start and its diagnosed.
+    """Fit from a start, and from others until one explains the readings; return that start and its diagnosed fit.
 
     Args:
-        bootstrap: Searches again.
-        start: Where its first search ended.
-        diagnosis: Returns the fault diagnosis of the readings of a start.
-        found: Told of every start and diagnosed on the way.
-        work: What is spent and may be; without end if not given.
+        bootstrap: Makes new searches.
+        start: Result of the first search.
+        diagnosis: Function that returns the fault diagnosis for a start.
+        found: Called with every start and diagnosed fit.
+        work: Counter and limit of the work; unlimited if not given.
     """
     work = work or FitWork()
     work.spent += start.search.work
     work.share, found_again = EXPLANATIONS, 0
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
-    # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
-    # false valley they find deaths and drifts that never were.
+    # Another search comes before the diagnosis: a search takes seconds, but every cause needs fits. From a wrong valley
+    # the diagnosis would find failures and drifts that do not exist.
     for settled in (False, *(True,) * _MORE_STARTS):
         if work.is_used_up:
             break
-        # A search that ends in the same valley says that this is the right one.
-        if _is_astray(now[1].fit) and found_again < _FOUND_AGAIN and (settled or now[0].trusted):
+        # A second search that ends in the same valley confirms it.
+        if _may_be_in_wrong_valley(now[1].fit) and found_again < _FOUND_AGAIN and (settled or now[0].trusted):
             other = bootstrap.again(now[0])
             work.spent += other.search.work
             if is_same_valley_from_other_search(other.search, now[0].search):
@@ -487,17 +490,17 @@ def first_fit(
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
-    # The last cause has an allowance of its own: searches for a better start may have used up all else.
+    # The last cause has its own work limit, because searches for a better start may have used up the rest.
     work.share = 1.0
-    if not _is_astray(diagnosed.fit):
+    if not _may_be_in_wrong_valley(diagnosed.fit):
         return start, diagnosed
     return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
 
-def _is_astray(fit: FitResult) -> bool:
-    """Whether a fit may be one of phases that only look right; one that nearly explains everything is not.
+def _may_be_in_wrong_valley(fit: FitResult) -> bool:
+    """Return whether a fit may be in a wrong valley; a fit that nearly explains everything is not.
 
-    What it lacks is physics: the same phases would be found again, for as much time as all explanations together.
+    Such a fit lacks physics. A new search would find the same phases and take as long as the whole diagnosis.
     """
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
@@ -505,7 +508,7 @@ def _is_astray(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Return another start and its diagnosed, or those so far if that explains no more."""
+    """Return another start with its diagnosed fit, or the present ones if it explains no more."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

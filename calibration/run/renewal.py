@@ -1,8 +1,9 @@
-"""Renewing the record of a bench after some time: is it still true, and what has changed (docs/calibration.md, 6).
+"""Check and renewal of a bench's record after some time (docs/calibration.md, 6).
 
-Three groups of settings, some two seconds of hardware time in all. The reference setting, all heaters off, at every
-source, and a few pure states, as routing uses them, say in units of their standard errors whether the record still
-holds. Random settings renew it. The pure states take no part in that, and judge the renewed record as well.
+There are three groups of settings, some two seconds of hardware time in total. The reference setting with all heaters
+off, for every source, and a few pure states, as used by routing, show in units of their standard errors whether the
+record still holds. Random settings renew the record. The pure states are not part of the renewal and check the renewed
+record as well.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from calibration.measure.probe import Probe
 from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import NoiseModel, Observations, seen_by
+from calibration.model.observations import NoiseModel, Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace, space_from_record
 from calibration.record.conversion import (
@@ -40,13 +41,13 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Conditio
 
 Real = NDArray[np.float64]
 
-# Share of every variance added: the factor in the record is of single precision.
+# Relative increase of every variance, because the factor in the record has single precision.
 _JITTER = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class RecordPosterior:
-    """What a record keeps of its fit.
+    """Posterior of a fit, as stored in its record.
 
     Attributes:
         parameters: The point.
@@ -62,29 +63,33 @@ class RecordPosterior:
 
     @classmethod
     def of(cls, record: CalibrationRecord) -> RecordPosterior:
-        """Read it from a record.
+        """Read the posterior from a record.
 
         Raises:
-            CalibrationError: The record does not hold what it takes; the message says what.
+            CalibrationError: The record lacks the required data; the message says which.
         """
         space, parameters = space_from_record(record), parameters_from_record(record)
         entry = record.covariance
         if record.joints is None or entry is None or not space.sources:
             raise CalibrationError(
-                "this calibration record holds no loop phases, no covariance or no light: it cannot be renewed",
+                "this calibration record cannot be renewed, because it has no loop phases, no covariance or no source "
+                "powers",
                 hint="Calibrate again.",
             )
         unknown = [puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None]
         if unknown:
             raise CalibrationError(
-                f"this calibration record does not know the passive phases of PUCs {unknown}: it cannot be renewed",
+                f"this calibration record cannot be renewed, because it has no passive phases of PUCs {unknown}",
                 hint="Calibrate again.",
             )
         if entry.groups != tuple((name, place.stop - place.start) for name, place in space.groups.items()):
-            raise CalibrationError("this calibration record counts its parameters otherwise", hint="Calibrate again.")
-        matrix = _in_this_basis(covariance_from_record(record), record, space)
+            raise CalibrationError(
+                "this calibration record has another number of parameters than this software expects",
+                hint="Calibrate again.",
+            )
+        matrix = _with_converted_loops(covariance_from_record(record), record, space)
         variance = np.diag(matrix).copy()
-        # Single precision in the file can leave an eigenvalue a little below zero.
+        # Single precision in the file can make an eigenvalue slightly negative.
         matrix[np.diag_indices_from(matrix)] += _JITTER * variance
         vector = space.pack(parameters)
         return cls(space.unpack(vector), vector, variance > 0.0, matrix)
@@ -94,8 +99,8 @@ class RecordPosterior:
         return self.matrix
 
 
-def _in_this_basis(covariance: Real, record: CalibrationRecord, space: ParameterSpace) -> Real:
-    """Return a covariance whose loops are coordinates along this software's directions, not the writer's."""
+def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: ParameterSpace) -> Real:
+    """Return a covariance with its loops converted from the directions of the record to those of this software."""
     stored = record.arrays.get(LOOP_DIRECTIONS)
     if stored is None or np.array_equal(stored, space.directions):
         return covariance
@@ -109,32 +114,33 @@ def _in_this_basis(covariance: Real, record: CalibrationRecord, space: Parameter
 Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0
-"""Hardware time of the random settings. On 72 PUCs with eight sources, 30 full settings leave 3.6 mrad in it, 100 that
-change 18 heaters each 1.8 mrad, and as many that are the best of eight 1.2 mrad."""
+"""Hardware time of the random settings. With 72 PUCs and eight sources, this time allows 30 full settings (3.6 mrad),
+100 settings that change 18 heaters each (1.8 mrad), or 100 such settings, each the best of eight candidates (1.2
+mrad)."""
 WANTED_RAD = 1e-3
 _TRIES = 8
-# Settings before the light moves on.
+# Settings per source before the source changes.
 _STAY = 12
-# What drifts, and so what settings are chosen for.
+# Groups that drift; settings are chosen for these.
 _DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
 _VERIFICATION = 8
 _DRAWS = 5
-# Noise of a reading, for records that do not state it (assumed).
-_RELATIVE, _LEAST_FLOOR_MA = 0.005, 1e-9
-# What may move while the settings are taken: polarization and laser power, and some millikelvin.
+# Noise of a reading, for records without this value (assumed).
+_RELATIVE, _MIN_FLOOR_MA = 0.005, 1e-9
+# Drift during the settings: polarization, laser power, and some millikelvin.
 _WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
 
 
 @dataclass(frozen=True)
 class RecordChange:
-    """What has changed between two records of one mesh.
+    """Changes between two records of one mesh.
 
     Attributes:
-        passive_rms_rad: Passive phases of all PUCs.
-        passive_worst_rad: The largest of them.
-        worst_puc: Its PUC.
-        loops_rms_rad: Joint phases per loop, gauge taken out.
-        temperature_k: Temperature of the chip, from what all joints have in common.
+        passive_rms_rad: Passive phases of all PUCs, rms.
+        passive_worst_rad: Largest change of a passive phase.
+        worst_puc: PUC with the largest change.
+        loops_rms_rad: Joint phases per loop, without gauge.
+        temperature_k: Temperature of the chip, from the phase common to all joints.
         resistance_rms: Heater resistances, relative.
         source_rms_db: Power of the sources.
     """
@@ -150,17 +156,17 @@ class RecordChange:
 
 @dataclass
 class DriftRun:
-    """A look at a bench some time after its calibration.
+    """Check and renewal of a bench some time after its calibration.
 
     Attributes:
         probe: Access to the mesh; polarization aligned.
-        record: What was known.
-        days: Time since.
+        record: The old record.
+        days: Time since the record.
         seed: Seed of the settings.
-        hardware_s: Hardware time of the random settings at most.
-        wanted_rad: Standard error of phases at which they are enough.
-        drift: What may have happened.
-        progress: Told of every setting.
+        hardware_s: Maximum hardware time of the random settings.
+        wanted_rad: Standard error of phases at which the random settings stop.
+        drift: Assumed drift.
+        progress: Called after every setting.
     """
 
     probe: Probe
@@ -173,14 +179,14 @@ class DriftRun:
     progress: Progress = lambda stage, done, total: None
 
     def __post_init__(self) -> None:
-        """Read the record; nothing is measured yet."""
+        """Read the record, without any measurement."""
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
         space = space_from_record(self.record)
         self._sources = tuple(port for port in space.sources if port in self.probe.sources)
         if not self._sources:
             raise CalibrationError(
-                "none of the sources of this calibration record is alive", hint="Check modules and fibres."
+                "none of the sources in this calibration record works", hint="Check the modules and fibres."
             )
         self._model = MeshModel(
             space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds,
@@ -191,7 +197,7 @@ class DriftRun:
 
     @on_one_blas_thread
     def check(self) -> Health:
-        """Measure reference and verification settings, and judge the record; the heaters are off afterwards.
+        """Measure reference and verification settings, and check the record; the heaters are off afterwards.
 
         Raises:
             LumionError: A device failed; heaters and light are off.
@@ -205,7 +211,7 @@ class DriftRun:
 
     @on_one_blas_thread
     def renew(self) -> Renewal:
-        """Measure the random settings and renew what is known; the heaters are off afterwards.
+        """Measure the random settings and renew the record; the heaters are off afterwards.
 
         Raises:
             LumionError: A device failed; heaters and light are off.
@@ -213,41 +219,41 @@ class DriftRun:
         plan = self._random_settings()
         first = len(self.logbook)
         self._measure("random settings", list(zip(plan.source.tolist(), plan.currents_ma, strict=True)))
-        # The reference settings are readings too; the pure states are kept for judging.
+        # The renewal uses the reference settings as well; the pure states are reserved for the check.
         reference = self.seen(0, min(len(self._sources), self._held_out))
         fitted = reference + self.seen(first, len(self.logbook))
         return renew(self._model, self._likelihood(fitted), self.last, self.days, self.drift)
 
     def _random_settings(self) -> Observations:
-        """Return the settings that tell most of what may have drifted, unread."""
+        """Return the settings with the most information about drift, without readings."""
         laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
-        most_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
-        walk = IncrementalSettings(most_ma, self._sources, self._model.space.monitors, settings_per_source=_STAY)
+        max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
+        walk = IncrementalSettings(max_ma, self._sources, self._model.space.monitors, settings_per_source=_STAY)
         prior = prior_after_time(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
         return designer.choose(walk, self.hardware_s, self.wanted_rad, self._rng, _TRIES).plan
 
     def judge(self, renewal: Renewal) -> Health:
-        """Return how well a renewed calibration predicts the pure states, which took no part in it."""
+        """Return how well a renewed calibration predicts the pure states, which it did not use."""
         fit = renewal.fit
         return self._health(
             RecordPosterior(fit.parameters, fit.vector, fit.free, renewal.covariance), len(self._sources)
         )
 
     def seen(self, first: int, last: int) -> Observations:
-        """Return the readings of the monitors that the record knows."""
+        """Return the readings of the monitors in the record."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
-        return seen_by(self.logbook.observations(first, last), ports, dark_ma)
+        return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
 
     def change(self, renewal: Renewal) -> RecordChange:
-        """Return what has changed since the record was made."""
+        """Return the changes since the record was made."""
         before, after = self.last.parameters, renewal.fit.parameters
         mesh = self.probe.mesh
         passive = wrapped(after.passive_phase_rad - before.passive_phase_rad)
         loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
-        # A kelvin is the same phase on every joint: that direction among the loops tells the temperature.
+        # A temperature change is the same phase on every joint; the component in this direction gives the temperature.
         warm = gauge_fixed_difference(mesh, np.full(len(mesh.joints), 1e-3)) / 1e-3 * self.drift.common_phase_rad_per_k
         live = before.heater_law[:, 0] != 0.0
         worst = int(np.abs(passive).argmax())
@@ -264,12 +270,12 @@ class DriftRun:
     def result(
         self, renewal: Renewal, faults: tuple[str, ...] = (), conditions: Conditions | None = None
     ) -> CalibrationRecord:
-        """Return the renewed record, which names its parent.
+        """Return the renewed record, which refers to the old one.
 
         Args:
-            renewal: What was found.
-            faults: What was found wrong, in words, besides what was known.
-            conditions: What the bench is like now; as before if not given.
+            renewal: Result of the renewal.
+            faults: New faults, as sentences, in addition to the known ones.
+            conditions: Present conditions of the bench; the old ones if not given.
         """
         from lumion_hw import __version__
 
@@ -296,7 +302,7 @@ class DriftRun:
         return as_child_record(record, child)
 
     def _pure_states(self) -> list[tuple[int, Real]]:
-        """Return a few settings of bar and cross as routing uses them, at the sources in turn."""
+        """Return a few settings of bar and cross states as used by routing, for the sources in turn."""
         blocked = {puc for puc, _ in self.record.unusable_states()}
         settings: list[tuple[int, Real]] = []
         for draw in range(_VERIFICATION * _DRAWS):
@@ -321,13 +327,13 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Return how well the reference settings, or from ``first`` on only the pure states, are predicted."""
+        """Return how well the reference settings are predicted; with ``first`` only the pure states from there on."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 
     def _noise(self) -> NoiseModel:
         quality: Mapping[str, float] = self.record.quality
-        floor_ma = quality.get("monitor_noise_floor_ma", 0.0) or self.probe.monitor_step_ma or _LEAST_FLOOR_MA
+        floor_ma = quality.get("monitor_noise_floor_ma", 0.0) or self.probe.monitor_step_ma or _MIN_FLOOR_MA
         return with_model_error(NoiseModel(quality.get("monitor_noise_relative", _RELATIVE), floor_ma))
 
     def _likelihood(self, observations: Observations) -> Likelihood:

@@ -1,8 +1,9 @@
-"""Held-out verification: does the record predict light on settings that took no part in any fit?
+"""Held-out verification: comparison of predicted and measured light in settings that no fit used.
 
-Random heater currents, and random bar and cross states as routing uses them; every monitor is compared with the whole
-mesh as the record knows it: crosstalk, couplers, loops, each source at its own frequency. A reading is judged where the
-port is lit by prediction or by measurement, so that light that went elsewhere is seen at both ends.
+The settings are random heater currents, and random bar and cross states as used by routing. Every monitor is compared
+with the prediction of the whole mesh from the record: crosstalk, couplers, loops, and each source at its own frequency.
+A reading is compared if its port is bright by prediction or by measurement, so that misdirected light counts at both
+ports.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Kind = Literal["random", "states"]
 KINDS: tuple[Kind, ...] = ("random", "states")
-"""Random heater currents, and programmed bar and cross states as routing uses them."""
+"""Kinds of settings: random heater currents, and programmed bar and cross states as used by routing."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One monitor at one setting.
+    """Comparison at one monitor in one setting.
 
-    Powers are those leaving the mesh at the port: the photocurrent over the record's responsivity of that monitor.
+    Powers are those leaving the mesh at the port: the photocurrent divided by the record's responsivity of the monitor.
 
     Attributes:
         setting: Number of the setting.
-        kind: What kind of setting.
+        kind: Kind of setting.
         source: Port where light entered.
         port: Port of the monitor.
-        predicted_dbm: What the record predicts.
-        error_db: Measured minus predicted; where one of the two is below what can be judged, that level stands for it.
-        noise_db: Standard deviation of it by the noise of the reading alone.
+        predicted_dbm: Power predicted by the record.
+        error_db: Measured minus predicted power; powers below the smallest comparable level are replaced by this level.
+        noise_db: Standard deviation of this error from reading noise alone.
         error_sigma: The error in standard errors of reading and prediction together.
     """
 
@@ -66,11 +67,11 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Verification:
-    """All that was compared.
+    """Results of a verification.
 
     Attributes:
         results: By setting and monitor.
-        suspects: PUCs whose phase, moved, would explain most of what is off beyond noise, the worst first.
+        suspects: PUCs whose phase error would explain most of the deviations beyond noise, the worst first.
     """
 
     results: tuple[HeldOut, ...]
@@ -82,7 +83,7 @@ class Verification:
 
     @property
     def errors_db(self) -> NDArray[np.float64]:
-        """Every error."""
+        """All errors."""
         return np.array([result.error_db for result in self.results])
 
     @property
@@ -92,46 +93,46 @@ class Verification:
 
     @property
     def noise_db(self) -> float:
-        """What that would be by the noise of the readings alone."""
+        """Expected rms error from reading noise alone."""
         return float(np.sqrt(np.mean(np.square([result.noise_db for result in self.results]))))
 
     @property
     def excess_db(self) -> float:
-        """What is left of the root mean square error when that noise is taken out of it: the record's own."""
+        """Rms error after subtraction of the reading noise: the error of the record."""
         return float(np.sqrt(max(self.rms_db**2 - self.noise_db**2, 0.0)))
 
     @property
     def chi2(self) -> float:
-        """Mean square of the errors in standard errors: 1 where the record knows how good it is."""
+        """Mean square of the errors in standard errors: 1 if the record's standard errors are correct."""
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
     def is_wrong(self, *, guessed: bool) -> bool:
-        """Return whether light is off beyond tolerance, and by more than the record can say of itself.
+        """Return whether the light deviates by more than the tolerance and the record's standard errors allow.
 
-        Off by no more than that, the record is right, and more was not measured.
+        A deviation within the standard errors is not an error of the record.
 
         Args:
-            guessed: Whether errors of the record were widened by so much that they are a guess: what they let expect
-                excuses nothing.
+            guessed: Whether the standard errors were increased so much that they are unreliable; then they excuse
+                nothing.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
 
     @property
     def settings(self) -> int:
-        """Number of settings with anything to judge."""
+        """Number of settings with at least one comparison."""
         return len({result.setting for result in self.results})
 
     def words(self) -> str:
-        """Return how far off light is, in a sentence."""
+        """Return a sentence about the deviation of the light."""
         return (
-            f"light on settings that no fit has seen is off by {self.rms_db:.2f} dB rms, {self.excess_db:.2f} dB "
-            f"beyond noise, χ² {self.chi2:.1f} by the record's errors; "
-            f"suspect PUCs: {', '.join(map(str, self.suspects)) or 'none'}"
+            f"in held-out settings the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "
+            f"noise, χ² {self.chi2:.1f} with the record's errors); suspected PUCs: "
+            f"{', '.join(map(str, self.suspects)) or 'none'}"
         )
 
     def figures(self) -> dict[str, float]:
-        """Return the figures for a record's ``quality``; without results only that there are none."""
+        """Return the figures for a record's ``quality``; without results only their number."""
         figures = {"held_out_readings": float(len(self.results)), "held_out_settings": float(self.settings)}
         if not self.results:
             return figures
@@ -152,7 +153,7 @@ def rms_db(results: Iterable[HeldOut]) -> float:
     """Return the root mean square error in dB. Raises ``ValueError`` without results."""
     errors = [result.error_db for result in results]
     if not errors:
-        raise ValueError("no light could be judged")
+        raise ValueError("no reading was bright enough to be compared")
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
@@ -161,25 +162,25 @@ __all__ = ["SETTINGS", "TOLERANCE_DB", "HeldOut", "Verification", "rms_db", "ver
 Real = NDArray[np.float64]
 
 SETTINGS = 40
-"""Half of them random currents, half of them states."""
+"""Number of settings: half random currents, half states."""
 TOLERANCE_DB = 0.1
-"""Largest rms error beyond the noise of the readings that passes."""
-# Mean squared error, in standard errors of reading and record, up to which these explain it.
+"""Largest acceptable rms error above reading noise."""
+# Largest mean squared error, in standard errors of reading and record, that counts as explained.
 _EXPLAINED_CHI2 = 1.5
-LEAST_DBM = -40.0
-"""A port darker than this, by prediction and by measurement, is not judged."""
-# Nor is one less than 10 dB above the floor (docs/calibration.md, step 8).
+MIN_DBM = -40.0
+"""Ports that are darker than this in prediction and measurement are not compared."""
+# Ports less than 10 dB above the noise floor are not compared either (docs/calibration.md, step 8).
 _FLOOR_SIGMA = 10.0
 _OFF_SHARE = 0.25
 _DARK_MA = 1e-12
-# How much light varies from setting to setting: polarization in the fibres, laser power (assumption).
+# Variation of the light from setting to setting: polarization in the fibres, laser power (assumption).
 _LIGHT_DB = 0.02
 _RELATIVE_NOISE = 0.005
-# Random states to choose from. Most random paths leave the mesh where they came in; taken as they come, 40 of them miss
-# up to half of 72 PUCs.
+# Number of candidate states. Most random paths leave the mesh near their input; 40 unselected ones miss up to half of
+# 72 PUCs.
 _CANDIDATES = 8
 _VERSIONS = 4
-# Where versions of the mesh that differ in what the record does not know differ by more, nothing can be judged.
+# If predictions with different values for unknown parameters differ by more, the reading is not compared.
 _CERTAIN_DB = 0.1
 _SUSPECTS = 5
 _SUSPECT_CHI2 = 2.0
@@ -195,17 +196,17 @@ def verify(
     settings: int = SETTINGS,
     detuning_hz: float = 0.0,
 ) -> Verification:
-    """Set what no fit has seen and compare the light with what a record predicts.
+    """Set settings that no fit used and compare the light with the prediction of a record.
 
-    Judged is every monitor of known responsivity where the power leaving the mesh (photocurrent over responsivity) is
-    above :data:`LEAST_DBM` and 10 dB above the monitor's floor, measured or predicted. What depends on a phase that the
-    record does not know is left out: without loops, all but the paths of pure states.
+    A monitor is compared if its responsivity is known and the power leaving the mesh (photocurrent over responsivity)
+    is above :data:`MIN_DBM` and 10 dB above the monitor's floor, measured or predicted. Readings that depend on
+    unknown phases are left out: without loop phases, all but the paths of pure states.
 
     Args:
         probe: Access to the mesh.
-        record: The record to judge; loaded from a file or not, nothing else is used.
-        seed: Seed of the settings; not that of the calibration.
-        done: Told of the settings of every source.
+        record: The record to verify.
+        seed: Seed of the settings, different from that of the calibration.
+        done: Called after the settings of every source.
         settings: Number of settings.
         detuning_hz: Frequency of the light above that of the record; :mod:`calibration.run.wavelengths` tunes it.
 
@@ -217,7 +218,7 @@ def verify(
     if not sources:
         return Verification(())
     plan = _plan(probe, record, sources, settings, np.random.default_rng(np.random.SeedSequence([seed, 0x7E57])))
-    # It keeps when settings were taken: heat of those before may still be coming.
+    # The logbook stores the times of the settings, because slow heat of earlier settings matters.
     logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
     first = len(logbook)
     for source in sources:
@@ -234,7 +235,7 @@ def verify(
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """A setting that no fit has seen; once it was taken, with what those before have left (``Observations``)."""
+    """A setting that no fit used; after the measurement with the slow heat of earlier settings (``Observations``)."""
 
     kind: Kind
     source: int
@@ -243,7 +244,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with the power of every source in the mesh: if it was not fitted, what the module launches."""
+    """Return the record with the power of every source in the mesh; unknown powers come from the launch power."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -253,35 +254,35 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
     return replace(record, ports=tuple(ports))
 
 
-# What to set ---------------------------------------------------------------------------------------------------------
+# Choice of settings --------------------------------------------------------------------------------------------------
 
 
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    """Return settings by source: moving the light takes longest."""
+    """Return settings grouped by source, because changing the source takes longest."""
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
-    most_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
+    max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     seen: Counter[int] = Counter()
     plan = []
     for index in range(settings):
         source, kind = sources[index * len(sources) // settings], kinds[index % len(kinds)]
         if kind == "random":
-            on = rng.random(len(most_ma)) >= _OFF_SHARE
-            currents = np.where(on, np.sqrt(rng.random(len(most_ma))) * most_ma, 0.0)
+            on = rng.random(len(max_ma)) >= _OFF_SHARE
+            currents = np.where(on, np.sqrt(rng.random(len(max_ma))) * max_ma, 0.0)
             plan.append(_VerificationStep(kind, source, currents))
-        elif (path := _least_seen(probe, record, source, seen, rng)) is not None:
+        elif (path := _rarely_used_states(probe, record, source, seen, rng)) is not None:
             seen.update(set(path[0].pucs))
             plan.append(_VerificationStep(kind, source, path[1]))
     return plan
 
 
-def _least_seen(
+def _rarely_used_states(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
-    """Return random states whose path to a monitor passes PUCs that were seen least, and their currents.
+    """Return random states whose path to a monitor passes rarely used PUCs, and their currents.
 
-    ``None`` if all paths are blocked, or heaters do not reach the states.
+    ``None`` if all paths are blocked, or heaters cannot reach the states.
     """
     mesh = probe.mesh
     blocked = {puc for puc, _ in record.unusable_states()}
@@ -293,7 +294,7 @@ def _least_seen(
             paths.append((trace, {puc: state for puc, state in states.items() if puc not in blocked}))
     if not paths:
         return None
-    # PUCs seen least count most, so that forty settings pass every one of 72.
+    # Rarely used PUCs count most, so that forty settings pass all 72 PUCs.
     best = max(paths, key=lambda path: sum(1.0 / (1 + seen[puc]) for puc in set(path[0].pucs)))
     try:
         return best[0], heater_currents_ma(record, best[1])
@@ -301,13 +302,13 @@ def _least_seen(
         return None
 
 
-# What to expect ------------------------------------------------------------------------------------------------------
+# Prediction ----------------------------------------------------------------------------------------------------------
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the power leaving at every port as its monitor should show it, shape ``(N, n_ports)``."""
+    """Return the predicted power at every port as its monitor should show it, shape ``(N, n_ports)``."""
     if record.physics:
-        return _shown_dbm(record, plan, detuning_hz)
+        return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
     power = np.empty((len(plan), record.mesh.n_ports))
     for source in sorted({step.source for step in plan}):
@@ -324,10 +325,10 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
     return power
 
 
-def _shown_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the same by the whole model: of a record that knows physics beyond the model of every chip."""
+def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
+    """Return the predicted power from the full model, for a record with extra physics."""
     space, parameters = space_from_record(record), parameters_from_record(record)
-    model = _model_of(record, space.monitors)
+    model = _record_model(record, space.monitors)
     reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
     power = np.full((len(plan), record.mesh.n_ports), -300.0)
     share = reading / parameters.monitor_ma_per_mw
@@ -335,7 +336,7 @@ def _shown_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detunin
     return power
 
 
-def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel:
+def _record_model(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel:
     space = space_from_record(record)
     return MeshModel(
         record.mesh,
@@ -364,7 +365,7 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
-    """Return the record with what it does not know set to this and that; itself if it knows every phase."""
+    """Return versions of the record with different values for unknown phases; the record itself if all are known."""
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     if not unknown and record.joints is not None:
         return [record]
@@ -378,34 +379,34 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
     return versions
 
 
-# How it compares -----------------------------------------------------------------------------------------------------
+# Comparison ----------------------------------------------------------------------------------------------------------
 
 
 def _judged(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
-    """Compare readings, shape ``(N, M)``, with what the record predicts."""
+    """Compare readings, shape ``(N, M)``, with the predictions of the record."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
     least_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
     columns = list(probe.monitors)
-    # Where phases the record does not know change the prediction, it cannot be judged: several versions show where.
+    # Readings that depend on unknown phases are not compared; several versions of the record show which.
     versions = np.stack([_predicted_dbm(version, plan, detuning_hz)[:, columns] for version in _versions(record)])
     versions = np.maximum(versions, least_dbm)
     predicted = versions.mean(axis=0)
-    # Light that goes elsewhere is the worst error of all: a dark monitor counts, as bright as it may at most be.
+    # Misdirected light is the worst error, so a dark monitor is compared at its largest possible power.
     measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), least_dbm)
-    lit = np.maximum(measured, predicted) > np.maximum(least_dbm, LEAST_DBM)
+    lit = np.maximum(measured, predicted) > np.maximum(least_dbm, MIN_DBM)
     with np.errstate(invalid="ignore"):
         judged = lit & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
     error_db, brighter = measured - predicted, np.maximum(measured, predicted)
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
-    # In dB of the brighter of both: a null that is off by a little is not an infinite error.
+    # Errors are in dB of the brighter value, so that a slightly wrong null is not an infinite error.
     slopes = _slopes_db(record, plan, columns, brighter, detuning_hz)
-    # Noise of the reading and the record's own covariance together: χ² of 1 says that the record knows how good it is.
+    # Reading noise and the record's covariance are combined: χ² = 1 means that the standard errors are correct.
     sigma_db = np.sqrt(noise_db**2 + _variance_db2(record, slopes))
     results = [
         HeldOut(
@@ -428,10 +429,10 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return how every power follows the parameters, in dB of the brighter of prediction and measurement.
+    """Return the derivative of every power by the parameters, in dB of the brighter of prediction and measurement.
 
-    Shape ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown responsivity
-    ``None`` for a record whose crosstalk is a matrix.
+    The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
+    responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
     known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
     record = replace(record, monitor_ports=known)
@@ -439,7 +440,7 @@ def _slopes_db(
         parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
-    settings, model = _unread(plan, known, detuning_hz), _model_of(record, known)
+    settings, model = _unread(plan, known, detuning_hz), _record_model(record, known)
     slopes = np.zeros((len(plan), len(ports), space.size))
     columns = [ports.index(port) for port in known]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
@@ -449,7 +450,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers by the record's own covariance, shape ``(N, M)``; 0 without one."""
+    """Return the variance of predicted powers from the record's covariance, shape ``(N, M)``; 0 without one."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0
@@ -458,30 +459,32 @@ def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | floa
 
 
 def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
-    """Return the PUCs whose passive phase, moved a little, would explain most of errors and slopes in sigmas."""
+    """Return the PUCs whose passive phase, if slightly changed, would explain most of the errors in sigmas."""
     if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
         return ()
     place = space_from_record(record).group("passive_phase_rad")
     by_phase = slopes[..., place] * (off != 0.0)[..., None]
     felt = (by_phase**2).sum(axis=(0, 1))
-    # One phase at a time: the drop of χ² if it alone were moved to where it fits best.
+    # For each phase alone: the decrease of χ² at its best value.
     explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(felt > 0.0, felt, np.inf)
     order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
     return tuple(order[explained[order] > 0.0].tolist())
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return what a record misses of the tolerance asked for, in a sentence.
+    """Return a sentence if a record misses the given tolerance.
 
     Args:
         record: The record.
-        tolerance_db: Largest held-out error beyond noise, rms; any will do if not given.
+        tolerance_db: Largest acceptable held-out rms error above noise; any error is accepted if not given.
     """
     excess_db = record.quality.get("held_out_excess_db")
     if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
         return ()
-    found = "nothing could be verified" if excess_db is None else f"held-out error {excess_db:.3f} dB beyond noise"
-    return (f"out of tolerance: {found}, asked {tolerance_db:g} dB",)
+    found = (
+        "no setting could be verified" if excess_db is None else f"the held-out error is {excess_db:.3f} dB above noise"
+    )
+    return (f"out of tolerance: {found}, the tolerance is {tolerance_db:g} dB",)
 
 
 def verify_at(
@@ -492,38 +495,38 @@ def verify_at(
     done: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
 ) -> Verification:
-    """Tune the light to a wavelength and compare it there with what a record predicts; then tune it back.
+    """Tune the light to a wavelength, verify a record there, and tune the light back.
 
-    Light that cannot be tuned is used at the record's own wavelength only. Where it fails, light stays where it is.
+    Sources that are not tunable are used at the record's own wavelength only. After an error the light stays tuned.
 
     Args:
         probe: Access to the mesh.
-        record: The record to judge.
-        wavelength_nm: Wavelength, in the range the record holds for.
-        seed: Seed of the settings; not that of the calibration.
-        done: Told of every setting.
+        record: The record to verify.
+        wavelength_nm: Wavelength within the range of the record.
+        seed: Seed of the settings, different from that of the calibration.
+        done: Called after every setting.
         settings: Number of settings.
 
     Raises:
-        LimitError: The record does not hold there, or a source cannot make it.
-        ConfigError: No source can be tuned.
+        LimitError: The record does not hold at this wavelength, or a source cannot reach it.
+        ConfigError: No source is tunable.
     """
     check_validity(record, UseConditions(wavelength_nm=wavelength_nm))
     asked_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
     elsewhere = abs(asked_hz - record.reference_hz) > TUNING_ERROR_HZ
     ports = [port for port in probe.sources if probe.tunable_hz(port) is not None]
     if elsewhere and not ports:
-        raise ConfigError("no light of this bench can be tuned", hint="It can be verified at the record's wavelength.")
+        raise ConfigError("no source of this bench is tunable", hint="Verify the record at its own wavelength instead.")
     reached_hz = tune_sources(probe, asked_hz, ports)
     detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz if elsewhere else 0.0
-    found = verify(probe, _lit_by(record, ports) if elsewhere else record, seed, done, settings, detuning_hz)
+    found = verify(probe, _with_sources(record, ports) if elsewhere else record, seed, done, settings, detuning_hz)
     if elsewhere:
         tune_sources(probe, record.reference_hz, ports)
     return found
 
 
-def _lit_by(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
-    """Return a record that knows these sources only."""
+def _with_sources(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
+    """Return a record that contains the given sources only."""
     entries = [
         entry
         if (entry.port if entry.lit_with is None else entry.lit_with) in ports

@@ -1,14 +1,14 @@
-"""From one wavelength to a range: group delay, and the slopes of couplers and differential phases.
+"""Extension of a calibration from one wavelength to a range.
 
-Two numbers of the mesh change with wavelength so much that a guess will not do. A PUC delays light by some 11 ps, so
-that 100 GHz turn a loop of six PUCs by seven turns: the delay has to be known to a part in a thousand before light ten
-nanometres away can be predicted at all. And every differential phase and coupler angle drifts by its slope
-(docs/sources.md). All else is held as it was found at the reference wavelength; what heat adds is a length, its phase
-goes with frequency.
+Two wavelength-dependent quantities of the mesh must be measured. First, a PUC delays light by some 11 ps, so 100 GHz
+turn a loop of six PUCs by seven turns; the delay must be known to one part in a thousand before light ten nanometres
+away can be predicted. Second, every differential phase and coupler angle changes with its slope (docs/sources.md). All
+other parameters stay fixed at their values for the reference wavelength. Heat changes a path length, so its phase is
+proportional to frequency.
 
-The light is moved out step by step. Each step is as far as the delay known so far allows without losing the branch of
-the loop phases; there a scan finds the phase that all PUCs have in common, and a fit the three numbers, with the
-frequency and level of every source, its own at every wavelength. What one step tells is the prior of the next.
+The light is tuned away in steps. Each step goes as far as the present error of the delay allows without losing the
+branch of the loop phases. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes,
+together with frequency and level of every source at this wavelength. The result of a step is the prior of the next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, tune_sources
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations, seen_by
+from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PRIOR_SIGMA, Prior
 from calibration.model.space import ParameterSpace
@@ -37,29 +37,29 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_fr
 Real = NDArray[np.float64]
 
 SLOPES = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
-"""What changes with wavelength, by group of the parameters."""
+"""Parameter groups that describe the wavelength dependence."""
 DELAY_SPREAD = 0.05
-"""Relative spread of the group delay before anything is measured (assumption)."""
-# How far the light may be from its level at the reference: laser, polarization, facets.
+"""Relative prior spread of the group delay (assumption)."""
+# Spread of the power relative to that at the reference: laser, polarization, facets.
 _LEVEL_SPREAD_DB = 2.0
-# Standard error of the common phase of a PUC up to which a step goes. All paths between two ports differ by an even
-# number of PUCs (docs/mesh.md#routes), so that a scan of three of these either way, below π/2, meets one branch only.
+# Standard error of the common phase of a PUC that limits a step. All paths between two ports differ by an even number
+# of PUCs (docs/mesh.md#routes), so a scan of three sigmas either way, below π/2, contains one branch only.
 _REACH_RAD = 0.4
 _SCAN_SIGMAS = 3.0
-_LEAST_GAIN = 1.3
-_LEAST_PER_SOURCE = 2
-# χ² per degree of freedom from which a wavelength is named as not explained: more than a re-fit is allowed
-# (docs/calibration.md, 6), as what is held here is itself known to a milliradian only.
+_MIN_GAIN = 1.3
+_MIN_PER_SOURCE = 2
+# χ² per degree of freedom above which a wavelength is reported as not explained. The limit is higher than for a renewal
+# (docs/calibration.md, 6), because the fixed parameters are known to a milliradian only.
 _UNEXPLAINED = 2.0
 
 
 @dataclass(frozen=True)
 class WavelengthPlan:
-    """How much is measured.
+    """Number of settings per wavelength.
 
     Attributes:
-        settings: Random settings at every wavelength asked for.
-        step_settings: The same at the steps on the way.
+        settings: Random settings at every requested wavelength.
+        step_settings: Random settings at intermediate steps.
     """
 
     settings: int = 48
@@ -68,14 +68,14 @@ class WavelengthPlan:
 
 @dataclass(frozen=True, eq=False)
 class AtWavelength:
-    """What was found at one wavelength.
+    """Result at one wavelength.
 
     Attributes:
         wavelength_nm: Wavelength.
-        chi2_per_dof: How well the readings are explained.
-        converged: Whether the fit came to an end.
-        tuning_error_hz: By port, how far the source was from where it should have been.
-        level_db: By port, its level over that at the reference.
+        chi2_per_dof: Misfit of the readings.
+        converged: Whether the fit converged.
+        tuning_error_hz: By port, the frequency error of the source.
+        level_db: By port, its power relative to that at the reference.
     """
 
     wavelength_nm: float
@@ -87,13 +87,13 @@ class AtWavelength:
 
 @dataclass(frozen=True, eq=False)
 class Extended:
-    """A calibration that holds for a range of wavelengths.
+    """A calibration for a range of wavelengths.
 
     Attributes:
-        parameters: The mesh, with delay and slopes as found.
+        parameters: The mesh with fitted delay and slopes.
         covariance: Shape ``(3, 3)``; of the :data:`SLOPES`.
-        found: What was found at each wavelength, in the order measured.
-        wavelengths_nm: The reference and those asked for, as the sources made them, in ascending order.
+        found: Results at each wavelength, in the order of measurement.
+        wavelengths_nm: The reference and the requested wavelengths, as tuned, in ascending order.
     """
 
     parameters: MeshParameters
@@ -102,7 +102,7 @@ class Extended:
     wavelengths_nm: tuple[float, ...]
 
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
-        """Return the covariance of all parameters, with that of the slopes put in; shape ``(size, size)``."""
+        """Return the covariance of all parameters including the slopes; shape ``(size, size)``."""
         result = covariance.copy()
         places = [space.group(name).start for name in SLOPES]
         result[places, :] = result[:, places] = 0.0
@@ -118,7 +118,7 @@ class Extended:
         return 0.5 * (self.wavelengths_nm[widest] + self.wavelengths_nm[widest + 1])
 
     def conditions(self, conditions: Conditions) -> Conditions:
-        """Return conditions with the wavelengths put in; their range is widened and never narrowed."""
+        """Return conditions with the wavelengths included; their range only becomes wider."""
         low_nm, high_nm = conditions.wavelength_range_nm or (self.wavelengths_nm[0], self.wavelengths_nm[-1])
         ends_nm = min(low_nm, self.wavelengths_nm[0]), max(high_nm, self.wavelengths_nm[-1])
         return replace(conditions, wavelengths_nm=self.wavelengths_nm, wavelength_range_nm=ends_nm)
@@ -134,9 +134,9 @@ class Extended:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return in words at which wavelengths the readings are not explained."""
+        """Return sentences about wavelengths at which the readings are not explained."""
         return tuple(
-            f"at {each.wavelength_nm:.3f} nm the mesh does not do what was found at the reference wavelength "
+            f"at {each.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
             f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
             for each in self.found
             if not each.converged or each.chi2_per_dof > _UNEXPLAINED
@@ -145,14 +145,14 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class _Slopes:
-    """Delay and slopes as known so far: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
+    """Present knowledge of delay and slopes: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
 
     mean: Real
     covariance: Real
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return what is known before anything is measured."""
+        """Return the knowledge before any measurement."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
@@ -161,7 +161,7 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse of the covariance; its entries are of very different size."""
+        """Return the inverse of the covariance, whose entries have very different sizes."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -174,15 +174,15 @@ class WavelengthExtension:
     Args:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
-        parameters: The mesh as found there.
-        likelihood: What to make of readings; those it holds are not looked at.
+        parameters: The mesh as fitted at the reference.
+        likelihood: Noise and drift of readings; its own readings are ignored.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
-        dark_ma: What monitors read without light, by port; 0 if not given.
-        plan: How much is measured.
-        done: Told of every setting: how many so far, and how many there will be at least.
+        dark_ma: Monitor readings without light, by port; 0 if not given.
+        plan: Number of settings per wavelength.
+        done: Called after every setting with the number so far and the minimum total number.
     """
 
     def __init__(
@@ -213,15 +213,15 @@ class WavelengthExtension:
     def run(self, wavelengths_nm: Sequence[float]) -> Extended:
         """Measure at the wavelengths and on the way to them, and tune all sources back to the reference.
 
-        Where it fails, sources stay where they are: a journal is to hold what an undisturbed run asks, and no more.
+        After an error the sources stay tuned, because a journal must contain only the requests of an undisturbed run.
 
         Raises:
-            CalibrationError: None of the tunable sources lights the mesh, or the delay stays so uncertain that the next
-                wavelength is out of reach.
-            LimitError: A source cannot make a wavelength.
+            CalibrationError: No tunable source feeds the mesh, or the delay stays so uncertain that the next wavelength
+                is out of reach.
+            LimitError: A source cannot reach a wavelength.
         """
         if not self._reported_hz:
-            raise CalibrationError("no source that can be tuned lights the mesh", hint="See the faults of the record.")
+            raise CalibrationError("no tunable source feeds the mesh", hint="Check the faults in the record.")
         offsets = {hz for nm in wavelengths_nm if abs(hz := self._offset_hz(nm)) > TUNING_ERROR_HZ}
         self._total = self._plan.settings * len(offsets)
         self._step_out(sorted(offsets, key=abs))
@@ -236,29 +236,29 @@ class WavelengthExtension:
         return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
 
     def _step_out(self, offsets_hz: list[float]) -> None:
-        """Go to every wavelength, the nearest first, with steps on the way where the delay is not known well enough."""
+        """Measure at every wavelength, the nearest first, with intermediate steps while the delay is too uncertain."""
         stepped = False
         last_hz = 0.0
         while offsets_hz:
-            # As far as the delay known so far keeps every loop on its branch.
+            # The step is limited by the error of the delay, so that every loop stays on its branch.
             reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
                 self._used_nm.add(self._at(offsets_hz.pop(0), self._plan.settings))
                 stepped = False
                 continue
-            # Steps have to grow, or the light would never get there.
-            if stepped and reach_hz < _LEAST_GAIN * last_hz:
+            # Steps must grow, or the light would never reach the wavelength.
+            if stepped and reach_hz < _MIN_GAIN * last_hz:
                 raise CalibrationError(
-                    f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too little for "
-                    f"light {1e-9 * abs(offsets_hz[0]):.0f} GHz away",
-                    hint="Ask for wavelengths that are nearer to each other, or use sources that tune more exactly.",
+                    f"the error of the group delay is {1e15 * self._slopes.delay_sigma_s:.2g} fs, too large for light "
+                    f"{1e-9 * abs(offsets_hz[0]):.0f} GHz away",
+                    hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
             self._total += self._plan.step_settings
             self._at(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
             stepped, last_hz = True, reach_hz
 
     def _at(self, asked_hz: float, settings: int) -> float:
-        """Measure at one wavelength, learn from it, and return which one it was, in nm."""
+        """Measure at one wavelength, update the slopes, and return the actual wavelength in nm."""
         observations = self._measured(asked_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
@@ -267,8 +267,7 @@ class WavelengthExtension:
         space, free = self._model.space, self._free()
         fit = GlobalFit(self._model, likelihood, self._prior(), free).run(start)
         places = [space.group(name).start for name in SLOPES]
-        # What is held here is itself known to a milliradian only; a misfit widens what this wavelength may say of the
-        # next.
+        # The fixed parameters are known to a milliradian only, so a misfit increases the errors of this result.
         spread = max(fit.chi2_per_dof, 1.0)
         self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
         now = self._now()
@@ -287,37 +286,37 @@ class WavelengthExtension:
         return wavelength_nm
 
     def _measured(self, offset_hz: float, settings: int) -> Observations:
-        """Tune the light, look at random settings, and return them with the frequencies that sources say they have."""
+        """Tune the light, measure random settings, and return them with the reported frequencies."""
         reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
-        settings = max(settings, _LEAST_PER_SOURCE * len(self._reported_hz))
+        settings = max(settings, _MIN_PER_SOURCE * len(self._reported_hz))
         currents = self._walk.random(settings, self._rng).currents_ma
         for port, part in zip(self._reported_hz, np.array_split(currents, len(self._reported_hz)), strict=True):
             self._logbook.light_only_port(port)
             self._logbook.measure_many(part)
             self._taken += len(part)
             self._done(self._taken, self._total)
-        seen = seen_by(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
+        seen = select_monitors(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
         moved_hz = {port: hz - self._reported_hz[port] for port, hz in reached_hz.items()}
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh with delay and slopes as known; what the sources turned it by at the reference stays."""
+        """Return the mesh with the present delay and slopes; the source phases at the reference stay unchanged."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
-        # Phases at the reference stay as found: with another delay the same phase is another frequency.
+        # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
         own_hz = np.broadcast_to(np.asarray(self._reference.source_detuning_hz), len(self._model.space.sources))
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        """Return a start: what sources have in common is taken for delay, the rest for their own."""
+        """Return a start point: the common part of the source phases counts as delay, the rest as frequency errors."""
         now = self._now()
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
         found = find_detunings(self._model, now, likelihood, span_hz)
         lit = [self._model.space.sources.index(port) for port in self._reported_hz]
         before, after = np.asarray(now.source_detuning_hz), np.asarray(found.source_detuning_hz)
-        # All lasers are not off the same way: what they have in common is the delay of the mesh.
+        # Frequency errors of lasers are independent, so a common part is the delay of the mesh.
         common_hz = float((after - before)[lit].mean())
         own_hz = after.copy()
         own_hz[lit] -= common_hz
@@ -332,7 +331,7 @@ class WavelengthExtension:
         return free
 
     def _prior(self) -> Prior:
-        """Return what is known: delay and slopes from the wavelengths before, sources from the reference."""
+        """Return the prior: delay and slopes from earlier wavelengths, sources from the reference."""
         space = self._model.space
         mean = space.pack(self._now())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}

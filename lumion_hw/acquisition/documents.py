@@ -1,10 +1,10 @@
 """A recording as documents of bluesky's event model, for the tools that read these.
 
-start, descriptor, event ..., stop, as https://blueskyproject.io/event-model describes them; in a file one JSON object
-``{"name": ..., "doc": ...}`` per line, as bluesky's own ``JSONLinesWriter`` writes them. Names of data keys may hold no
-dot there: ``meter0.power.1`` is ``meter0-power-1``. A value that is no number is NaN, in the file as well, as that
-writer does it: ``null`` would turn a column without any number into one of another type. Identifiers follow from the
-recording, so that a recording exported twice gives the same documents.
+start, descriptor, events and stop as described by https://blueskyproject.io/event-model. A file contains one JSON
+object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Names of data keys may contain no
+dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file, as in that
+writer: ``null`` would change the type of a column without numbers. Identifiers are calculated from the
+recording, so two exports of one recording give the same documents.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ _STATE = "-state"
 
 
 def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) -> Iterator[Document]:
-    """Yield name and content of every document of a recording.
+    """Yield the name and content of every document of a recording.
 
-    A value that is no number is NaN; its state, beside it, says why. The start of a scan names what was swept
-    (``motors``, ``shape``, ``snaking``, ``hints.dimensions``) and the settings of the bench before.
+    A missing value is NaN, and its state gives the reason. The start document of a scan names the swept settings
+    (``motors``, ``shape``, ``snaking``, ``hints.dimensions``) and contains the settings of the bench before the scan.
 
     Args:
         recording: The recording.
-        patterns: Which channels: names, shell wildcards allowed. The swept settings of a scan are always there.
+        patterns: Names of channels, with shell wildcards. The swept settings of a scan are always included.
 
     Raises:
-        ConfigError: The recording does not say when it was begun, two channels have one name without dots, or a
-            pattern fits nothing.
+        ConfigError: The start time is missing, two channels have the same name without dots, or a
+            pattern matches nothing.
     """
     recording = _with_columns(recording, patterns)
     header = recording.header
     try:
         started_s = datetime.fromisoformat(header.started).timestamp()
     except ValueError as error:
-        raise ConfigError(f"the recording was begun {header.started!r}, which is no time") from error
+        raise ConfigError(f"the start time {header.started!r} of the recording is not a time") from error
     run = uuid5(NAMESPACE_URL, f"lumion-log:{header.line().decode()}")
     times_s = [started_s + float(time_s) for time_s in recording.time_s]
     yield "start", _start(recording, run, started_s)
     descriptor = uuid5(run, "descriptor")
     yield "descriptor", _descriptor(recording, run, descriptor, started_s)
     yield from _events(recording, descriptor, times_s)
-    # Of a bench that is slower than the plan the last rows may be missed: the next one would have come after the plan.
+    # On a slow bench the last rows may be missed: the next one would be due after the end of the plan.
     steps = np.diff(recording.index.astype(np.int64), prepend=-1)
     complete = len(steps) > 0 and int(recording.index[-1]) + int(steps.max()) >= header.n_rows
-    if header.scan is not None:  # a scan misses none, and may visit them in another order
+    if header.scan is not None:  # a scan misses none but may visit them in another order
         complete = len(np.unique(recording.index)) == header.n_rows
     yield (
         "stop",
@@ -80,13 +80,13 @@ def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) 
 def write_documents(
     recording: RecordedLog, target: AnyPath, over: Over = "own", patterns: Sequence[str] = ("*",)
 ) -> int:
-    """Write the documents of a recording as JSON lines, all or nothing, and return their number.
+    """Write the documents of a recording as JSON lines and return their number.
 
     Args:
         recording: The recording.
         target: The file to write.
-        over: What may be written over.
-        patterns: Which channels, as of :func:`bluesky_documents`.
+        over: Which existing files may be overwritten.
+        patterns: Names of channels, as in :func:`bluesky_documents`.
 
     Raises:
         ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
@@ -99,7 +99,7 @@ def write_documents(
 
 
 def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
-    """Return a recording with the channels that patterns choose, and the settings of a scan."""
+    """Return a recording with the channels that match the patterns, and the settings of a scan."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
     chosen = set(choose(patterns, {name: devices[name] for name in names}))
@@ -116,7 +116,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
     header = recording.header
     apart = {*_swept(header), *((BY_INSTRUMENT,) if header.scan is not None else ())}
     about: dict[str, Any] = {
-        "software": header.software or "lumion-hw",  # first: files of ours are known by it
+        "software": header.software or "lumion-hw",  # first: own files are recognised by it
         "uid": str(run),
         "time": started_s,
         "plan_name": "lumion log" if header.scan is None else "lumion scan",
@@ -140,7 +140,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
 
 
 def _about_scan(plan: ScanPlan) -> dict[str, Any]:
-    """Return what the event model's hints and bluesky's own plans say of a scan."""
+    """Return the fields that the event model's hints and bluesky's plans have for a scan."""
     dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
     return {
         "motors": [_key(setting.name) for setting in plan.settings],
@@ -151,7 +151,7 @@ def _about_scan(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _without_dots(value: Any) -> Any:
-    """Return plain data whose keys have no dots, which the event model does not allow."""
+    """Return plain data with dots in keys replaced, because the event model does not allow them."""
     if isinstance(value, dict):
         return {_key(str(name)): _without_dots(each) for name, each in value.items()}
     return [_without_dots(each) for each in value] if isinstance(value, list) else value
@@ -160,7 +160,7 @@ def _without_dots(value: Any) -> Any:
 def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: float) -> dict[str, Any]:
     header = recording.header
     device_of = {column.name: column.device for column in header.columns}
-    object_of = device_of | _swept(header)  # a swept setting is an object of its own, as a motor of bluesky is
+    object_of = device_of | _swept(header)  # a swept setting is a separate object, like a motor in bluesky
     keys: dict[str, dict[str, Any]] = {}
     of_object: dict[str, list[str]] = {}
     whose: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
         key, name = _key(column.name), object_of[column.name]
         whose[name] = device_of[column.name]
         if key in keys:
-            raise ConfigError(f"two channels are {key!r} without dots", hint="Export them apart.")
+            raise ConfigError(f"two channels have the same name {key!r} without dots", hint="Export them separately.")
         source = f"lumion://{header.bench}/{column.name}"
         common = {"source": source, "shape": [], "object_name": _key(name)}
         keys[key] = {**common, "dtype": "number", "dtype_numpy": "<f8", "units": column.unit}
@@ -187,7 +187,7 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 
 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
-    """Who a device said it is, in the form of what was set on it."""
+    """Return the identity of a device as configuration values."""
     who = recording.header.devices.get(device)
     said = {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
     data = {f"{_key(device)}-{what}": text for what, text in said.items() if text}
@@ -221,5 +221,5 @@ def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> I
 
 
 def _key(name: str) -> str:
-    """Return a name without dots, which data keys may not have."""
+    """Return a name with its dots replaced, because data keys may not contain them."""
     return name.replace(".", "-")

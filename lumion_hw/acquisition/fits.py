@@ -1,7 +1,7 @@
-"""Fits that a bench needs daily: the fringe of a heater, loss against hops, bit errors against OSNR.
+"""Fits for daily work: fringe of a heater, loss over hops, bit error ratio over OSNR.
 
-Each takes a scan and the names of what is to be fitted, leaves out what is no number, and returns a frozen result with
-standard errors; ``residual`` shows whether the model is right. Rings have a file of their own.
+Each fit takes a scan and the names of the fitted channels, leaves out points without a number, and returns a result
+with standard errors; ``residual`` shows whether the model is right. Rings are in another file.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from lumion_hw.errors import ConfigError
 class FringeFit(FittedCurve):
     """``y = mean · (1 + visibility · cos(π · P / p_pi + offset))`` over the electrical power P of a heater.
 
-    P is what the cold resistance makes of the current or voltage, and bends: a heater that gets warm changes its
-    resistance and its efficiency.
+    P is calculated with the cold resistance and corrected with a bend, because a warm heater changes its
+    resistance and efficiency.
 
     Attributes:
-        p_pi_mw: Power for half a turn of the phase as the cold heater has it, and its standard error.
-        p_pi_error_mw: See ``p_pi_mw``.
-        offset_rad: Phase without heat, -π to π.
+        p_pi_mw: Power for a phase of π of the cold heater.
+        p_pi_error_mw: Its standard error.
+        offset_rad: Phase without heating, -π to π.
         offset_error_rad: Its standard error.
         visibility: (max - min) / (max + min), 0 to 1.
         visibility_error: Its standard error.
-        mean: Middle of the fringe, in the unit of the reading.
+        mean: Mean of the fringe, in the unit of the reading.
         mean_error: Its standard error.
-        bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short to tell.
-        bend_error_per_mw: Its standard error; where the sweep is too short, what is allowed for in the other errors.
+        bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short for it.
+        bend_error_per_mw: Its standard error; for a short sweep, the value assumed in the other errors.
     """
 
     p_pi_mw: float
@@ -59,12 +59,12 @@ class FringeFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class HopLossFit(FittedCurve):
-    """A straight line through losses over numbers of hops.
+    """A straight line of loss over number of hops.
 
     Attributes:
-        loss_per_hop_db: Its slope.
+        loss_per_hop_db: Slope.
         loss_per_hop_error_db: Standard error of the slope.
-        access_loss_db: What is lost without a hop.
+        access_loss_db: Loss without a hop.
         access_loss_error_db: Its standard error.
     """
 
@@ -80,12 +80,12 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit errors over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, drawn as log10 of the bit error ratio.
+    """Bit error ratio over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, drawn as log10 of the ratio.
 
     Attributes:
-        penalty_db: Implementation penalty: how much more OSNR it takes than by theory, far from the floor.
+        penalty_db: Implementation penalty: additional OSNR compared to theory, far from the floor.
         penalty_error_db: Its standard error.
-        inverse_floor: 1 / SNR that no OSNR improves, as of the transceivers; may scatter about zero.
+        inverse_floor: 1 / SNR of the transceivers, independent of the OSNR; may scatter around zero.
         inverse_floor_error: Its standard error.
         modulation: ``16qam`` or ``qpsk``.
         symbol_rate_gbd: Symbol rate.
@@ -101,18 +101,18 @@ class BerFit(FittedCurve):
 
     @property
     def floor_snr_db(self) -> float:
-        """SNR that no OSNR improves; infinite if none is seen."""
+        """SNR of the transceivers, independent of the OSNR; infinite if no floor is found."""
         return -10.0 * math.log10(self.inverse_floor) if self.inverse_floor > 0.0 else math.inf
 
     def required_osnr_db(self, ber: float) -> float:
-        """Return the OSNR in 0.1 nm at which the curve has this bit error ratio; infinite if it never has."""
+        """Return the OSNR in 0.1 nm for a bit error ratio; infinite if it is not reached."""
         noise = 1.0 / snr_of_ber(ber, self.modulation) - self.inverse_floor
         if noise <= 0.0:
             return math.inf
         return 10.0 * math.log10(self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ / noise) + self.penalty_db
 
     def penalty_at_db(self, ber: float) -> float:
-        """Return how much more OSNR it takes at this bit error ratio than by theory, floor included."""
+        """Return the additional OSNR compared to theory at a bit error ratio, including the floor."""
         ideal = self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * snr_of_ber(ber, self.modulation)
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
@@ -132,27 +132,27 @@ def fit_fringe(
     Args:
         data: A scan over one heater current in mA, voltage in V or power in mW, from nearly half a fringe on.
         reading: Name of the channel.
-        setting: Name of the current, voltage or power; may be left out if it alone was swept.
+        setting: Name of the current, voltage or power; optional if only one setting was swept.
         heater_ohm: Cold resistance of the heater; by default that of the bench file. A power needs none.
-        measured: Channel with the voltage in V over a current, or the current in mA at a voltage: then the power is
-            their product, without the resistance.
+        measured: Channel with the voltage in V for a swept current, or the current in mA for a swept voltage. The power
+            is then their product.
 
     Raises:
-        ConfigError: There is no such reading or setting, it drives no heater, there are too few points, or they show
-            less than half a fringe.
+        ConfigError: The reading or setting does not exist or does not drive a heater, there are too few points, or they
+            show less than half a fringe.
     """
     points = FitPoints.of(data, reading, setting)
     drive, power_mw, y = _driven(data, points, heater_ohm, measured)
     if len(y) < 5:
-        raise ConfigError(f"{points.y_label}: {len(y)} points with a number, 5 are the least")
+        raise ConfigError(f"{points.y_label}: {len(y)} points with a number, at least 5 are needed")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
-        raise ConfigError(f"{points.name} had one value only", hint="Sweep it.")
+        raise ConfigError(f"{points.name} has only one value", hint="Sweep it.")
     at, errors, residual = _solved_fringe(_Fringe(drive, power_mw, y))
     if not 0.0 < at[0] <= 2.2 * span_mw or not errors[0] < at[0]:
         raise ConfigError(
             f"{reading} shows less than half a fringe over {span_mw:.3g} mW of {points.name}",
-            hint="Sweep further, or read where this heater has more effect.",
+            hint="Sweep further, or read at a port where this heater has more effect.",
         )
     at[1] = (at[1] + np.pi) % (2.0 * np.pi) - np.pi
     pairs = [float(number) for pair in zip(at, errors, strict=True) for number in pair]
@@ -161,17 +161,17 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
-    """What is given: it decides how a resistance that rises bends the heat."""
+    """The driven quantity, which determines how a changing resistance changes the heat."""
 
     CURRENT = "mA"
     VOLTAGE = "V"
     POWER = "mW"
 
     def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
-        """Return the heat; ``cold_mw`` is what the cold resistance would make of the drive.
+        """Return the heat; ``cold_mw`` is the power calculated with the cold resistance.
 
-        With R = R0·(1 + γ·P): P = I²R0 / (1 - γ·I²R0) at a current, P·(1 + γ·P) = U²/R0 at a voltage. At a known power
-        the efficiency alone changes, in the same measure.
+        With R = R0·(1 + γ·P): P = I²R0 / (1 - γ·I²R0) for a current, P·(1 + γ·P) = U²/R0 for a voltage. For a known
+        power, only the efficiency changes, by the same factor.
         """
         bent = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
@@ -186,13 +186,13 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
     units = [drive.value for drive in _Drive]
     if points.unit not in units:
         found = points.unit or "no unit"
-        raise ConfigError(f"{points.name} is in {found}; a fringe is fitted over mA, V or mW")
+        raise ConfigError(f"{points.name} is in {found}, but a fringe fit needs mA, V or mW")
     drive, x, y = _Drive(points.unit), points.x, points.y
     if measured:
         name, other, good = numbers_of(data, measured)
         wanted = {"mA": "V", "V": "mA"}.get(points.unit)
         if data.unit[name] != wanted:
-            raise ConfigError(f"{name} is in {data.unit[name]}, and with {points.name} it has to be in {wanted}")
+            raise ConfigError(f"{name} is in {data.unit[name]}, but with {points.name} it must be in {wanted}")
         both = good[points.good]
         drive, power_mw, y = _Drive.POWER, (x * other[points.good])[both], y[both]
     elif drive is _Drive.POWER:
@@ -205,18 +205,18 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
 
 
 _BENT = (0.0, 0.1, 0.2, -0.1)
-"""Relative changes of the heat over the sweep at which the search begins."""
+"""Initial relative changes of the heat over the sweep."""
 _BEND_ALLOWED = 0.1
-"""Change of the heat over a sweep, one standard deviation, that is allowed for where the sweep cannot tell it: metal
-heaters rise by some 10 % in resistance before their limit."""
+"""Assumed standard deviation of the change of the heat over a short sweep: the resistance of metal heaters increases
+by about 10 % up to their limit."""
 _MOST_SEARCHED = 2000
-"""Points that are looked at in the search for Pπ; the fit takes all."""
+"""Maximum number of points in the search for Pπ; the fit uses all."""
 _MOST_BEND = 3.0
-"""Largest bend that is believed, in standard deviations of what is allowed for."""
+"""Largest plausible bend, in units of the assumed standard deviation."""
 
 
 class _Fringe(NamedTuple):
-    """The points of a fringe, and how they are driven. Parameters: Pπ, offset, visibility, mean and, if any, bend."""
+    """The points of a fringe. Parameters: Pπ, offset, visibility, mean and optionally bend."""
 
     drive: _Drive
     power_mw: Real
@@ -229,17 +229,17 @@ class _Fringe(NamedTuple):
         return found
 
     def start(self, bends: Sequence[float]) -> list[float]:
-        """Return parameters to begin with: for every Pπ and bend the rest is linear."""
+        """Return initial parameters: for given Pπ and bend, the others are linear."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
         _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
-        """Return what is left, Pπ, and mean, cosine and sine of the best Pπ at a bend."""
+        """Return residual, Pπ, and mean, cosine and sine for the best Pπ at a bend."""
         few = slice(None, None, max(len(self.y) // _MOST_SEARCHED, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
-        # From half a fringe over the whole sweep to one every four points.
+        # From half a fringe over the whole sweep to one fringe per four points.
         p_pi = float(np.ptp(heat_mw)) / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
         angle = np.pi * heat_mw / p_pi[:, None]
         terms = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle)], axis=2)
@@ -251,13 +251,13 @@ class _Fringe(NamedTuple):
         return float(left[best]), float(p_pi[best]), found[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
-        """Fit from parameters to begin with."""
+        """Fit, starting from initial parameters."""
         sizes = [abs(start[0]), 1.0, 1.0, abs(start[3]) or 1.0, _BEND_ALLOWED / float(self.power_mw.max())]
         return solve(self.curve, self.y, start, sizes[: len(start)])
 
 
 def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
-    """Return parameters, standard errors and residual: with the bend if the sweep tells it, else allowing for it."""
+    """Return parameters, standard errors and residual, with a fitted bend or with an assumed uncertainty of it."""
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
         bent = fringe.solve(fringe.start(_BENT))
@@ -277,27 +277,29 @@ def fit_loss_per_hop(
     """Fit a straight line to losses over the number of hops.
 
     Args:
-        data: A scan whose points are ways of different lengths.
+        data: A scan whose points are paths of different lengths.
         reading: Name of the channel: a power in W or dBm.
-        hops: How many hops each point of the scan has, in their order.
-        launched_dbm: Power at the beginning of every way; without it the loss without a hop is counted from 0 dBm.
+        hops: Number of hops of each point of the scan, in their order.
+        launched_dbm: Power at the input of every path; 0 dBm by default.
 
     Raises:
-        ConfigError: There is no such reading, the numbers do not fit the points, or all have equally many hops.
+        ConfigError: The reading does not exist, the number of hops does not match the points, or all hops are equal.
     """
     if len(hops) != data.plan.n_points:
-        raise ConfigError(f"there are {data.plan.n_points} points, and hops for {len(hops)}")
+        raise ConfigError(f"the scan has {data.plan.n_points} points, but hops has {len(hops)} values")
     name, values, good = numbers_of(data, reading)
     numbers = np.asarray(hops, dtype=np.float64)
     unit = data.unit[name]
     if unit not in ("W", "dBm"):
-        raise ConfigError(f"{name} is in {unit}, which is no power", hint="Choose a channel in W or dBm.")
+        raise ConfigError(f"{name} is in {unit}, not a power", hint="Choose a channel in W or dBm.")
     good &= np.isfinite(numbers)
     if unit == "W":
         good &= values > 0.0
     x, power = numbers[good], values[good]
     if len(x) < 3 or not np.ptp(x) > 0.0:
-        raise ConfigError(f"{name}: {len(x)} points with a number, and three of different lengths are the least")
+        raise ConfigError(
+            f"{name}: {len(x)} points with a number, but at least three with different numbers of hops are needed",
+        )
     loss_db = (0.0 if launched_dbm is None else launched_dbm) - (
         power if unit == "dBm" else 10.0 * np.log10(1e3 * power)
     )
@@ -310,19 +312,19 @@ def fit_loss_per_hop(
 
 
 OSNR_BANDWIDTH_GHZ = 12.5
-"""Noise bandwidth of an OSNR: 0.1 nm at 1550 nm."""
+"""Noise bandwidth of the OSNR: 0.1 nm at 1550 nm."""
 _PER_SYMBOL = {"16qam": (0.375, 10.0), "qpsk": (0.5, 2.0)}
 _LINES = {"400ZR": (59.84375, "16qam")}
 
 
 def ber_of_snr(snr: Real | float, modulation: str) -> Any:
-    """Return the bit error ratio in Gaussian noise, Gray-coded.
+    """Return the bit error ratio of a Gray-coded modulation in Gaussian noise.
 
     3/8 erfc(sqrt(SNR/10)) of 16QAM, 1/2 erfc(sqrt(SNR/2)) of QPSK (Proakis, "Digital Communications", nearest
     neighbours only); SNR is per symbol and polarization.
 
     Raises:
-        ConfigError: No such modulation.
+        ConfigError: The modulation is unknown.
     """
     from scipy.special import erfc
 
@@ -331,7 +333,7 @@ def ber_of_snr(snr: Real | float, modulation: str) -> Any:
 
 
 def snr_of_ber(ber: Any, modulation: str) -> Any:
-    """Return the SNR per symbol of a bit error ratio, the inverse of :func:`ber_of_snr`."""
+    """Return the SNR per symbol for a bit error ratio, the inverse of :func:`ber_of_snr`."""
     from scipy.special import erfcinv
 
     factor, divisor = _modulation(modulation)
@@ -340,7 +342,7 @@ def snr_of_ber(ber: Any, modulation: str) -> Any:
 
 def _modulation(name: str) -> tuple[float, float]:
     if name not in _PER_SYMBOL:
-        raise ConfigError(f"no modulation {name!r}", hint=f"There are {', '.join(_PER_SYMBOL)}.")
+        raise ConfigError(f"unknown modulation {name!r}", hint=f"Modulations: {', '.join(_PER_SYMBOL)}.")
     return _PER_SYMBOL[name]
 
 
@@ -352,21 +354,21 @@ def fit_ber(
     symbol_rate_gbd: float = _LINES["400ZR"][0],
     modulation: str = _LINES["400ZR"][1],
 ) -> BerFit:
-    """Fit bit errors before correction over OSNR, of two polarizations, by the published curve and what it lacks.
+    """Fit the bit error ratio before correction over OSNR for two polarizations.
 
     ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et al., J. Lightwave Technol. 28, 662, 2010, for two
-    polarizations) and the bit error ratio of the modulation in Gaussian noise, with two parameters: a penalty that
-    multiplies the noise, and noise of the transceivers that no OSNR takes away. Fitted to the logarithm of the ratio.
+    polarizations) and the bit error ratio of the modulation in Gaussian noise, with two parameters: a penalty factor
+    of the noise, and noise of the transceivers independent of the OSNR. The logarithm of the ratio is fitted.
 
     Args:
-        data: A scan that changes the OSNR; it does not matter by what.
+        data: A scan in which the OSNR changes.
         ber: Name of the channel of the bit error ratio, such as ``zr-b.prefec_ber``.
         osnr: Name of the channel of the OSNR in dB in 0.1 nm, such as ``zr-b.osnr_db``.
         symbol_rate_gbd: Symbol rate; by default that of 400ZR (OIF-400ZR-01.0, 59.84375 GBd).
         modulation: ``16qam`` or ``qpsk``.
 
     Raises:
-        ConfigError: There is no such channel or modulation, or there are too few different points.
+        ConfigError: A channel or the modulation does not exist, or there are too few different points.
     """
     (factor, _), (ber_name, ratios, good) = _modulation(modulation), numbers_of(data, ber)
     osnr_name, osnr_db, known = numbers_of(data, osnr)
@@ -374,7 +376,7 @@ def fit_ber(
     x_db, y = osnr_db[good], np.log10(ratios[good])
     if len(y) < 4 or not np.ptp(x_db) > 0.0:
         raise ConfigError(
-            f"{ber_name}: {len(y)} points with a bit error ratio, and four of different OSNR are the least",
+            f"{ber_name}: {len(y)} points with a bit error ratio, but at least four with different OSNR are needed",
             hint="Sweep further, or wait for the link to lock at every point.",
         )
     noise = symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * 10.0 ** (-x_db / 10.0)
@@ -384,7 +386,7 @@ def fit_ber(
         found: Real = np.log10(np.maximum(ber_of_snr(1.0 / np.maximum(inverse, 1e-4), modulation), 1e-300))
         return found
 
-    # Noise over noise is a straight line: where it begins and how it rises is where the search begins.
+    # Total noise over ASE noise is a straight line: its offset and slope are the initial parameters.
     slope, begin = np.polyfit(noise, 1.0 / snr_of_ber(ratios[good], modulation), 1)
     start = [10.0 * math.log10(max(float(slope), 0.1)), float(begin)]
     fit = solve(curve, y, start, [1.0, 1e-3])
@@ -396,16 +398,16 @@ def fit_ber(
 
 
 def _heater_ohm(data: ScanData, setting: str) -> float:
-    """Return the resistance of a heater in the bench file that the data carry."""
+    """Return the resistance of a heater from the bench file stored in the data."""
     from lumion_hw.bench.file.loader import load_bench
 
     device = next(each.device for each in data.plan.settings if each.name == setting)
     file = data.header.bench_file
     try:
         model = None if file is None else load_bench(file.name or "the bench", text=file.text)
-    except ConfigError:  # of another version, or with kinds of devices that are not installed here
+    except ConfigError:  # of another version, or with device kinds that are not installed
         model = None
     ohm = None if model is None else getattr(model.devices.get(device), "heater_ohm", None)
     if not isinstance(ohm, float):
-        raise ConfigError(f"the data do not say what the resistance of {setting} is", hint="Give heater_ohm.")
+        raise ConfigError(f"the data do not contain the resistance of {setting}", hint="Give heater_ohm.")
     return ohm

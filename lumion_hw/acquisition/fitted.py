@@ -1,7 +1,7 @@
-"""What all fits share: the points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
+"""Common parts of all fits: points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
 
-Standard errors follow from the scatter of the points about the curve (least squares, unweighted unless said), so they
-hold if the model is right. Residuals that resemble their neighbours, as of a ripple or a wrong model, widen the errors.
+Standard errors are calculated from the scatter of the points around the curve (unweighted least squares), so they
+are valid if the model is right. Correlated residuals, for example from a ripple or a wrong model, increase the errors.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Real = NDArray[np.float64]
 _LEAST_DEGREES = 1
 _LEAST_SIZE = 1e-9
-"""Least over largest singular value of the slopes: below it some combination of parameters changes nothing."""
+"""Smallest over largest singular value of the slopes: below it, some combination of parameters has no effect."""
 
 
 class FitTerm(NamedTuple):
-    """One line of a result: its name, the attributes with value and error, the format and the unit."""
+    """One quantity of a result: its name, the attributes with value and error, the format and the unit."""
 
     name: str
     value: str
@@ -40,15 +40,15 @@ class FitTerm(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedCurve:
-    """Points and the curve through them.
+    """Measured points and the fitted curve.
 
     Attributes:
-        x: Where the points are, shape ``(n,)``.
-        y: The points, shape ``(n,)``.
+        x: x values, shape ``(n,)``.
+        y: Measured values, shape ``(n,)``.
         residual: Point minus curve, shape ``(n,)``.
-        x_label: What x is, with unit.
-        y_label: What y is, with unit.
-        n_left_out: Points that were no numbers.
+        x_label: Name and unit of x.
+        y_label: Name and unit of y.
+        n_left_out: Number of points without a number.
     """
 
     x: Real = field(repr=False)
@@ -60,10 +60,10 @@ class FittedCurve:
     _terms: ClassVar[tuple[FitTerm, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw points and curve, with the residual below them.
+        """Draw points, curve and residual.
 
         Args:
-            target: The picture to write: .png, .svg or .pdf.
+            target: The picture file to write: .png, .svg or .pdf.
 
         Raises:
             ConfigError: matplotlib is not installed, or the picture cannot be written.
@@ -83,7 +83,7 @@ class FittedCurve:
 
 @dataclass(frozen=True, eq=False)
 class FitPoints:
-    """A reading over one setting, numbers alone.
+    """The points of a scan with numbers: a reading over one setting.
 
     Attributes:
         name: Name of the setting.
@@ -92,7 +92,7 @@ class FitPoints:
         y: The reading, shape ``(n,)``.
         y_unit: Unit of the reading.
         y_label: Name and unit of the reading.
-        good: Which points of the scan they are, shape ``(points of the scan,)``.
+        good: Which points of the scan have numbers, shape ``(points of the scan,)``.
     """
 
     name: str
@@ -113,31 +113,34 @@ class FitPoints:
         at, chosen = data.swept(setting)
         if any(size > 1 for other, size in enumerate(data.plan.shape) if other != at):
             raise ConfigError(
-                f"the scan has several dimensions, {chosen.name} is one", hint="Fit a scan over this setting alone."
+                f"the scan has several dimensions, not only {chosen.name}", hint="Fit a scan over this setting alone."
             )
         name, values, good = numbers_of(data, reading)
-        # Of a sweep that a laser ran, the wavelengths it logged, not those requested.
+        # Where a laser ran the sweep, use the wavelengths it logged, not the requested ones.
         x = data.setting_was.get(chosen.name, chosen.numbers).ravel()
         unit = data.unit[name]
         return cls(chosen.name, chosen.unit, x[good], values[good], unit, f"{name} ({unit})", good)
 
     @property
     def n_left_out(self) -> int:
-        """Points of the scan that are no numbers."""
+        """Number of points of the scan without a number."""
         return int(len(self.good) - self.good.sum())
 
     def check(self, least: int) -> None:
-        """Refuse too few points."""
+        """Raise ``ConfigError`` if there are too few points."""
         if len(self.y) < least:
-            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, {least} are the least")
+            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {least} are needed")
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return name, values and which of them are numbers, point by point. Raises ``ConfigError`` as ``choose``."""
+    """Return the name, the values and which of them are numbers. Raises ``ConfigError`` as ``choose``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
     names = choose([reading], devices)
     if len(names) > 1:
-        raise ConfigError(f"{reading!r} means {len(names)} channels, a fit takes one", hint=f"Name {names[0]}.")
+        raise ConfigError(
+            f"{reading!r} matches {len(names)} channels, but a fit takes one",
+            hint=f"Give one name, such as {names[0]}.",
+        )
     values = data.value[names[0]].ravel()
     return names[0], values, (data.state[names[0]].ravel() == State.OK) & np.isfinite(values)
 
@@ -147,9 +150,9 @@ class LeastSquares(NamedTuple):
 
     Attributes:
         at: The parameters, shape ``(k,)``.
-        covariance: Their covariance by the scatter of the points, shape ``(k, k)``; infinite if it cannot be told.
+        covariance: Their covariance from the scatter of the points, shape ``(k, k)``; infinite if it is unknown.
         residual: Point minus curve, shape ``(n,)``.
-        slopes: Derivative of the curve by each parameter, shape ``(n, k)``.
+        slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
     """
 
     at: Real
@@ -168,11 +171,11 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
     """Fit a curve to points.
 
     Args:
-        curve: The curve at parameters, shape ``(n,)``.
-        y: The points, shape ``(n,)``; residuals count as successive in this order.
-        start: Parameters to begin with, shape ``(k,)``.
-        sizes: Typical size of each parameter, shape ``(k,)``, positive: steps and rank are judged in these units, so
-            that the result does not depend on the unit of anything.
+        curve: Function from parameters to the curve, shape ``(n,)``.
+        y: The points, shape ``(n,)``; neighbours in this order may have correlated residuals.
+        start: Initial parameters, shape ``(k,)``.
+        sizes: Typical size of each parameter, shape ``(k,)``, positive: steps and rank are evaluated in these units, so
+            the result does not depend on the units of the parameters.
     """
     from scipy.optimize import least_squares
 
@@ -189,10 +192,10 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
 
 
 def _covariance(slopes: Real, residual: Real) -> Real:
-    """Return the covariance of parameters by the scatter of the points; infinite if the points do not tell them all.
+    """Return the covariance of the parameters from the scatter of the points; infinite if some are not determined.
 
-    Neighbours that lie off together are taken together (Newey and West, Econometrica 55, 703, 1987), over as many
-    points as the residuals resemble each other.
+    Correlated neighbours are taken into account (Newey and West, Econometrica 55, 703, 1987), over the
+    correlation length of the residuals.
     """
     n, k = slopes.shape
     norm = np.linalg.norm(slopes, axis=0)
@@ -212,7 +215,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
             together = pulls[lag:].T @ pulls[:-lag]
             spread += (1.0 - lag / (lags + 1.0)) * (together + together.T)
         wide = inverse @ spread @ inverse * n / (n - k)
-        # Never below what independent points would say: of few points the sum over neighbours is itself uncertain.
+        # Never below the value for independent points: with few points the sum over neighbours is itself uncertain.
         factor = np.sqrt(np.maximum(np.diag(wide) / np.maximum(np.diag(plain), 1e-300), 1.0))
         plain = plain * np.outer(factor, factor)
     covariance: Real = plain / np.outer(norm, norm)
@@ -220,7 +223,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
 
 
 def _alike(residual: Real) -> int:
-    """Return over how many points residuals resemble each other; 0 if they do not by more than chance."""
+    """Return over how many points residuals are correlated; 0 if not significantly."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):
@@ -229,10 +232,10 @@ def _alike(residual: Real) -> int:
 
 
 def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
-    """Return standard errors of what follows from parameters, to first order.
+    """Return standard errors of quantities derived from parameters, to first order.
 
     Args:
-        derived: What follows, shape ``(m,)``, from parameters of shape ``(k,)``.
+        derived: Function from parameters of shape ``(k,)`` to quantities of shape ``(m,)``.
         at: The parameters.
         covariance: Their covariance, shape ``(k, k)``; infinite errors stay infinite.
     """

@@ -1,4 +1,4 @@
-"""Meters that follow the light: a scan that moves the wavelength of a source sets it on the meters that it reads."""
+"""Meters that follow the light: a scan that changes the wavelength of a source also sets it on the meters it reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 
 Real = NDArray[np.float64]
 
-_KEEP = "keep_meters=True (--keep-meters) leaves the meters as they are. Nothing was moved."
+_KEEP = "keep_meters=True (--keep-meters) leaves the meters unchanged. Nothing was changed."
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Follower:
 
     Attributes:
         setting: The setting.
-        axis: Axis of the light that it follows.
+        axis: Axis of the source that it follows.
         numbers: Its values along the axis.
     """
 
@@ -50,11 +50,11 @@ class Follower:
     numbers: Real
 
     def write(self, at: int) -> None:
-        """Set the wavelength of a point. Raises what the meter raises."""
+        """Set the wavelength of a point. Raises the errors of the meter."""
         self.setting.write(float(self.numbers[at]))
 
     def write_nm(self, wavelength_nm: float) -> None:
-        """Set another wavelength. Raises what the meter raises."""
+        """Set another wavelength. Raises the errors of the meter."""
         self.setting.write(float(_as_unit(self.setting, np.array(wavelength_nm))))
 
 
@@ -77,19 +77,20 @@ def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) ->
 def followers(
     bench: Bench, lights: Sequence[SweptSource], columns: Sequence[Column], swept: Collection[str]
 ) -> list[Follower]:
-    """Return what follows the light of a scan.
+    """Return the meter settings that follow the sources of a scan.
 
-    Of several sources the one that moves counts. Constant sources of several wavelengths move no meter.
+    If one of several sources is swept, the meters follow this one. They do not follow constant sources of different
+    wavelengths.
 
     Args:
         bench: The open bench.
         lights: Sources whose wavelength is set.
         columns: The readings.
-        swept: Names of the settings that are swept. They follow nothing else.
+        swept: Names of the swept settings, which do not follow anything.
 
     Raises:
-        ConfigError: Two sources move apart, and a meter that is read can be calibrated only for one wavelength.
-        LimitError: A meter that is read does not know a wavelength of the light.
+        ConfigError: Two sources are swept differently, but a meter can be set to one wavelength only.
+        LimitError: A wavelength is outside the range of a meter that is read.
     """
     moving = [light for light in lights if np.ptp(light.nm) > 0.0] or list(lights)
     settings = [each for each in _wavelengths(bench, columns) if each.name not in swept] if moving else []
@@ -101,7 +102,7 @@ def followers(
         if np.ptp(first.nm) == 0.0:
             return []
         raise ConfigError(
-            f"{first.name} and {apart[0]} move apart, and {settings[0].device} can follow only one wavelength",
+            f"{first.name} and {apart[0]} have different wavelengths, but {settings[0].device} can follow only one",
             device=settings[0].device,
             hint=f"Sweep {settings[0].name} with one of them, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
             + _KEEP,
@@ -118,7 +119,7 @@ def followers(
 
 
 def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:
-    """Yield the wavelength settings of what is read: of each channel of a meter, of a polarimeter as a whole."""
+    """Yield the wavelength settings of the devices that are read: per channel of a meter, per polarimeter."""
     names = {column.name.replace(".power.", ".wavelength_nm.") for column in columns if column.device in bench.meters}
     names |= {f"{column.device}.frequency_thz" for column in columns if column.device in bench.polarimeters}
     for device in dict.fromkeys(column.device for column in columns):
@@ -132,5 +133,5 @@ def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:
 
 
 def _other(values: Real) -> Real:
-    """Return frequencies in THz of wavelengths in nm in vacuum, or the other way round."""
+    """Convert vacuum wavelengths in nm to frequencies in THz, or the reverse."""
     return 1e-3 * SPEED_OF_LIGHT_M_PER_S / values

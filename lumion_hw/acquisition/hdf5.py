@@ -1,8 +1,8 @@
-"""A journal as an HDF5 file that readers of HDF5, NeXus and netCDF find their way in. Needs h5py, the extra ``hdf5``.
+"""Writes a journal as an HDF5 file for readers of HDF5, NeXus and netCDF. Needs h5py, the extra ``hdf5``.
 
-NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes lead to ``/entry/data``,
-whose ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and xarray the time is
-a dimension scale, and states have the flag attributes of the CF conventions.
+NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes point to
+``/entry/data``, where ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and
+xarray, time is a dimension scale, and states have the flag attributes of the CF conventions.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import write_file
 
 DATA = "entry/data"
-"""Where the channels lie."""
+"""Group of the channels."""
 HEADER = "entry/log_header/data"
-"""Where the header of the journal lies, as bytes."""
+"""Data set with the header of the journal, as bytes."""
 TIME = "time_s"
 STATE = "_state"
-"""What the name of a channel's states ends with."""
+"""Suffix of the data sets with the states of a channel."""
 
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what channels or devices are called in the file: letters, digits and ``_`` alone, as NeXus has it.
+    """Return the names of channels or devices in the file: only letters, digits and ``_``, as NeXus requires.
 
-    Two that would be one get a number.
+    Duplicates get a number.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -50,14 +50,14 @@ def dataset_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
-    """Write the rows of a journal to an HDF5 file, all or nothing, and return their number.
+    """Write the rows of a journal to an HDF5 file and return their number. An error leaves no file.
 
-    In ``/entry/data``: ``time_s``, ``index``, and per column ``device_quantity`` (float64, NaN where there is no
-    number) with ``units`` and its name in full as ``channel``, and ``device_quantity_state`` (uint8). Beside it: who
-    the devices are, bench file, calibration record, software, times.
+    ``/entry/data`` contains ``time_s``, ``index``, and per column ``device_quantity`` (float64, NaN where there is no
+    number) with ``units`` and its full name as ``channel``, and ``device_quantity_state`` (uint8). Other groups contain
+    the identities of the devices, the bench file, the calibration record, the software and the times.
 
     Raises:
-        ConfigError: The journal is none, h5py is missing, or the target exists or cannot be written.
+        ConfigError: The file is not a journal, h5py is missing, or the target exists or cannot be written.
     """
     h5py = require_hdf5()
     target = Path(target)
@@ -78,7 +78,7 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
 def _group(
     parent: Any, name: str, nexus_class: str, values: Mapping[str, object] | None = None, **attrs: object
 ) -> Any:
-    """Return a new group of a NeXus class, with what it says; text that is empty is left out."""
+    """Return a new group of a NeXus class with values; empty text is left out."""
     group = parent.create_group(name)
     group.attrs.update(NX_class=nexus_class, **attrs)
     for key, value in (values or {}).items():
@@ -95,12 +95,12 @@ def _about_file(file: Any, header: LogHeader, name: str) -> None:
 
 
 def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """When, by what, and the header as it stands in the journal, which is what this program reads."""
+    """Write times, software, and the header of the journal, which this program reads."""
     program, _, version = header.software.partition(" ")
     duration_s = float(rows.time_s[-1]) if len(rows.time_s) else 0.0
     entry["title"] = f"{header.bench}: {len(header.columns)} channels"
     entry["start_time"] = header.started
-    with contextlib.suppress(ValueError):  # a journal of somebody who wrote no time there
+    with contextlib.suppress(ValueError):  # a journal edited by hand
         entry["end_time"] = (datetime.fromisoformat(header.started) + timedelta(seconds=duration_s)).isoformat()
     entry["program_name"] = program or MADE_BY
     entry["program_name"].attrs["version"] = version
@@ -111,7 +111,7 @@ def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
 
 
 def _about_bench(entry: Any, header: LogHeader) -> None:
-    """Devices, bench file and calibration record."""
+    """Write devices, bench file and calibration record."""
     instrument = _group(entry, "instrument", "NXinstrument", {"name": header.bench})
     instrument["name"].attrs["emulated"] = header.emulated
     plain = dataset_names(header.devices)
@@ -131,7 +131,7 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
 
 
 def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """The readings: every channel along the time."""
+    """Write the readings of every channel over time."""
     plain = dataset_names(column.name for column in header.columns)
     first, *others = plain.values()
     data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)

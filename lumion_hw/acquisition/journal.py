@@ -1,8 +1,8 @@
-"""A log file that loses no row it has acknowledged: killed, unplugged or out of room, it is whole up to the last one.
+"""A log file that keeps every acknowledged row after a crash, a power failure or a full disk.
 
-One line of JSON says what the columns are; then follow rows of fixed length, each with its own CRC-32. Rows are only
-ever appended, and acknowledged when the operating system has them on the disk. Whatever a crash leaves half written is
-recognised by its checksum and cut off when the file is opened again.
+The first line is JSON and describes the columns. Rows of fixed length follow, each with a CRC-32. Rows are only
+appended, and acknowledged when the operating system has written them to the disk. A half-written row after a crash is
+recognised by its checksum and removed when the file is opened again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 FORMAT = "lumion-log 2"
-_OLDER = "lumion-log 1"  # the same, without what the bench was
+_OLDER = "lumion-log 1"  # the same, without the description of the bench
 JOURNAL = ".journal"
-"""What is added to the name of a file for its journal."""
+"""Suffix of the journal of a file."""
 MAX_ROWS = 2**32 - 1
-"""Rows are numbered in 32 bits."""
+"""Limit of 32-bit row numbers."""
 _MAX_BYTES = 1 << 34
-_IN_USE = "Wait until that program has ended, or choose another file."
+_IN_USE = "Wait until that program ends, or choose another file."
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LoggedFile:
     """A file that readings depend on.
 
     Attributes:
-        name: Its name, without folders; empty for the description of a served bench.
+        name: File name without folders; empty for the description of a served bench.
         sha256: Hash of its bytes.
         text: Its content.
     """
@@ -60,11 +60,11 @@ class LoggedFile:
 
 @dataclass(frozen=True)
 class LoggedRecord:
-    """The calibration that was in force.
+    """The calibration record in use.
 
     Attributes:
-        record_id: Its name.
-        content_sha256: Hash of what it says.
+        record_id: Its identifier.
+        content_sha256: Hash of its content.
     """
 
     record_id: str
@@ -73,21 +73,21 @@ class LoggedRecord:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What a journal is about.
+    """The header of a journal.
 
     Attributes:
         bench: Name of the bench.
         columns: Its columns.
-        period_s: Time between rows; 0 for a scan, whose rows come when they are ready.
-        n_rows: Rows planned.
-        started: When the first row was due, ISO 8601 with time zone.
-        software: Name and version of the software that began it.
+        period_s: Time between rows; 0 for a scan, which has no fixed period.
+        n_rows: Number of planned rows.
+        started: Time of the first row, ISO 8601 with time zone.
+        software: Name and version of the software that started it.
         emulated: Whether the bench was emulated.
-        devices: Who the devices said they are, by name.
-        bench_file: The bench file; ``None`` if there was none, or it is not known.
+        devices: Identities of the devices, by name.
+        bench_file: The bench file; ``None`` if there was none or it is not known.
         record: The calibration record; ``None`` if there was none.
-        scan: What was swept; ``None`` for readings at a steady rate.
-        settings: The settings of the whole bench before a scan, as :meth:`Snapshot.document` has them.
+        scan: Plan of the scan; ``None`` for readings at a fixed rate.
+        settings: All settings of the bench before a scan, in the form of :meth:`Snapshot.document`.
     """
 
     bench: str
@@ -109,22 +109,25 @@ class LogHeader:
 
     @classmethod
     def parse(cls, line: bytes, path: AnyPath) -> LogHeader:
-        """Read the first line. Raises ``ConfigError`` if this is no journal."""
+        """Read the first line. Raises ``ConfigError`` if the file is not a journal."""
         from pydantic import TypeAdapter, ValidationError
 
-        hint = "Name a file that `lumion log` or `lumion scan` has begun."
-        document = parse_json(line, f"{path} is no log of this program", hint=hint)
+        hint = "Give a journal of `lumion log` or `lumion scan`."
+        document = parse_json(line, f"the first line of {path}", hint=hint)
         if not isinstance(document, dict) or document.pop("format", None) not in (FORMAT, _OLDER):
-            raise ConfigError(f"{path} is no log of this program: another format", hint=hint)
+            raise ConfigError(f"{path} is not a journal of this program: another format", hint=hint)
         try:
             header = TypeAdapter(cls).validate_python(document)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            raise ConfigError(f"{path} is no log of this program: {where}: {first['msg']}", hint=hint) from error
-        paced = header.period_s > 0.0 if header.scan is None else header.scan.n_points == header.n_rows
-        if not (header.columns and paced and 0 < header.n_rows <= MAX_ROWS):
-            raise ConfigError(f"{path} is no log of this program: it plans no rows", hint=hint)
+            raise ConfigError(f"{path} is not a journal of this program: {where}: {first['msg']}", hint=hint) from error
+        is_plausible = header.period_s > 0.0 if header.scan is None else header.scan.n_points == header.n_rows
+        if not (header.columns and is_plausible and 0 < header.n_rows <= MAX_ROWS):
+            raise ConfigError(
+                f"{path} is not a journal of this program: the planned number of rows is wrong",
+                hint=hint,
+            )
         return header
 
 
@@ -137,18 +140,18 @@ def log_header(
     bench_file: AnyPath | None = None,
     record: CalibrationRecord | None = None,
 ) -> LogHeader:
-    """Return the header of a log that begins now, with all that a reader of it may want to know later.
+    """Return the header of a log that starts now.
 
     Args:
         bench: The open bench.
         reader: Reads the columns.
         period_s: Time between rows.
-        n_rows: Rows planned.
-        bench_file: The bench file, to be kept in the log; by default the one that was opened.
-        record: The calibration record that is in force.
+        n_rows: Number of planned rows.
+        bench_file: The bench file to store in the log; by default the one that was opened.
+        record: The calibration record in use.
 
     Raises:
-        ConfigError: The bench file cannot be read, or another module than the one that was opened is in a socket.
+        ConfigError: The bench file cannot be read, or a module was replaced since it was opened.
     """
     from lumion_hw import __version__
 
@@ -168,17 +171,17 @@ def log_header(
 
 
 def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
-    """Yield who a device says it is; one that is silent now has none, and may be recorded once it is back."""
+    """Yield the identity of a device; if it does not answer, only its kind."""
     try:
         yield from device_identities(bench, [name]).values()
-    except ConfigError:  # another one has taken its place
+    except ConfigError:  # it was replaced by another one
         raise
     except LumionError:
         yield DeviceIdentity(bench.model.devices[name].kind)
 
 
 def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
-    """Return the bench file as it was when the bench was opened, or another one; of a served bench what it says."""
+    """Return the bench file when the bench was opened, or the given file; for a served bench its description."""
     if path is not None:
         name, data = Path(path).name, read_file(Path(path), "bench file")
     elif bench.file is not None:
@@ -193,7 +196,7 @@ class LogRow:
     """One row.
 
     Attributes:
-        index: Number of the row; those that were missed are missing.
+        index: Number of the row; missed rows have no number.
         time_s: Seconds since the log was started.
         values: One per column.
     """
@@ -208,10 +211,10 @@ class LogJournal:
 
     Attributes:
         path: The file.
-        header: What it is about.
-        acknowledged: Rows that are on the disk.
+        header: Its header.
+        acknowledged: Number of rows on the disk.
         last_index: Number of the last row in the file; -1 before the first.
-        lost_bytes: Half-written bytes that were cut off when it was opened.
+        lost_bytes: Half-written bytes that were removed when it was opened.
     """
 
     def __init__(self, path: Path, header: LogHeader, file: BinaryIO) -> None:
@@ -226,14 +229,14 @@ class LogJournal:
 
     @classmethod
     def create(cls, path: AnyPath, header: LogHeader) -> Self:
-        """Begin a new file.
+        """Create a new file.
 
         Raises:
-            ConfigError: The file exists already, or cannot be made.
+            ConfigError: The file exists already or cannot be created.
         """
         path = Path(path)
         if path.exists():
-            raise ConfigError(f"{path} exists", hint="Go on with --resume, or choose another name.")
+            raise ConfigError(f"{path} exists already", hint="Continue with --resume, or choose another name.")
         with writing("the log", path):
             file = path.open("xb", buffering=0)
             try:
@@ -247,15 +250,15 @@ class LogJournal:
 
     @classmethod
     def resume(cls, path: AnyPath) -> Self:
-        """Open a file to continue it, locked for this process; a row that a crash left unfinished is cut off.
+        """Open and lock a file to continue it; a half-written row is removed.
 
         Raises:
-            ConfigError: There is no such file, or it is no log.
-            BusyError: Another process writes to it.
+            ConfigError: The file does not exist or is not a journal.
+            BusyError: Another process is using it.
         """
         path = Path(path)
         if not path.is_file():
-            _read(path)  # which says what is wrong
+            _read(path)  # raises the exact error
         with writing("the log", path):
             file = path.open("r+b", buffering=0)
             try:
@@ -274,10 +277,10 @@ class LogJournal:
         return journal
 
     def append(self, row: LogRow) -> None:
-        """Write a row; it is safe after the next :meth:`sync`. Raises as :func:`writing`."""
+        """Write a row; it is saved after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
-            # A disk that fills takes the beginning of a row without a word; the rest then raises.
+            # A full disk accepts the beginning of a row without an error; writing the rest then raises.
             left = memoryview(packed)
             while left:
                 left = left[self._file.write(left) :]
@@ -285,7 +288,7 @@ class LogJournal:
         self.last_index = row.index
 
     def sync(self) -> int:
-        """Bring everything to the disk and return the number of rows acknowledged."""
+        """Write everything to the disk and return the number of acknowledged rows."""
         if self._written > self.acknowledged:
             with writing("the log", self.path):
                 os.fsync(self._file.fileno())
@@ -293,7 +296,7 @@ class LogJournal:
         return self.acknowledged
 
     def close(self) -> None:
-        """Close the file; what was not acknowledged may be lost."""
+        """Close the file; rows that were not acknowledged may be lost."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -313,7 +316,7 @@ class LogTable:
         index: Numbers of the rows, shape ``(rows,)``.
         time_s: Seconds since the log was started, shape ``(rows,)``.
         value: Shape ``(rows, columns)``, NaN where there is no number.
-        state: Shape ``(rows, columns)``, numbers of :class:`State`.
+        state: Values of :class:`State`, shape ``(rows, columns)``.
     """
 
     index: NDArray[np.uint32]
@@ -322,14 +325,14 @@ class LogTable:
     state: NDArray[np.uint8]
 
     def rows(self) -> Iterator[LogRow]:
-        """Yield row by row."""
+        """Yield the rows."""
         for index, time_s, numbers, states in zip(self.index, self.time_s, self.value, self.state, strict=True):
             values = (Value(State(state), number) for number, state in zip(numbers.tolist(), states, strict=True))
             yield LogRow(int(index), float(time_s), tuple(values))
 
 
 def read_table(path: AnyPath) -> tuple[LogHeader, LogTable]:
-    """Return header and rows of a file as arrays, as :func:`read_journal` does."""
+    """Return header and rows of a file as arrays. Raises as :func:`read_journal`."""
     header, table, _ = _read(Path(path))
     return header, table
 
@@ -338,14 +341,14 @@ def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
     """Return header and rows of a file; an unfinished last row is left out.
 
     Raises:
-        ConfigError: There is no such file, or it is no log.
+        ConfigError: The file does not exist or is not a journal.
     """
     header, table, _ = _read(Path(path))
     return header, list(table.rows())
 
 
 def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
-    """Return header, good rows, and where they end."""
+    """Return the header, the undamaged rows and the position of their end."""
     data = read_file(path, "the log", max_bytes=_MAX_BYTES)
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
@@ -355,11 +358,11 @@ def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
 
 
 def check_rows(path: AnyPath, header: LogHeader, index: NDArray[np.uint32]) -> None:
-    """Refuse rows beyond those planned. Raises ``ConfigError``."""
+    """Raise ``ConfigError`` if there are rows beyond the planned ones."""
     if len(index) and int(index.max()) >= header.n_rows:
         raise ConfigError(
-            f"{path} is damaged: it has a row {int(index.max())}, and {header.n_rows} rows from 0 are planned",
-            hint="Restore it from a copy, or begin anew with another file.",
+            f"{path} is damaged: it has row {int(index.max())}, but only rows 0 to {header.n_rows - 1} are planned",
+            hint="Restore it from a copy, or start again with another file.",
         )
 
 
@@ -375,7 +378,7 @@ def _packed(layout: struct.Struct, row: LogRow) -> bytes:
 
 
 def _table(data: memoryview, n: int) -> LogTable:
-    """Return rows up to one that is cut short or damaged."""
+    """Return the rows before the first incomplete or damaged one."""
     fields = [("index", "<u4"), ("time_s", "<f8"), ("value", "<f8", (n,)), ("state", "u1", (n,)), ("crc", "<u4")]
     packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
     step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4
@@ -387,5 +390,5 @@ def _table(data: memoryview, n: int) -> LogTable:
 
 
 def columns_of(names: Sequence[Column]) -> str:
-    """Return the columns for a message."""
+    """Return the names of columns for a message."""
     return ", ".join(column.name for column in names)

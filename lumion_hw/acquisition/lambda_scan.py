@@ -1,4 +1,4 @@
-"""Lambda scans: a laser sweeps its wavelength by itself, and power meters take a sample at each of its pulses."""
+"""Lambda scans: a laser sweeps its wavelength by itself, and power meters take a sample at each trigger pulse."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, Lumion
 from lumion_hw.interfaces import LaserSweep, LoggingMeter, LogRun, PowerLog, TunableLaser
 
 _MOST_AT_ONCE = 100_000
-"""Pulses of one sweep; lasers that give fewer refuse, and then the points are set one by one."""
+"""Maximum number of pulses of a sweep; if a laser gives fewer, it refuses, and the points are set one by one."""
 _SHARE = 0.2
-"""Largest share of a step that passes while a sample is averaged."""
+"""Largest fraction of a step that the laser may move while a sample is averaged."""
 _SHORTEST_S = 0.2
-"""Shorter sweeps save nothing, and lasers, which need time to gather speed, refuse them."""
+"""Shorter sweeps save no time, and lasers refuse them because they need time to accelerate."""
 _LATE_S = 2.0
-"""Time that meters have for their last samples after the sweep."""
+"""Time for the last samples of the meters after the sweep."""
 _WIDEST_NM = 10.0
-"""Widest sweep with meters that follow: during a sweep they keep the wavelength of its middle."""
+"""Widest sweep with meters that follow: during a sweep they stay at its centre wavelength."""
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
-    """Return how a laser and meters can run the fastest axis by themselves.
+    """Return a sweep of the fastest axis by a laser and meters.
 
-    Or else why they cannot: nothing to say where the fastest axis is no wavelength of a laser.
+    If none is possible, return the reason, or an empty text if the fastest axis is not the wavelength of a laser.
     """
     fastest = moves.of_axis(-1)
     swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
@@ -38,7 +38,7 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
         return ""
     laser = bench.lasers[swept]
     if len(fastest) > 1:
-        return f"{' and '.join(each.name for each in fastest)} move together"
+        return f"{' and '.join(each.name for each in fastest)} change together"
     if not laser.capabilities.wavelength_log or not laser.ranges.sweep_nm_per_s:
         return f"{swept} does not log the wavelengths of a sweep"
     by_meter: dict[str, list[Column]] = {}
@@ -48,7 +48,7 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
     for name, columns in by_meter.items():
         meter = bench.meters.get(name)
         if not isinstance(meter, LoggingMeter):
-            return f"{columns[0].name} is no power of a meter that takes samples at the pulses of a laser"
+            return f"{columns[0].name} is not a power of a meter that takes samples at trigger pulses"
         if swept not in (_inside(bench, name), getattr(bench.model.devices[name], "triggered_by", None)):
             return f"the bench file does not say that {name} is triggered_by {swept}"
         meters[name] = meter
@@ -67,14 +67,14 @@ def _step_nm(moves: Moves) -> float:
 
 
 class LambdaScan:
-    """Wavelengths of the fastest axis, run by a laser, with meters that take a sample at each of its pulses.
+    """A sweep of the fastest axis by a laser, with meters that take a sample at each trigger pulse.
 
     Args:
         bench: The bench.
-        moves: The settings of the scan.
-        laser: Name of the laser, and the laser.
-        meters: The meters, by name.
-        columns: What is read.
+        moves: Sets the settings of the scan.
+        laser: Name of the laser and the laser.
+        meters: The meters by name.
+        columns: The columns to read.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class LambdaScan:
         most = min(_MOST_AT_ONCE, *(meter.max_samples for meter in meters.values()))
         if moves.fastest_followed and (step_nm := _step_nm(moves)) > 0.0:
             most = min(most, max(int(_WIDEST_NM / step_nm * (1.0 + 1e-9)) + 1, 2))
-        while most > 2 and self.points_in_pass % most == 1:  # one point is no sweep
+        while most > 2 and self.points_in_pass % most == 1:  # a sweep needs two points
             most -= 1
         self.most_at_once = most
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Sweep over these points, or say why not; then the bench is at the first of them, or will be told again."""
+        """Sweep these points and return the results, or the reason why not; then the bench is at the first point."""
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)
-        self._moves.go(places[0])  # averaging times and ranges are settings, too
+        self._moves.go(places[0])  # averaging times and ranges are settings too
         averaging_s = self._averaging_s()
         if isinstance(averaging_s, str):
             return averaging_s
@@ -119,7 +119,7 @@ class LambdaScan:
         except (DeviceError, LimitError) as refusal:
             return str(refusal)
         finally:
-            self._moves.forget(-1)  # the laser is where the sweep has left it
+            self._moves.forget(-1)  # the laser is at the end of the sweep
         of_place = np.empty(len(places), dtype=np.intp)
         of_place[upwards] = np.arange(len(places))
         return [
@@ -128,9 +128,9 @@ class LambdaScan:
         ]
 
     def _plan(self, wavelengths_nm: NDArray[np.float64], averaging_s: float) -> LaserSweep | str:
-        """Return the fastest sweep that leaves every sample its time, or why there is none."""
+        """Return the fastest sweep with enough time for every sample, or the reason why there is none."""
         if len(wavelengths_nm) < 2:
-            return "one point is no sweep"
+            return "a sweep needs at least two points"
         grid_nm = self._grid_nm(wavelengths_nm[0])
         start_nm = round(wavelengths_nm[0] / grid_nm) * grid_nm
         step_nm = round((wavelengths_nm[-1] - wavelengths_nm[0]) / (len(wavelengths_nm) - 1) / grid_nm) * grid_nm
@@ -138,46 +138,46 @@ class LambdaScan:
         if step_nm <= 0.0 or np.max(np.abs(even_nm - wavelengths_nm)) > grid_nm:
             return f"the wavelengths are not evenly spaced by a multiple of {grid_nm:.3g} nm"
         if self._moves.fastest_followed and step_nm > _WIDEST_NM:
-            return f"steps are wider than {_WIDEST_NM:g} nm, and a meter keeps one wavelength during a sweep"
+            return f"steps are wider than {_WIDEST_NM:g} nm, but a meter keeps one wavelength during a sweep"
         ranges = self._laser.ranges
         slowest = min(ranges.sweep_nm_per_s)
         bearable = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]
         if not bearable:
             return (
-                f"{self._name} gives {slowest / step_nm:.3g} pulses a second for a step of {step_nm:.4g} nm at its "
-                f"slowest, and can give {ranges.sweep_pulses_per_s:g}"
+                f"{self._name} would give {slowest / step_nm:.3g} pulses per second for a step of {step_nm:.4g} nm at "
+                f"its lowest speed, but its maximum is {ranges.sweep_pulses_per_s:g}"
             )
         speeds = [each for each in bearable if each * averaging_s <= _SHARE * step_nm]
         if not speeds:
             return (
-                f"a reading averages {averaging_s:.3g} s, and {self._name} passes a step of {step_nm:.4g} nm in "
-                f"{step_nm / slowest:.3g} s at its slowest; {1.0 / _SHARE:g} times as long is needed"
+                f"a reading averages for {averaging_s:.3g} s, and a step must take {1.0 / _SHARE:g} times as long, but "
+                f"{self._name} passes a step of {step_nm:.4g} nm in {step_nm / slowest:.3g} s at its lowest speed"
             )
         span_nm = step_nm * (len(wavelengths_nm) - 1)
         gentle = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
         return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:
-        """Return the step of the laser's wavelengths, which is stated as one of frequencies at the short end."""
+        """Return the wavelength resolution of the laser from its frequency resolution at the short end."""
         ranges = self._laser.ranges
         return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
 
     def _averaging_s(self) -> float | str:
-        """Return the averaging time of all channels, or what of their settings stands against a run of samples."""
+        """Return the averaging time of all channels, or the reason why their settings do not allow a run of samples."""
         times_s = set()
         for name, meter in self._meters.items():
             for channel in self._channels[name]:
                 settings = meter.settings(channel)
                 if settings.range_dbm is None:
-                    # A reading chooses its own range, a run keeps one: dark parts of a spectrum would read otherwise.
-                    return f"{name} ranges automatically; set {name}.range_dbm.{channel}"
+                    # A single reading selects its range, but a run keeps one: dark parts of a spectrum would differ.
+                    return f"{name} selects its range automatically; set {name}.range_dbm.{channel}"
                 times_s.add(settings.averaging_s)
-        return times_s.pop() if len(times_s) == 1 else "the channels average for different times"
+        return times_s.pop() if len(times_s) == 1 else "the channels have different averaging times"
 
     def _sweep(
         self, plan: LaserSweep, n_samples: int, averaging_s: float
     ) -> tuple[NDArray[np.float64], dict[str, PowerLog]]:
-        """Arm the meters, sweep, and fetch the wavelengths and powers of all samples; no run outlives an error."""
+        """Arm the meters, sweep, and fetch wavelengths and powers of all samples; an error stops all runs."""
         runs: dict[str, LogRun] = {}
         with contextlib.ExitStack() as on_error:
             for name, meter in self._meters.items():
@@ -187,18 +187,18 @@ class LambdaScan:
                 )
                 on_error.callback(_stop, runs[name])
             log = self._laser.sweep(plan)
-            # Counted first: for a pulse that the laser did not give, no meter has to wait.
+            # Count first: meters must not wait for pulses that the laser did not give.
             if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
                 found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
                 raise DeviceError(
                     f"the sweep gave {found} pulses for {n_samples} points",
                     command="sweep",
                     device=self._name,
-                    hint="Choose a span that is a multiple of the step, or scan by hand.",
+                    hint="Choose a span that is a multiple of the step.",
                 )
             logs = {name: self._wait(name, run, averaging_s) for name, run in runs.items()}
             on_error.pop_all()
-        # A pulse begins a sample: it stands for the wavelength in the middle of its averaging.
+        # A pulse starts a sample, which measures at the wavelength in the middle of its averaging time.
         return log.wavelength_nm + 0.5 * averaging_s * plan.speed_nm_per_s, logs
 
     def _wait(self, name: str, run: LogRun, averaging_s: float) -> PowerLog:
@@ -206,14 +206,14 @@ class LambdaScan:
             return run.wait(_LATE_S + averaging_s)
         except DeviceTimeoutError as error:
             error.hint = (
-                f"Fewer pulses of {self._name} reached {name} than it has steps: check the cable from its trigger "
-                "output. The sweep has ended."
+                f"{name} received fewer pulses than the sweep of {self._name} has steps: check the cable from its "
+                "trigger output. The sweep has ended."
             )
             raise
 
 
 def _stop(run: LogRun) -> None:
-    """End a run that is of no use any more; what went wrong first is what is told."""
+    """Stop a run without raising, because the first error is reported."""
     with contextlib.suppress(LumionError):
         run.stop()
 

@@ -1,4 +1,4 @@
-"""Sweeps that a device runs by itself: points in its own time, without the host between two of them."""
+"""Sweeps that an instrument runs by itself, without the host between two points."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError
 
-_MOST_AT_ONCE = 1000  # so many are not safe while they are under way
+_MOST_AT_ONCE = 1000  # so many points are lost if the sweep is interrupted
 
 
 class InstrumentSweep(Protocol):
-    """A sweep that a device runs by itself.
+    """A sweep that an instrument runs by itself.
 
     Attributes:
-        words: What runs it, in words.
-        points_in_pass: The points of a scan are offered in groups within so many, in the order of the visits.
-        most_at_once: Largest such group.
+        words: Text that names the instruments.
+        points_in_pass: Number of points in a pass; a group of points stays within one pass, in the order of the visits.
+        most_at_once: Largest group.
     """
 
     words: str
@@ -33,13 +33,13 @@ class InstrumentSweep(Protocol):
     most_at_once: int
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Run these points and return what was found; if they are not taken, nothing but why in words."""
+        """Run these points and return the results, or the reason why the instrument cannot run them."""
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return how the devices of a scan can run it by themselves.
+    """Return an instrument sweep for a scan.
 
-    Or else why they cannot, in words: none if there is nothing in it that a device runs.
+    If none is possible, return the reason, or an empty text if the scan contains nothing that an instrument sweeps.
     """
     return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
 
@@ -50,7 +50,7 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
         return None
     try:
         mesh = bench.mesh
-    except ConfigError:  # not open, or a mesh that takes states
+    except ConfigError:  # not open, or a mesh that is set by states
         return None
     controller = section.controller
     names = {f"{controller}.monitor.{index}": index for index in range(len(mesh.monitor_ports))}
@@ -70,26 +70,26 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
 
 
 class _BoardSweep:
-    """Heater currents of the fastest axes, run by the mesh controller, which reads its photodiodes at each.
+    """A sweep of heater currents by the mesh controller, which reads its photodiodes at each point.
 
     Args:
         mesh: The mesh.
-        moves: The settings of the scan.
-        whole: Name of the setting that holds all heater currents.
-        n_axes: How many of the fastest axes are heater currents alone.
-        monitors: Which monitors are read.
+        moves: Sets the settings of the scan.
+        whole: Name of the setting with all heater currents.
+        n_axes: How many of the fastest axes contain only heater currents.
+        monitors: Numbers of the monitors to read.
     """
 
     words = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
         self._mesh, self._moves, self._whole, self._monitors = mesh, moves, whole, list(monitors)
-        # Groups stay within one pass of these axes: between two of them something else moves.
+        # Groups stay within one pass of these axes, because other settings change between passes.
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
         self.most_at_once = _MOST_AT_ONCE
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Go to the first point, and let the controller run all of them."""
+        """Set the first point and let the controller run all of them."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]

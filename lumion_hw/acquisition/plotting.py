@@ -1,4 +1,4 @@
-"""A recorded HDF5 file as a picture: one panel per unit, time along it. Needs matplotlib, the extra ``plots``."""
+"""Draws a recording over time, with one panel per unit. Needs matplotlib, the extra ``plots``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SAID = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
-"""Suffixes of pictures, and where each says what has made it."""
+"""Suffixes of picture files and the metadata key for the software."""
 FORMATS = tuple(_SAID)
 _MOST_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
 
 
 def require_plots() -> None:
-    """Raise ``ConfigError`` with the command that helps, if matplotlib is not installed."""
+    """Raise ``ConfigError`` with an install command if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -37,18 +37,18 @@ def require_plots() -> None:
 
 
 def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
-    """Draw a recording, all or nothing, and return how many columns are in the picture.
+    """Draw a recording and return the number of columns in the picture.
 
-    Values that are no number leave a gap; a mark at the foot of the panel says so, red where reading failed.
+    Missing values leave a gap with a mark at the bottom of the panel, in red where reading failed.
 
     Args:
-        source: The recording.
-        target: The picture.
-        patterns: Which columns.
-        over: What the picture may be written over.
+        source: The HDF5 file or journal.
+        target: The picture file.
+        patterns: Names of columns, with shell wildcards.
+        over: Which existing files may be overwritten.
 
     Raises:
-        ConfigError: An extra is missing, the file is no recording, or the picture cannot be written.
+        ConfigError: An extra is missing, the file is not a recording, or the picture cannot be written.
     """
     source, target = Path(source), Path(target)
     require_plots()
@@ -60,7 +60,10 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 
     units = list(dict.fromkeys(column.unit for column in columns))
     if len(units) > _MOST_PANELS:
-        raise ConfigError(f"{source} has {len(units)} units, a picture shows {_MOST_PANELS}", hint="Choose channels.")
+        raise ConfigError(
+            f"{source} has {len(units)} units, but a picture has at most {_MOST_PANELS}",
+            hint="Select channels.",
+        )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
     panels = figure.subplots(len(units), 1, sharex=True, squeeze=False)[:, 0]
     for panel, unit in zip(panels, units, strict=True):
@@ -77,7 +80,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 
 
 def save_figure(figure: Figure, target: Path, over: Over) -> None:
-    """Write a figure, all or nothing. Raises ``ConfigError`` for a kind of picture that is none of :data:`FORMATS`."""
+    """Write a figure. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
     said = _SAID[target.suffix.lower()]
 
@@ -88,18 +91,18 @@ def save_figure(figure: Figure, target: Path, over: Over) -> None:
 
 
 def check_format(target: Path) -> None:
-    """Raise ``ConfigError`` for a kind of picture that is none of :data:`FORMATS`."""
+    """Raise ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     if target.suffix.lower() not in FORMATS:
         raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
 
 
 def plain_text(text: str) -> str:
-    """Return text that matplotlib shows as it is: no formulas, and nothing left out of the legend."""
+    """Return text escaped for matplotlib: no formulas, and no leading ``_``, which would hide it in a legend."""
     return one_line(text).replace("$", r"\$").removeprefix("_")
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
-    """Draw one column: a line with gaps, and marks at the foot of the panel where there is no number."""
+    """Draw one column: a line with gaps, and marks at the bottom of the panel where values are missing."""
     (line,) = panel.plot(time_s, column.value, label=plain_text(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):

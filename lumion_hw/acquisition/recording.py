@@ -1,4 +1,4 @@
-"""A recording that ``lumion log`` has written, read back: as arrays, as a table, as a labelled data set."""
+"""Reads a recording of ``lumion log``: as arrays, as a table or as a labelled data set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordedColumn:
         name: ``device.quantity``.
         unit: Its unit.
         value: Shape ``(rows,)``, NaN where there is no number.
-        state: Shape ``(rows,)``, numbers of :class:`State`.
+        state: Values of :class:`State`, shape ``(rows,)``.
     """
 
     name: str
@@ -44,10 +44,10 @@ class RecordedLog:
     """A recording.
 
     Attributes:
-        header: What it is about: bench, devices, calibration record, software, when it was begun.
-        index: Numbers of the rows, shape ``(rows,)``; those that were missed are missing.
-        time_s: Seconds since it was begun, shape ``(rows,)``.
-        columns: The chosen columns.
+        header: Bench, devices, calibration record, software and start time.
+        index: Numbers of the rows, shape ``(rows,)``, without the missed ones.
+        time_s: Seconds since the start, shape ``(rows,)``.
+        columns: The selected columns.
     """
 
     header: LogHeader
@@ -60,7 +60,7 @@ class RecordedLog:
         return f"<RecordedLog of {self.header.bench}: {len(self.time_s)} rows of {len(self.columns)} channels>"
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table: one row per time in s, one column per channel, NaN where there is no number.
+        """Return a table with one row per time in s and one column per channel, NaN where there is no number.
 
         Units are in ``attrs["units"]``, by channel.
 
@@ -75,7 +75,7 @@ class RecordedLog:
         return table
 
     def to_xarray(self) -> xr.Dataset:
-        """Return a labelled data set along ``time_s``: channels with their units, and their states beside them.
+        """Return a labelled data set along ``time_s``: channels with their units, and their states.
 
         Raises:
             ConfigError: xarray is not installed.
@@ -93,7 +93,7 @@ class RecordedLog:
         return data
 
     def _about(self) -> dict[str, str]:
-        """What it is about, in text."""
+        """Return bench, start time, software, devices and calibration record as text."""
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
         about |= {f"device.{name}": str(who) for name, who in header.devices.items()}
@@ -103,14 +103,14 @@ class RecordedLog:
 
 
 def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> RecordedLog:
-    """Read a file of ``lumion log`` or ``lumion scan``: HDF5, or the journal of one that did not end.
+    """Read a file of ``lumion log`` or ``lumion scan``: HDF5, or the journal of an unfinished run.
 
     Args:
-        source: The HDF5 file or the journal; where there is no such file, its journal (``SOURCE.journal``) is read.
-        patterns: Which columns: names, shell wildcards allowed; a device name alone means all of its columns.
+        source: The HDF5 file or the journal; if the file does not exist, its journal (``SOURCE.journal``) is read.
+        patterns: Names of columns, with shell wildcards; a device name alone selects all of its columns.
 
     Raises:
-        ConfigError: The file is none of these, or a pattern fits none of its columns.
+        ConfigError: The file is not a recording, or a pattern matches no column.
     """
     source = Path(source)
     journal = source.with_name(source.name + JOURNAL)
@@ -131,7 +131,7 @@ def _read_journal(source: Path, patterns: Sequence[str]) -> RecordedLog:
 
 
 def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
-    hint = "Name an HDF5 file that this version of `lumion log` has written."
+    hint = "Give an HDF5 file that this version of `lumion log` has written."
     with open_hdf5(source, "recording", hint=hint) as file:
         header = LogHeader.parse(file.array(HEADER, 1).astype(np.uint8).tobytes(), source)
         units = {column.name: column.unit for column in header.columns}
@@ -150,10 +150,10 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
         )
         lengths = {"index": len(index)} | {column.name: len(column.value) for column in columns}
         if longer := [name for name, length in lengths.items() if length != len(time_s)]:
-            raise ValueError(f"{longer[0]!r} has another number of rows than {TIME!r}")
+            raise ValueError(f"{longer[0]!r} and {TIME!r} have different numbers of rows")
         if odd := [
             each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
         ]:
-            raise ValueError(f"the states of {odd[0]} are none")
+            raise ValueError(f"the states of {odd[0]} are invalid")
         check_rows(source, header, index)
         return RecordedLog(header, index, time_s, columns)

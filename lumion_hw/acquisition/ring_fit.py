@@ -1,4 +1,4 @@
-"""Resonances of a ring: each is fitted by itself with the light around it, the free spectral range follows from all."""
+"""Fits the resonances of a ring one by one and calculates the free spectral range from all of them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 
 _WIDTHS = 8.0
-"""Half of the range about a resonance that is fitted with it, in widths of the resonance."""
+"""Half width of the fitted range around a resonance, in widths of the resonance."""
 _LEAST_POINTS = 9
 _CLEAR = 4.0
-"""Least depth over its error of a resonance that counts."""
+"""Minimum ratio of depth to its error for a resonance."""
 _LEAST_CLEAR = 0.6
-"""Least share of the resonances that have to be clear: ripples that make a comb by chance are not."""
+"""Minimum share of clear resonances, which excludes random combs of ripples."""
 _MOST_UNEVEN = 0.2
-"""Largest typical distance of a resonance from where it should lie, in widths."""
+"""Maximum median distance of resonances from their expected positions, in widths."""
 _ABOVE = 2.0
-"""Least light at the bottom of a dip over its error, for an extinction with an error."""
+"""Minimum ratio of the light at the bottom of a dip to its error, for an extinction with an error."""
 _BRIGHT = 0.5
-"""Least light of the resonance that is reported, over the most that any takes or gives."""
+"""Minimum light of the reported resonance, relative to the largest one."""
 _CURVED = 3.0
-"""Least change of the free spectral range over its error that is taken for dispersion."""
+"""Minimum ratio of the change of the free spectral range to its error, for dispersion."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RingResonance:
         frequency_error_thz: Standard error.
         fwhm_ghz: Full width at half of its depth.
         fwhm_error_ghz: Standard error.
-        extinction_db: Highest over lowest transmission of the curve; a lower bound if the lowest is below its error.
+        extinction_db: Highest over lowest transmission of the curve; a lower bound if the lowest is within its error.
         extinction_error_db: Standard error; infinite for a lower bound.
     """
 
@@ -69,14 +69,14 @@ class RingFit(FittedCurve):
     Attributes:
         fsr_ghz: Free spectral range in optical frequency, at the resonance.
         fsr_error_ghz: Its standard error.
-        resonance_thz: The resonance nearest to the middle of the sweep, of those in the bright part of it.
+        resonance_thz: The resonance nearest to the middle of the sweep, in its bright part.
         resonance_error_thz: Its standard error.
         fwhm_ghz: Full width of that resonance at half its depth.
         fwhm_error_ghz: Its standard error.
         q: Its loaded quality factor, ν0 / fwhm.
         q_error: Its standard error.
         extinction_db: Highest over lowest transmission of its curve; a lower bound if its error is infinite.
-        extinction_error_db: Its standard error; infinite where the lowest transmission is not above its error.
+        extinction_error_db: Its standard error; infinite if the lowest transmission is within its error.
         fsr_nm: Free spectral range in vacuum wavelength at the resonance.
         resonances: All resonances, by frequency.
     """
@@ -110,26 +110,26 @@ class RingFit(FittedCurve):
 
 
 def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
-    """Fit the resonances of a ring: a power over wavelength or frequency.
+    """Fit the resonances of a ring in a power over wavelength or frequency.
 
-    Each resonance is fitted with the slope and bend of the light around it, so that the envelope of grating couplers
-    and widths that change over the sweep do no harm. The curve is the transmission of an all-pass ring (Bogaerts et
+    Each resonance is fitted with the slope and bend of the light around it, so the envelope of grating couplers
+    and changing widths do not disturb. The curve is the transmission of an all-pass ring (Bogaerts et
     al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port resonances are peaks. The
-    free spectral range follows from all resonances, with its dispersion if it shows.
+    free spectral range is calculated from all resonances, with dispersion if it is significant.
 
     Args:
-        data: A scan over ``wavelength_nm`` or ``frequency_thz``, over two resonances at least.
+        data: A scan over ``wavelength_nm`` or ``frequency_thz`` with at least two resonances.
         reading: Name of the channel: a power in W, mW or mA, or in dB or dBm.
-        setting: Name of the wavelength or frequency; may be left out if it alone was swept.
-        reference: What to divide by: another channel of the scan, or a scan without the ring with the same channel.
+        setting: Name of the wavelength or frequency; optional if only one setting was swept.
+        reference: Reference to divide by: another channel of the scan, or a scan of the same channel without the ring.
 
     Raises:
-        ConfigError: There is no such reading or setting, the reference has no light where the scan has, or there are
-            fewer than two resonances.
+        ConfigError: The reading or setting does not exist, the reference does not cover the sweep, or fewer than two
+            resonances were found.
     """
     points = FitPoints.of(data, reading, setting)
     if points.unit not in ("nm", "THz"):
-        raise ConfigError(f"{points.name} is in {points.unit or 'no unit'}; a ring is fitted over nm or THz")
+        raise ConfigError(f"{points.name} is in {points.unit or 'no unit'}, but a ring fit needs nm or THz")
     thz, light = _spectrum(points)
     if reference is not None:
         light = light / _reference(thz, data, reading, setting, reference)
@@ -138,7 +138,7 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
     fits = _clear_resonances(thz, light, even)
     if len(fits) < 2:
         raise ConfigError(
-            f"{reading} shows no two resonances, and a free spectral range needs two",
+            f"{reading} shows fewer than two resonances, but a free spectral range needs two",
             hint="Sweep further, or divide by a reference.",
         )
     fsr_ghz = _FreeSpectralRange.of(fits)
@@ -157,7 +157,7 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
 
 
 def _spectrum(points: FitPoints) -> tuple[Real, Real]:
-    """Return frequencies in THz, ascending, and the light at each on a linear scale."""
+    """Return ascending frequencies in THz and the light at each on a linear scale."""
     thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
     light = 10.0 ** (points.y / 10.0) if points.y_unit.startswith("dB") else points.y
     order = np.argsort(thz)
@@ -165,17 +165,20 @@ def _spectrum(points: FitPoints) -> tuple[Real, Real]:
 
 
 def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference: str | ScanData) -> Real:
-    """Return the light of the reference at frequencies."""
+    """Return the light of the reference at the given frequencies."""
     name, of = (reference, data) if isinstance(reference, str) else (reading, reference)
     there_thz, light = _spectrum(FitPoints.of(of, name, setting))
     if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:
-        raise ConfigError(f"the reference {name} has no light at a part of the sweep", hint="Sweep both alike.")
+        raise ConfigError(
+            f"the reference {name} has no light in a part of the sweep",
+            hint="Sweep both over the same range.",
+        )
     found: Real = np.interp(thz, there_thz, light)
     return found
 
 
 class _FittedResonance(NamedTuple):
-    """One resonance: its number, the points fitted, the curve there, and the light that it takes or gives."""
+    """A fitted resonance: its number, the fitted points, the curve there, and the light of the dip or peak."""
 
     order: int
     resonance: RingResonance
@@ -185,7 +188,7 @@ class _FittedResonance(NamedTuple):
 
 
 def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    """Return the resonances with the likeliest spacing with which they are clear and lie evenly."""
+    """Return the resonances with the most probable spacing for which they are clear and regular."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
@@ -197,7 +200,7 @@ def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonan
 
 
 def _is_regular(fits: list[_FittedResonance]) -> bool:
-    """Return whether resonances lie evenly, but for dispersion. Three always may."""
+    """Return whether resonances are evenly spaced, except for dispersion. Three always can be."""
     if len(fits) < 4:
         return True
     orders = np.array([each.order for each in fits], dtype=np.float64)
@@ -208,7 +211,7 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
 
 
 def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
-    """Return the resonances that are clear, by frequency."""
+    """Return the clear resonances, by frequency."""
     step_ghz = 1e3 * float(even[1] - even[0])
     fits = []
     for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
@@ -219,7 +222,7 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
 
 
 def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float) -> _FittedResonance | None:
-    """Fit one resonance, twice: the range that is fitted follows from its width. ``None`` if it is not clear."""
+    """Fit one resonance twice, because the fitted range depends on its width. ``None`` if it is not clear."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):
@@ -240,7 +243,7 @@ def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz:
 
 
 def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
-    """Return the full width at half of the height of a dip or peak, to begin with."""
+    """Return an initial full width at half height of a dip or peak."""
     near = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
     upright = -light[near] if dips else light[near]
     middle = int(np.argmin(np.abs(thz[near] - at_thz)))
@@ -253,7 +256,7 @@ def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: 
 
 
 class _Shape(NamedTuple):
-    """The curve of one resonance. Parameters: log of the level, place, log of the width, rest, slope, bend.
+    """The curve of one resonance. Parameters: log of level, position, log of width, rest, slope, bend.
 
     The rest is the lowest over the highest transmission, at infinite finesse.
     """
@@ -264,7 +267,7 @@ class _Shape(NamedTuple):
     dips: bool
 
     def start(self, light: Real, width_ghz: float) -> list[float]:
-        """Return parameters to begin with."""
+        """Return initial parameters."""
         ends = (
             (float(np.median(light)), float(light.min()))
             if self.dips
@@ -275,11 +278,11 @@ class _Shape(NamedTuple):
         return [math.log(high), 0.0, math.log(width_ghz), contrast, 0.0, *([0.0] if self.dips else [])]
 
     def sizes(self, width_ghz: float) -> list[float]:
-        """Return the size of each parameter."""
+        """Return the typical size of each parameter."""
         return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
 
     def finesse(self, log_width: float) -> float:
-        """Return the factor of sin² that makes the width."""
+        """Return the factor of sin² for a width."""
         share = math.exp(min(max(log_width, -50.0), 50.0)) / self.fsr_ghz
         return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
 
@@ -293,17 +296,17 @@ class _Shape(NamedTuple):
         return found
 
     def is_clear(self, solved: LeastSquares, width_ghz: float) -> bool:
-        """Return whether depth and width of a resonance stand out from their errors."""
+        """Return whether depth and width of a resonance are significant."""
         errors = solved.errors
         if not np.all(np.isfinite(errors)) or not abs(solved.at[1]) < self.reach_ghz:
             return False
         return bool(1.0 - solved.at[3] > _CLEAR * errors[3] and errors[2] < 0.5 and width_ghz < self.fsr_ghz)
 
     def resonance(self, solved: LeastSquares, at_thz: float) -> RingResonance:
-        """Return what the parameters say."""
+        """Return the resonance for the fitted parameters."""
         at, error = solved.at.copy(), float(solved.errors[3])
         bounded = not at[3] > _ABOVE * error
-        if bounded:  # what little light is left is not known; this much it is at most
+        if bounded:  # the remaining light is unknown; use its upper bound
             at[3] = min(max(float(at[3]), 0.0) + _ABOVE * error, 1.0)
 
         def derived(at: Real) -> Real:

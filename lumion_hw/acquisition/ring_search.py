@@ -1,8 +1,8 @@
-"""Finding the resonances of a ring in a spectrum: under an envelope, between ripples, with the right spacing.
+"""Finds the resonances of a ring in a spectrum with an envelope and ripples.
 
-The envelope of grating couplers spans tens of dB, so dips and peaks are sought on a logarithmic scale, above a curve
-that lies on the tops of dips or at the feet of peaks. Each counts by the light that it takes or gives, so that ripples
-in the dark count for little. The free spectral range is the largest spacing that accounts for the features.
+The envelope of grating couplers spans tens of dB, so dips and peaks are searched on a logarithmic scale, relative to a
+curve through the tops of dips or the bottoms of peaks. Each is weighted by its light, so ripples in the dark have
+little weight. The free spectral range is the largest spacing that explains the features.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ Real = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _DARK_DB = 20.0
-"""Dips are sought where the envelope lies no further below its top."""
+"""Dips are searched where the envelope is within this range of its maximum."""
 _DEGREE = 6
-"""Of the envelope as a polynomial of the frequency, in dB."""
+"""Degree of the envelope as a polynomial of the frequency, in dB."""
 _ENVELOPE_STEPS = 30
 _CLEAR = 4.0
-"""Least height of a feature over the ripples around it."""
+"""Minimum height of a feature relative to the ripples around it."""
 _LEAST_SHARE = 0.02
-"""Of the light of the second largest feature: less is a ripple in the dark."""
+"""Minimum light of a feature relative to the second largest; less is a ripple in the dark."""
 _LEAST_SECOND = 0.05
-"""Of the light of the largest resonance, for the second: with less it may be a ripple."""
+"""Minimum light of the second resonance relative to the largest; less may be a ripple."""
 _LEAST_EXPLAINED = 0.6
-"""Of the weight of all features, for the resonances together: ripples as strong as they leave the spacing open."""
+"""Minimum share of the resonances in the weight of all features; with less the spacing is ambiguous."""
 _LEAST_POINTS = 16
 _MOST_COMBS = 8
 _MOST_ANCHORS, _MOST_FEATURES, _MOST_DIVISOR = 4, 16, 7
 _LEAST_SPACING = 6.0
-"""Points between resonances; closer ones are not resolved."""
+"""Minimum number of points between resonances."""
 _DISPERSION = 0.03
 """Largest relative change of the spacing from one resonance to the next."""
 _MOST_GAPS = 2
-"""Resonances that may be missing in a row."""
+"""Maximum number of consecutive missing resonances."""
 _GAP_COST = 0.7
 _AS_GOOD = 0.95
-"""Share of the best score within which the larger spacing is taken: half of the right one explains as much."""
+"""Share of the best score above which the larger spacing is chosen, because half the right spacing explains as much."""
 
 
 class Resonances(NamedTuple):
     """Resonances of a ring in a spectrum.
 
     Attributes:
-        dips: Whether they are dips; else peaks, as at a drop port.
-        orders: Number of each, counted from any one of them, shape ``(k,)``, ascending.
-        places: Number of the point at each, shape ``(k,)``.
-        spacing: Points between two.
+        dips: Whether they are dips; otherwise peaks, as at a drop port.
+        orders: Relative number of each, shape ``(k,)``, ascending.
+        places: Index of the point at each, shape ``(k,)``.
+        spacing: Number of points between two.
     """
 
     dips: bool
@@ -61,10 +61,10 @@ class Resonances(NamedTuple):
 
 
 def find_resonances(light: Real) -> Iterator[Resonances]:
-    """Yield resonances with the spacings that may be right, the likeliest first; nothing if there are fewer than two.
+    """Yield resonances for possible spacings, the most probable first; nothing if there are fewer than two.
 
     Args:
-        light: Power at frequencies that are evenly spaced, shape ``(n,)``.
+        light: Power at evenly spaced frequencies, shape ``(n,)``.
     """
     dips, peaks = (_features(light, as_dips) for as_dips in (True, False))
     # Narrow dips have broad tops between them, and narrow peaks broad valleys.
@@ -73,7 +73,7 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
     clearest = set(np.argsort(-features.weight)[:2].tolist())
     for teeth, spacing in _best_combs(features, len(light)):
         light_of = np.sort(features.light[list(teeth.values())])
-        # Two of many always have a distance: they have to be the two that stand out.
+        # Any two of many features define a spacing, so they must be the two clearest ones.
         two_of_many = len(teeth) == 2 and set(teeth.values()) != clearest
         share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
         if share >= _LEAST_EXPLAINED and light_of[-2] >= _LEAST_SECOND * light_of[-1] and not two_of_many:
@@ -83,7 +83,7 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
 
 
 class _Features(NamedTuple):
-    """Dips or peaks: the number of the point at each, the light that it takes or gives, and its width in points."""
+    """Dips or peaks: the index of the point at each, its light, and its width in points."""
 
     places: Places
     light: Real
@@ -91,18 +91,18 @@ class _Features(NamedTuple):
 
     @property
     def weight(self) -> Real:
-        """What each counts: a ripple may have much light, over a greater width."""
+        """Weight of each: a ripple may have much light over a greater width."""
         found: Real = self.light**1.5 / self.width
         return found
 
     @property
     def clearest(self) -> float:
-        """Weight of the one that counts most; 0 if there are none."""
+        """Largest weight; 0 if there are none."""
         return float(self.weight.max(initial=0.0))
 
 
 def _lit(light: Real) -> tuple[int, int]:
-    """Return the range about the brightest part that is not in the dark."""
+    """Return the range around the brightest part that is not dark."""
     level = _running_median(light, max(len(light) // 60, 5))
     top = int(np.argmax(level))
     dark = np.flatnonzero(level < level[top] * 10.0 ** (-_DARK_DB / 10.0))
@@ -120,7 +120,7 @@ def _decibels(light: Real) -> Real:
 
 
 def _features(light: Real, dips: bool) -> _Features:
-    """Return dips or peaks that stand out from the ripples around them."""
+    """Return dips or peaks that are clearly higher than the ripples around them."""
     from scipy.signal import find_peaks, peak_widths
 
     low, high = _lit(light) if dips else (0, len(light))
@@ -140,17 +140,17 @@ def _features(light: Real, dips: bool) -> _Features:
 
 
 def _ripple(height: Real) -> Real:
-    """Return the height of the ripples around every point."""
+    """Return the height of the ripples around each point."""
     most = float(np.quantile(height, 1.0 - 3.0 / len(height)))
     window = max(len(height) // 12, 30)
     around = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)
-    # Broad resonances fill half of the spectrum: then their own height would pass for ripples.
+    # Broad resonances fill half of the spectrum, so their own height could be taken for ripples.
     found: Real = np.clip(around, max(most / 60.0, 1e-9), max(most / 5.0, 1e-9))
     return found
 
 
 def _smoothed(height: Real) -> tuple[Real, int]:
-    """Return heights over the envelope, averaged over as few points as noise requires, and half of their number."""
+    """Return heights over the envelope, averaged over as few points as the noise allows, and half their number."""
     half_width = 0
     while True:
         smooth = _average(height, half_width)
@@ -163,7 +163,7 @@ def _smoothed(height: Real) -> tuple[Real, int]:
 
 
 def _envelope(level_db: Real, sign: float) -> Real:
-    """Return a smooth curve on the tops of dips, or at the feet of peaks: what lies on the other side counts less."""
+    """Return a smooth curve through the tops of dips or the bottoms of peaks; the other side has less weight."""
     terms = np.polynomial.chebyshev.chebvander(np.linspace(-1.0, 1.0, len(level_db)), _DEGREE)
     weight, curve = np.ones(len(level_db)), level_db
     for _ in range(_ENVELOPE_STEPS):
@@ -178,7 +178,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
 
 
 def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
-    """Yield the features by order, and the spacing, of the combs that account for them best."""
+    """Yield the features by order and the spacing of the combs that explain them best."""
     if len(features.places) < 2:
         return
     combs = [
@@ -197,7 +197,7 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
-    """Yield features to begin with, and spacings: distances of large features, and their whole parts."""
+    """Yield start features and spacings: distances of large features and integer fractions of them."""
     largest = np.argsort(-features.light)[:_MOST_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
@@ -213,7 +213,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Return the score of a comb and its features by order, walking from one feature to both sides."""
+    """Return the score of a comb and its features by order, searched from one feature to both sides."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
@@ -244,7 +244,7 @@ def _average(values: Real, half_width: int) -> Real:
 
 
 def _running_median(values: Real, width: int) -> Real:
-    """Return medians over a window, taken at every 128th part of it and interpolated."""
+    """Return medians over a window, calculated at steps of 1/128 of it and interpolated."""
     from scipy.ndimage import median_filter
 
     step = max(width // 128, 1)

@@ -18,7 +18,7 @@ from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
 Sweep = Mapping[str | tuple[str, ...], Any]
-"""Values by the name of a setting, or by several names for settings that move together; the slowest axis first."""
+"""Values by the name of a setting, or by several names for settings that change together; the slowest axis first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,26 +30,26 @@ class _Track:
 
 
 class Moves:
-    """The settings of a scan, checked; nothing has moved yet.
+    """Checks the settings of a scan and sets them point by point. Creating it changes nothing.
 
     Args:
         bench: The open bench.
-        sweep: What to sweep.
-        snake: Whether every other pass of an axis goes back.
+        sweep: The settings and their values.
+        snake: Whether every other pass of an axis is reversed.
 
     Raises:
-        ConfigError: A name fits nothing, a setting is swept twice, or values are not of its kind.
+        ConfigError: A name matches nothing, a setting is swept twice, or values have the wrong kind.
         LimitError: A value is outside the limits of its device.
 
     Attributes:
-        plan: The plan.
-        wholes: Arrays that swept settings are values of, by name.
-        followers: Meters whose wavelength is set along; none before :meth:`let_follow`.
+        plan: The plan of the scan.
+        wholes: Array settings with swept elements, by name.
+        followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
     """
 
     def __init__(self, bench: Bench, sweep: Sweep, snake: bool = False) -> None:
         if not sweep:
-            raise ConfigError("nothing to sweep", hint="Name a setting with its values: {'tls-a.power_dbm': [0, 1]}.")
+            raise ConfigError("nothing to sweep", hint="Give a setting with its values: {'tls-a.power_dbm': [0, 1]}.")
         self._bench = bench
         self.followers: list[Follower] = []
         self._axes = [_axis(bench, names, values) for names, values in sweep.items()]
@@ -73,7 +73,7 @@ class Moves:
         return [track.setting for track in self._axes[axis]]
 
     def let_follow(self, columns: Sequence[Column]) -> None:
-        """Let the meters that are read follow the light that is swept. Raises as :func:`followers`."""
+        """Let the meters that are read follow the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
@@ -85,7 +85,7 @@ class Moves:
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
-        """Set another wavelength on what follows the fastest axis, until a point of it is gone to."""
+        """Set a wavelength on the meters that follow the fastest axis, until the next point is set."""
         for follower in self.followers:
             if follower.axis == len(self._axes) - 1:
                 follower.write_nm(wavelength_nm)
@@ -95,7 +95,7 @@ class Moves:
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
     def go(self, place: tuple[int, ...]) -> None:
-        """Set what is different at a point, and wait until the light follows. Raises what the devices raise."""
+        """Set the settings that differ at a point and wait until they are settled. Raises the errors of the devices."""
         moved: dict[str, Setting] = {}
         for axis, before, at in zip(self._axes, self._at, place, strict=True):
             for track in axis if before != at else ():
@@ -115,7 +115,7 @@ class Moves:
             setting.wait_settled()
 
     def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
-        """Return the arrays that belong to a point, by name; the values that are not swept are those in force."""
+        """Return the arrays of a point, by name; elements that are not swept keep their current values."""
         found: dict[str, Real] = {}
         for name, whole in self.wholes.items():
             before = self._driven.get(name)
@@ -127,13 +127,13 @@ class Moves:
         return found
 
     def forget(self, axis: int) -> None:
-        """Take note that a device has moved an axis by itself, and that it has to be set anew."""
+        """Note that a device has moved an axis by itself, so that it must be set again."""
         at = list(self._at)
         at[axis] = None
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Take note that a device has gone to a point by itself, with arrays that it drives there."""
+        """Note that a device has moved to a point by itself, with the arrays that it applies there."""
         self._at = place
         self._driven |= arrays
 
@@ -144,7 +144,7 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:
         raise ConfigError(
-            f"{len(together)} settings are to move together, and there are values for {len(columns)}",
+            f"{len(together)} settings of one axis, but values for {len(columns)}",
             hint="Give one sequence of values per setting.",
         )
     tracks = [
@@ -155,19 +155,19 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
     sizes = {track.setting.name: len(track.numbers) for track in tracks}
     if len(set(sizes.values())) > 1 or not all(sizes.values()):
         told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise ConfigError(f"settings of one axis need equally many values, at least one: {told}")
+        raise ConfigError(f"settings of one axis need the same number of values, at least one: {told}")
     return tracks
 
 
 def _settings(bench: Bench, pattern: str) -> list[Setting]:
-    """Return the settings that a name means; of an array its values are meant, one by one."""
+    """Return the settings that match a name; arrays must be swept element by element."""
     if not isinstance(pattern, str):
         raise ConfigError(f"expected the name of a setting, found {pattern!r}")
     found = list(Settings(bench, [pattern]).values())
     single = [setting for setting in found if setting.kind is not SettingKind.ARRAY]
     if not single:
         raise ConfigError(
-            f"{found[0].name} is an array of {found[0].shape[0]}",
+            f"{found[0].name} is an array of {found[0].shape[0]} values",
             device=found[0].device,
             hint=f"Sweep its values by name: {_example(bench, found[0])}.",
         )
@@ -180,7 +180,7 @@ def _example(bench: Bench, whole: Setting) -> str:
 
 
 def _numbers(setting: Setting, values: Any) -> Real:
-    """Return values as numbers, all checked against kind and limits."""
+    """Return values as numbers after checking kind and limits."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ConfigError(f"{setting.name}: expected a sequence of values, found {values!r}", device=setting.device)
     listed: Any = values if isinstance(values, np.ndarray | Sequence) else list(values)
@@ -194,12 +194,12 @@ def _numbers(setting: Setting, values: Any) -> Real:
 
 
 def _within(setting: Setting, numbers: Real) -> Real:
-    """Check many numbers and ask the device for its limits once."""
+    """Check many numbers with one request for the limits of the device."""
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
     beyond = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
     for number in numbers[beyond].tolist():
-        setting.check(number)  # which allows for rounding, and says what is wrong
+        setting.check(number)  # allows for rounding and raises the exact error
     return numbers
 
 
@@ -211,7 +211,7 @@ def _number(setting: Setting, value: Any) -> float:
 
 
 def _value(track: _Track, at: int) -> SettingValue:
-    """Return a value as its setting takes it."""
+    """Return a value in the form of its setting."""
     number = float(track.numbers[at])
     if track.setting.kind is SettingKind.FLAG:
         return number != 0.0
@@ -228,12 +228,12 @@ def _swept(track: _Track) -> SweptSetting:
 
 
 def _check_once(settings: Sequence[Setting]) -> None:
-    """Refuse a setting that is swept twice, also in two forms, such as wavelength and frequency."""
+    """Raise ``ConfigError`` if a setting is swept twice, also in two forms such as wavelength and frequency."""
     seen: dict[tuple[str, int | None], str] = {}
     for setting in settings:
         stands_for = (setting.part_of or setting.name, setting.place)
         if stands_for in seen:
             raise ConfigError(
-                f"{setting.name} and {seen[stands_for]} are one setting, swept twice", device=setting.device
+                f"{setting.name} and {seen[stands_for]} are the same setting, swept twice", device=setting.device
             )
         seen[stands_for] = setting.name

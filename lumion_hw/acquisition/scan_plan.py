@@ -1,4 +1,4 @@
-"""What a scan sweeps, as it stands in its file: axes of settings, and the values of each."""
+"""The plan of a scan as stored in its file: axes with settings and their values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 SET = ".set"
-"""What the name of a column ends with that holds what was set."""
+"""Suffix of the columns with the values that were set."""
 BY_INSTRUMENT = "scan.by_instrument"
-"""Column that says which way a point was taken: 1 if a device swept by itself, 0 if it was set and read from here."""
+"""Column with 1 for points of a sweep by an instrument, 0 for points that this program set and read."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class SweptSetting:
         unit: Unit of the values; empty for flags and choices.
         kind: ``number``, ``flag`` or ``choice``.
         choices: Values of a choice.
-        values_base64: The values as little-endian float64, in base64: a million of them stay small. A flag is 0 or 1, a
-            choice its place among ``choices``, no value NaN.
+        values_base64: The values as little-endian float64 in base64, which is compact. A flag is 0 or 1, a choice its
+            index in ``choices``, and no value is NaN.
     """
 
     name: str
@@ -39,11 +39,11 @@ class SweptSetting:
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The values as numbers, shape ``(n,)``. Raises ``ValueError`` for what is no such text."""
+        """The values as numbers, shape ``(n,)``. Raises ``ValueError`` for invalid text."""
         return np.frombuffer(base64.b64decode(self.values_base64, validate=True), "<f8").astype(np.float64)
 
     def labels(self) -> NDArray[Any]:
-        """Return the values as a user gave them: numbers, flags or choices, shape ``(n,)``."""
+        """Return the values in their original form: numbers, flags or choices, shape ``(n,)``."""
         numbers = self.numbers
         if self.kind == "flag":
             return np.array(numbers != 0.0)
@@ -53,17 +53,17 @@ class SweptSetting:
 
 
 def as_base64(numbers: NDArray[np.float64]) -> str:
-    """Return numbers as :attr:`SweptSetting.values_base64` has them."""
+    """Return numbers in the form of :attr:`SweptSetting.values_base64`."""
     return base64.b64encode(numbers.astype("<f8").tobytes()).decode()
 
 
 @dataclass(frozen=True)
 class ScanAxis:
-    """One dimension of a scan: settings that move together.
+    """One dimension of a scan: settings that change together.
 
     Attributes:
         settings: The settings; the first one names the dimension.
-        n_points: How many values each has.
+        n_points: Number of values of each.
     """
 
     settings: tuple[SweptSetting, ...]
@@ -77,12 +77,12 @@ class ScanAxis:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What a scan sweeps.
+    """The plan of a scan.
 
     Attributes:
         axes: Its dimensions, the slowest first.
-        snake: Whether every other pass of an axis goes back.
-        followers: Wavelength settings of meters that are set along with the light; none in files of earlier versions.
+        snake: Whether every other pass of an axis is reversed.
+        followers: Wavelength settings of meters that follow the light; none in files of earlier versions.
     """
 
     axes: tuple[ScanAxis, ...]
@@ -91,12 +91,12 @@ class ScanPlan:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Points along every axis."""
+        """Number of points along each axis."""
         return tuple(axis.n_points for axis in self.axes)
 
     @property
     def n_points(self) -> int:
-        """All points."""
+        """Number of all points."""
         return math.prod(self.shape)
 
     @property
@@ -105,21 +105,21 @@ class ScanPlan:
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def place(self, step: int) -> tuple[int, ...]:
-        """Return where a step of the scan is, along every axis.
+        """Return the position of a step along every axis.
 
         Args:
-            step: Which step, from 0, in the order in which points are visited.
+            step: Number of the step from 0, in the order of the visits.
         """
         places: list[int] = []
         passed = step
         for size in reversed(self.shape):
             passed, place = divmod(passed, size)
-            # The whole part left over counts the passes of this axis so far.
+            # The quotient is the number of completed passes of this axis.
             places.append(size - 1 - place if self.snake and passed % 2 else place)
         return tuple(reversed(places))
 
     def index(self, place: tuple[int, ...]) -> int:
-        """Return the number of a point: the last axis counts fastest, whatever the order of the visits."""
+        """Return the number of a point, with the last axis counted fastest, independent of the order of the visits."""
         number = 0
         for size, at in zip(self.shape, place, strict=True):
             number = number * size + at

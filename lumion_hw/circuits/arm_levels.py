@@ -112,11 +112,11 @@ class ArmLeveller:
         self._lit_names = self._lit_modules(plan, circuit)
         levels = self._measure_arms(plan, circuit)
         for _ in range(_ROUNDS):
-            wanted = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
-            trimmed = None if wanted is None else self._with_trims(plan, circuit, wanted)
-            if wanted is None or trimmed is None:
+            changes_db = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
+            trimmed = None if changes_db is None else self._with_trims(plan, circuit, changes_db)
+            if changes_db is None or trimmed is None:
                 break
-            trimmed_db = [sum(pair_db) for pair_db in zip(trimmed_db, (b - a for a, b in wanted), strict=True)]
+            trimmed_db = [sum(pair_db) for pair_db in zip(trimmed_db, (b - a for a, b in changes_db), strict=True)]
             plan, circuit = trimmed
             self._bench.mesh.program(plan.currents_ma)
             levels = self._measure_arms(plan, circuit)
@@ -126,14 +126,14 @@ class ArmLeveller:
 
     def _measure_arms(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
         diversions = [self._find_diversion(plan, circuit, arm) for arm in circuit.arms]
-        found = [diversion for diversion in diversions if diversion is not None]
-        if len(found) < len(diversions):
+        safe_diversions = [diversion for diversion in diversions if diversion is not None]
+        if len(safe_diversions) < len(diversions):
             arm = circuit.arms[diversions.index(None)]
             reason = f"no PUC that only arm {_name(arm)} uses can divert its light"
             return ArmLevels(unresolved=f"{reason} without lighting a receiver")
-        levels_w = [0.0] * len(found)
+        levels_w = [0.0] * len(safe_diversions)
         try:
-            for index, (_, currents_ma) in enumerate(found):
+            for index, (_, currents_ma) in enumerate(safe_diversions):
                 self._bench.mesh.program(currents_ma)
                 # With one arm diverted, the receiver sees the other arm.
                 levels_w[1 - index] = self._received_w(circuit.request.target)
@@ -141,7 +141,7 @@ class ArmLeveller:
             self._bench.mesh.program(plan.currents_ma)
         levels = ArmLevels(
             tuple(dbm_from_w(level_w) if level_w > 0.0 else None for level_w in levels_w),
-            tuple(puc for puc, _ in found),
+            tuple(puc for puc, _ in safe_diversions),
             _READING_SIGMA_DB * math.sqrt(2.0 / _READS),
         )
         if all(level is None for level in levels.received_dbm):
@@ -150,15 +150,15 @@ class ArmLeveller:
 
     def _find_diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
         """Return the PUC where diverting an arm does least harm, and the currents for it; ``None`` if none is safe."""
-        found = []
+        candidates = []
         for wave, state in self._trimmer(plan).unshared_passes(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
                 currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
-                    found.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
+                    candidates.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
         astray_db, puc, currents_ma = min(
-            found, key=lambda candidate: candidate[0], default=(math.inf, -1, plan.currents_ma)
+            candidates, key=lambda candidate: candidate[0], default=(math.inf, -1, plan.currents_ma)
         )
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
@@ -192,8 +192,8 @@ class ArmLeveller:
         ]
         own = {arm.entry.port for arm in circuit.arms}
         astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
-        least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not diverted)
-        return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
+        weakest = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not diverted)
+        return 10.0 * math.log10(max(float(max(astray) / weakest), 1e-20))
 
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
         """Return the modules whose light enters the mesh, also those without a circuit.
@@ -233,10 +233,10 @@ class ArmLeveller:
             if then_db == now_db:
                 continue
             tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MAX_TRIMS)
-            found = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
-            if not found:
+            candidates = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
+            if not candidates:
                 return None
-            _, trim, currents_ma = min(found, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
+            _, trim, currents_ma = min(candidates, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
             arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
         levelled = circuit.with_arms(arms)
         circuits = tuple(levelled if other is circuit else other for other in plan.circuits)
@@ -269,14 +269,14 @@ class ArmLeveller:
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
         """Return currents with one PUC set differently; ``None`` if its heaters cannot reach the target."""
-        known = self._planning.known
-        cells = known.cells(currents_ma)
+        calibrated = self._planning.known
+        cells = calibrated.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
         nearest = [math.remainder(phase_rad - now_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
         changes = [change_rad + turn for change_rad in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
-                return shifted_currents_ma(known, currents_ma, puc, by_rad)
+                return shifted_currents_ma(calibrated, currents_ma, puc, by_rad)
             except LimitError:
                 continue
         return None

@@ -151,8 +151,8 @@ class BudgetViolation:
 
     def __str__(self) -> str:
         side = "at most" if self.is_ceiling else "at least"
-        found = f"{self.found:.4g} {self.unit}".rstrip()
-        return f"{self.what} is {found}, expected {side} {self.limit:.4g}"
+        text = f"{self.found:.4g} {self.unit}".rstrip()
+        return f"{self.what} is {text}, expected {side} {self.limit:.4g}"
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:

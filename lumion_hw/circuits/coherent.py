@@ -77,8 +77,8 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
     Raises:
         LumionError: A module failed.
     """
-    found = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
-    work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in found.items()]
+    circuit_of = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
+    work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in circuit_of.items()]
     bench.run_parallel([(name, job) for name, job in work if name not in lit])
 
 
@@ -172,8 +172,8 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
     quantities = module.performance().quantities
 
     def value(name: str) -> float | None:
-        found = quantities[name].best if name in quantities else None
-        return None if found is None else found.value
+        number = quantities[name].best if name in quantities else None
+        return None if number is None else number.value
 
     values = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
     budget = circuit.budget
@@ -185,9 +185,9 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
         ("BER before correction", values["prefec_ber"], bound, ""),
     )
     failures = tuple(
-        f"its {name} is {found:.3g} {unit}, expected at most {most:.3g}".replace("  ", " ")
-        for name, found, most, unit in limits
-        if found is not None and most is not None and found > most
+        f"its {name} is {measured:.3g} {unit}, expected at most {maximum:.3g}".replace("  ", " ")
+        for name, measured, maximum, unit in limits
+        if measured is not None and maximum is not None and measured > maximum
     )
     return Acceptance(lock, values["pdl"], values["dgd"], values["sop_rate"], values["prefec_ber"], bound, failures)
 

@@ -147,10 +147,10 @@ class Diagnosis:
             return CircuitFinding(circuit, "transmitter", f"{source} does not start: {error}")
         try:
             for arm in circuit.arms:
-                found = _ArmDiagnosis(self, proof, arm, background_w).finding()
-                if found.place not in ("receiver", "budget"):
+                finding = _ArmDiagnosis(self, proof, arm, background_w).finding()
+                if finding.place not in ("receiver", "budget"):
                     break
-            return found
+            return finding
         finally:
             self._switch_off([source])
 
@@ -203,7 +203,7 @@ class _ArmDiagnosis:
     def _suspects(self) -> list[_Fault]:
         """Return all hypotheses: no fault, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
-        taken = {at, *(sibling.entry.port for sibling in self._siblings)}
+        used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
@@ -211,7 +211,7 @@ class _ArmDiagnosis:
             for puc in self._arm.path.pucs
             if puc not in self._do.held and puc != trimmed
         ]
-        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in taken]
+        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in used_ports]
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
@@ -231,13 +231,13 @@ class _ArmDiagnosis:
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
         """Return the free PUC whose other state separates most hypotheses; ``None`` if none does."""
-        best, least = None, len(remaining)
+        best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
             largest = max(Counter(self._trace(fault, states)[0] for fault in remaining).values())
-            if largest < least:
-                best, least = puc, largest
+            if largest < smallest:
+                best, smallest = puc, largest
         return best
 
     def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:

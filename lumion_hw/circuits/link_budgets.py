@@ -96,14 +96,14 @@ class LinkBudgetSolver:
 
     def _fibre_power_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
         """Return a module's power in the fibre behind each receiver's port, shape ``(n_receivers,)``."""
-        seen = np.zeros(len(self._column))
+        power_mw = np.zeros(len(self._column))
         for entry in entries:
             into_db, _ = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
             entering_dbm = sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
             # Each arm of a split signal has half of the power.
             entering_mw = 10.0 ** (entering_dbm / 10.0) / len(entries)
-            seen += entering_mw * self._power[entry.port][list(self._column)] * self._behind
-        return seen
+            power_mw += entering_mw * self._power[entry.port][list(self._column)] * self._behind
+        return power_mw
 
     def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
         into_db, into_sigma_db = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
@@ -185,20 +185,20 @@ class LinkBudgetSolver:
     def _crosstalk_db(self, index: int) -> float:
         """Return all other light at a circuit's end over its own, light of modules without a circuit included."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
-        others = [(circuit.ends.sender, seen) for circuit, seen in zip(self._routed, self._seen_mw, strict=True)]
+        others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
-        others += [(optics, seen) for (optics, _), seen in zip(self._unrouted, self._unrouted_mw, strict=True)]
+        others += [(optics, seen_mw) for (optics, _), seen_mw in zip(self._unrouted, self._unrouted_mw, strict=True)]
         places = self._receiver_columns(index)
-        in_band = [seen[places] for sender, seen in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
+        in_band = [seen_mw[places] for sender, seen_mw in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         """Return a circuit's light at every receiver that it is not meant for, over its own."""
         own = {port for _, port in self._routed[index].ends.pairs}
-        taken = {port for circuit in self._routed for _, port in circuit.ends.pairs}
+        used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
         level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
         return tuple(
-            Leakage(name, port, _db(float(level[self._column[port]])), port not in taken)
+            Leakage(name, port, _db(float(level[self._column[port]])), port not in used_ports)
             for port, name in self._receivers.items()
             if port not in own
         )

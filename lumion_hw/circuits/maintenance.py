@@ -272,9 +272,9 @@ class CircuitMaintenance:
             proofs, _ = self._setup.prove_reachable()
         except LumionError:
             return
-        found = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
+        proof_of = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
         for watched in () if is_over() else self._watched:
-            proof = found.get((watched.circuit.request, watched.circuit.paths))
+            proof = proof_of.get((watched.circuit.request, watched.circuit.paths))
             if proof is not None:
                 self._store_proof(watched, proof)
                 watched.health.marks = tuple(self._current_marks(watched))
@@ -315,34 +315,34 @@ class CircuitMaintenance:
 
     def _watched_circuits(self) -> list[_WatchedCircuit]:
         """Return the active circuits, with the earlier state of those that were watched before."""
-        known = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
+        earlier = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
         active = self._setup.active
         circuits = active.circuits if active else ()
         by_name = {circuit.name: circuit for circuit in self._service.state.circuits}
-        taken = []
+        result = []
         for circuit in circuits:
             name = circuit.request.name
-            watched = known.get((circuit.request, circuit.paths))
-            taken.append(watched or _WatchedCircuit(circuit, CircuitHealth(name, marks=by_name[name].marks)))
-        for watched, ports in zip(taken, self._find_own_ports(circuits), strict=True):
+            watched = earlier.get((circuit.request, circuit.paths))
+            result.append(watched or _WatchedCircuit(circuit, CircuitHealth(name, marks=by_name[name].marks)))
+        for watched, ports in zip(result, self._find_own_ports(circuits), strict=True):
             watched.own_ports = ports
-        return taken
+        return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
         """Continue tracking where it ran before, and start it where a search has run since."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization
-            found = None if controller is None else self._service.alignments.get(controller)
-            if found is None or not watched.is_single:
+            alignment = None if controller is None else self._service.alignments.get(controller)
+            if alignment is None or not watched.is_single:
                 continue
             earlier = followed.get(controller)
-            if earlier is None or earlier.alignment is not found:
+            if earlier is None or earlier.alignment is not alignment:
                 # Searched since: the earlier tracking state belongs to other settings.
-                self._track(watched, found)
+                self._track(watched, alignment)
             elif earlier is not watched:
                 # A spare that took over, or a rerouted circuit: the same light, read at another output.
-                watched.tracking, watched.alignment = earlier.tracking, found
+                watched.tracking, watched.alignment = earlier.tracking, alignment
             else:
                 continue
             if watched.tracking is not None:
@@ -362,14 +362,14 @@ class CircuitMaintenance:
 
     def _check_circuits(self) -> None:
         """Measure all circuits once, and compare them with their reference readings."""
-        found = self._measure_circuits()
-        if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in found):
+        readings = self._measure_circuits()
+        if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in readings):
             try:
                 self._service.check_driven()
             except SafetyError:
                 self._restore_circuits()
-                found = self._measure_circuits()
-        for watched, fault in zip(self._watched, found, strict=True):
+                readings = self._measure_circuits()
+        for watched, fault in zip(self._watched, readings, strict=True):
             self._set_fault(watched, fault)
 
     def _measure_circuits(self) -> list[LocatedFault | None]:
@@ -422,38 +422,38 @@ class CircuitMaintenance:
             fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
         return LightReading(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
 
-    def _locate_fault(self, watched: _WatchedCircuit, seen: LightReading) -> LocatedFault | None:
+    def _locate_fault(self, watched: _WatchedCircuit, reading: LightReading) -> LocatedFault | None:
         """Compare a reading of a circuit with its reference, and return the place of a fault."""
         health = watched.health
-        if seen.fibre_dbm is not None and seen.fibre_dbm > _fibre_level(watched.reference):
-            watched.reference = seen
-        reference = watched.reference or self._budgeted_reading(watched, seen)
+        if reading.fibre_dbm is not None and reading.fibre_dbm > _fibre_level(watched.reference):
+            watched.reference = reading
+        reference = watched.reference or self._budgeted_reading(watched, reading)
         health.lost_db = (
             None
-            if seen.fibre_dbm is None or reference.fibre_dbm is None
-            else round(reference.fibre_dbm - seen.fibre_dbm, 3)
+            if reading.fibre_dbm is None or reference.fibre_dbm is None
+            else round(reference.fibre_dbm - reading.fibre_dbm, 3)
         )
         health.worst_db = max(health.worst_db, health.lost_db or 0.0)
-        return locate_fault(reference, seen, watched.circuit.exit.port, watched.own_ports)
+        return locate_fault(reference, reading, watched.circuit.exit.port, watched.own_ports)
 
-    def _set_fault(self, watched: _WatchedCircuit, found: LocatedFault | None) -> None:
+    def _set_fault(self, watched: _WatchedCircuit, fault: LocatedFault | None) -> None:
         """Store the fault of a circuit, or that it has none; a change starts or ends an alarm."""
         health = watched.health
         # The marks show an alarm from an earlier program, or from this one before an error.
         was_broken = health.fault is not None or any(mark.startswith(_BROKEN) for mark in health.marks)
-        is_other = found is not None and health.fault is not None and found.place != health.fault.place
-        if (found is None) == was_broken or is_other:
-            self._alarm(health.name, found)
-        health.fault = found
-        if found is not None:
+        is_other = fault is not None and health.fault is not None and fault.place != health.fault.place
+        if (fault is None) == was_broken or is_other:
+            self._alarm(health.name, fault)
+        health.fault = fault
+        if fault is not None:
             health.lost_db = None
         health.marks = tuple(self._current_marks(watched))
 
-    def _budgeted_reading(self, watched: _WatchedCircuit, seen: LightReading) -> LightReading:
+    def _budgeted_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
         """Return the reading expected by the budget, for a circuit without a reference reading."""
         budget, entry = watched.circuit.budget, watched.circuit.entry
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
-        return LightReading(budget.launch_dbm, fibre_dbm, False, seen.monitors_ma)
+        return LightReading(budget.launch_dbm, fibre_dbm, False, reading.monitors_ma)
 
     def _current_marks(self, watched: _WatchedCircuit) -> list[str]:
         health, request = watched.health, watched.circuit.request
@@ -469,12 +469,12 @@ class CircuitMaintenance:
             marks.append(f"degraded: margin {margin_db:.1f} dB, wanted {request.min_margin_db:g} dB")
         return marks
 
-    def _alarm(self, name: str, found: LocatedFault | None) -> None:
+    def _alarm(self, name: str, fault: LocatedFault | None) -> None:
         log = self._setup.bench.events
-        if found is None:
+        if fault is None:
             log.add("alarm over", circuit=name)
         else:
-            log.add("alarm", circuit=name, place=found.place, detail=found.detail)
+            log.add("alarm", circuit=name, place=fault.place, detail=fault.detail)
 
     # -- beside somebody else -----------------------------------------------------------------------------------------
 
@@ -484,23 +484,23 @@ class CircuitMaintenance:
         monitors_ma = self._monitors_ma()
         self._reads += bool(monitors_ma)
         for watched in self._watched:
-            seen = self._monitor_reading(watched, monitors_ma)
-            if watched.reference is None or _fibre_level(seen) > _fibre_level(watched.reference):
-                watched.reference = self._reference_reading(watched, seen)
+            reading = self._monitor_reading(watched, monitors_ma)
+            if watched.reference is None or _fibre_level(reading) > _fibre_level(watched.reference):
+                watched.reference = self._reference_reading(watched, reading)
             well_dbm = None if watched.reference is None else watched.reference.fibre_dbm
             if well_dbm is not None:
-                watched.health.lost_db = None if seen.fibre_dbm is None else round(well_dbm - seen.fibre_dbm, 3)
+                watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
-    def _reference_reading(self, watched: _WatchedCircuit, seen: LightReading) -> LightReading:
+    def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
         """Return a first reading as reference, or the budgeted reading if the first one is far below it."""
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
             budgeted_photocurrent_ma is None
-            or dbm_from_w(budgeted_photocurrent_ma * 1e-3) - _fibre_level(seen) < BROKEN_DB
+            or dbm_from_w(budgeted_photocurrent_ma * 1e-3) - _fibre_level(reading) < BROKEN_DB
         ):
-            return seen
-        monitors_ma = {**seen.monitors_ma, watched.circuit.exit.port: budgeted_photocurrent_ma}
-        return LightReading(seen.launch_dbm, dbm_from_w(budgeted_photocurrent_ma * 1e-3), False, monitors_ma)
+            return reading
+        monitors_ma = {**reading.monitors_ma, watched.circuit.exit.port: budgeted_photocurrent_ma}
+        return LightReading(reading.launch_dbm, dbm_from_w(budgeted_photocurrent_ma * 1e-3), False, monitors_ma)
 
     def _monitor_reading(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LightReading:
         current_ma = monitors_ma.get(watched.circuit.exit.port, 0.0)
@@ -576,20 +576,22 @@ class CircuitMaintenance:
         name, bench = watched.circuit.entry.polarization or "", self._setup.bench
         watched.health.searches += 1
         try:
-            found = self._aligner.maximise(name, bench.polarizer(name), self._read(watched))
+            alignment = self._aligner.maximise(name, bench.polarizer(name), self._read(watched))
         except (CircuitError, DeviceError) as error:
             bench.events.add("not aligned", controller=name, reason=str(error))
             return
-        bench.events.add("aligned", controller=name, reads=found.reads, remaining_loss_db=found.remaining_loss_db)
-        self._track(watched, found)
+        bench.events.add(
+            "aligned", controller=name, reads=alignment.reads, remaining_loss_db=alignment.remaining_loss_db
+        )
+        self._track(watched, alignment)
 
-    def _track(self, watched: _WatchedCircuit, found: Alignment) -> None:
+    def _track(self, watched: _WatchedCircuit, alignment: Alignment) -> None:
         name = watched.circuit.entry.polarization
         controller = None if name is None else self._setup.bench.polarization.get(name)
         watched.tracking = None
-        if name is not None and controller is not None and found.light is not None:
-            watched.tracking = self._aligner.track(name, controller, self._read(watched), found)
-            watched.alignment = self._service.alignments[name] = found
+        if name is not None and controller is not None and alignment.light is not None:
+            watched.tracking = self._aligner.track(name, controller, self._read(watched), alignment)
+            watched.alignment = self._service.alignments[name] = alignment
 
     def _track_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Track all polarizations in parallel until a time, within the budget of readings."""
@@ -632,21 +634,21 @@ class CircuitMaintenance:
             watched.next_puc += 1
             try:
                 with self._service.lock.changing():
-                    found = trim_phase(bench.mesh, self._setup.record, puc, read)
+                    error = trim_phase(bench.mesh, self._setup.record, puc, read)
             except LimitError:
                 continue
-            self._record_trim(watched, found)
-            set_right |= found.corrected
+            self._record_trim(watched, error)
+            set_right |= error.corrected
         if not set_right:
             bench.events.add("drift to be measured", circuit=watched.health.name, hint="lumion-calibrate drift")
         self._write_journal()
 
-    def _record_trim(self, watched: _WatchedCircuit, found: PhaseError) -> None:
-        error_rad = round(found.error_rad, 4)
-        if found.corrected:
-            self.drifted_rad[found.puc] = self.drifted_rad.get(found.puc, 0.0) + found.error_rad
+    def _record_trim(self, watched: _WatchedCircuit, error: PhaseError) -> None:
+        error_rad = round(error.error_rad, 4)
+        if error.corrected:
+            self.drifted_rad[error.puc] = self.drifted_rad.get(error.puc, 0.0) + error.error_rad
             self._setup.bench.events.add(
-                "phase set right", circuit=watched.health.name, puc=found.puc, error_rad=error_rad
+                "phase set right", circuit=watched.health.name, puc=error.puc, error_rad=error_rad
             )
 
     # -- what is written down -----------------------------------------------------------------------------------------
@@ -665,12 +667,12 @@ class CircuitMaintenance:
         if health is None or health.proof is None or health.measured_s is None:
             return circuit
         ago = timedelta(seconds=self._clock.now() - health.measured_s)
-        seen = (self._service.time.utc() - ago).isoformat(timespec="milliseconds")
+        seen_utc = (self._service.time.utc() - ago).isoformat(timespec="milliseconds")
         # A broken circuit has no margin: its readings are of other light.
         measured = {} if health.fault is not None else proof_document(health.proof)
-        return dataclasses.replace(circuit, proof=measured, seen_utc=seen, marks=health.marks)
+        return dataclasses.replace(circuit, proof=measured, seen_utc=seen_utc, marks=health.marks)
 
 
-def _fibre_level(seen: LightReading | None) -> float:
+def _fibre_level(reading: LightReading | None) -> float:
     """Return the power in the output fibre in dBm; minus infinity in the dark."""
-    return -math.inf if seen is None or seen.fibre_dbm is None else seen.fibre_dbm
+    return -math.inf if reading is None or reading.fibre_dbm is None else reading.fibre_dbm

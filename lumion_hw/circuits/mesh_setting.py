@@ -63,34 +63,34 @@ def setting_with_active(
     """
     planning = planning_mesh(record)
     states = park_unused_pucs(mesh, used, unusable=planning.unusable).states
-    known = planning.known
+    calibrated = planning.known
     held_ma = np.zeros_like(driven_ma)
     heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
     held_ma[heaters] = driven_ma[heaters]
-    warmed = known
+    warmed = calibrated
     if held_ma.any():
         # For the other PUCs, the heat of the held heaters acts like a change of their passive phases.
-        warm = known.cells(held_ma)
-        passive = np.where(np.isnan(known.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
-        warmed = replace(known, passive_rad=passive)
+        warm = calibrated.cells(held_ma)
+        passive = np.where(np.isnan(calibrated.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
+        warmed = replace(calibrated, passive_rad=passive)
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
         if state not in record.usable_states(puc) or record.pucs[puc].is_settable
     }
-    targets |= {puc: PucTarget.coupling(k, known.coupler(puc)) for puc, k in couplings.items()}
+    targets |= {puc: PucTarget.coupling(k, calibrated.coupler(puc)) for puc, k in couplings.items()}
     free = {puc: target for puc, target in targets.items() if puc not in held}
     currents_ma = held_ma + program_pucs(warmed, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
-    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
+    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(calibrated, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
-    known: CalibratedMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
+    calibrated: CalibratedMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
 ) -> float:
     if not held:
         return 0.0
-    before, after = known.cells(before_ma), known.cells(after_ma)
+    before, after = calibrated.cells(before_ma), calibrated.cells(after_ma)
     shift = (after.phase_upper - after.phase_lower) - (before.phase_upper - before.phase_lower)
     return float(np.max(np.abs(shift[list(held)])))
 

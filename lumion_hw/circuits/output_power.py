@@ -186,14 +186,14 @@ class OutputPowerReader:
             monitors_only: Return ``None`` for outputs without a monitor instead of reading their meters.
         """
         output_powers_w = self.output_powers_w() if outputs else {}
-        found: list[float | None] = []
+        levels_dbm: list[float | None] = []
         for out in outputs:
             if out.port in output_powers_w:
                 power_w = output_powers_w[out.port]
-                found.append(dbm_from_w(power_w) - self.facet_loss_db(out.port) if power_w > 0.0 else None)
+                levels_dbm.append(dbm_from_w(power_w) - self.facet_loss_db(out.port) if power_w > 0.0 else None)
             else:
-                found.append(None if monitors_only else self.fibre_level_dbm(out))
-        return found
+                levels_dbm.append(None if monitors_only else self.fibre_level_dbm(out))
+        return levels_dbm
 
     def output_powers_w(self) -> dict[int, float]:
         """Return the power on the chip at each output port with a usable monitor, in watts."""

@@ -60,8 +60,8 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         LimitError: The heaters cannot reach the dithered phases; nothing was changed.
         LumionError: A device failed.
     """
-    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
-    dithered_ma = {sign: shifted_currents_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
+    calibrated, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
+    dithered_ma = {sign: shifted_currents_ma(calibrated, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
     try:
@@ -71,19 +71,19 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         error_rad = _error_rad(power_w[1.0], power_w[-1.0])
         corrected = _MIN_CORRECTION_RAD <= abs(error_rad) <= MAX_DRIFT_RAD
         if corrected:
-            final_ma = shifted_currents_ma(known, before_ma, puc, -error_rad)
+            final_ma = shifted_currents_ma(calibrated, before_ma, puc, -error_rad)
     finally:
         mesh.program(final_ma)
     return PhaseError(puc, error_rad, corrected)
 
 
 def shifted_currents_ma(
-    known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
+    calibrated: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
 ) -> NDArray[np.float64]:
     """Return currents with the differential phase of one PUC shifted, with as little change of heat as possible.
 
     Args:
-        known: The mesh as its record knows it.
+        calibrated: The mesh as its record knows it.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         puc: The PUC.
         by_rad: Change of φu - φl.
@@ -91,19 +91,19 @@ def shifted_currents_ma(
     Raises:
         LimitError: Neither heater can make the change.
     """
-    own_rad = known.own_rad(currents_ma)
+    own_rad = calibrated.own_rad(currents_ma)
     for heater, change in sorted(((2 * puc, by_rad), (2 * puc + 1, -by_rad)), key=lambda item: -own_rad[item[0]]):
         moved = own_rad[heater] + change
-        if 0.0 <= moved <= known.reach_rad[heater]:
+        if 0.0 <= moved <= calibrated.reach_rad[heater]:
             own = own_rad.copy()
             own[heater] = moved
             result = currents_ma.copy()
-            result[heater] = known.currents_ma(own)[heater]
+            result[heater] = calibrated.currents_ma(own)[heater]
             return result
     raise LimitError(
         f"phase shift of PUC {puc}: neither of its heaters can reach it",
         requested=by_rad,
-        limit=float(known.reach_rad[2 * puc : 2 * puc + 2].max()),
+        limit=float(calibrated.reach_rad[2 * puc : 2 * puc + 2].max()),
         unit="rad",
     )
 

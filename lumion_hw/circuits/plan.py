@@ -168,20 +168,20 @@ class _Planner:
         try:
             plan = self._plan_once(hop_limits)
         except RoutingError as error:
-            if all(most is None for most in hop_limits):
+            if all(limit is None for limit in hop_limits):
                 raise
             return self._plan_without_hop_limits(error)
         failing = self._violations_by_circuit(plan)
         for _ in range(_ROUNDS):
             shorter = {
                 index
-                for index, found in failing.items()
-                if index >= 0 and any(violation.is_of_length for violation in found)
+                for index, problems in failing.items()
+                if index >= 0 and any(violation.is_of_length for violation in problems)
             }
             if not shorter:
                 break
             hop_limits = [
-                plan.circuits[index].hops - 1 if index in shorter else most for index, most in enumerate(hop_limits)
+                plan.circuits[index].hops - 1 if index in shorter else limit for index, limit in enumerate(hop_limits)
             ]
             try:
                 plan = self._plan_once(hop_limits)
@@ -242,15 +242,15 @@ class _Planner:
 
     def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
         """Return the violations of each circuit that has any; active circuits are numbered down from -1."""
-        found = {
+        result = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
         for index, circuit in enumerate(plan.active):
             # Of an active circuit, only violations that other circuits cause are counted.
             own = violations(circuit.request, circuit.budget, circuit.hops)
-            found[-1 - index] = [violation for violation in own if violation.is_of_others]
-        return {index: own for index, own in found.items() if own}
+            result[-1 - index] = [violation for violation in own if violation.is_of_others]
+        return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
         """Return for each circuit the largest number of PUCs for which its loss can still be within limits."""
@@ -368,8 +368,8 @@ def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
 
 
 def _idle_light_db(plan: CircuitPlan) -> float:
-    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_leaks_above(_DARKER_DB))
-    return max(found, default=-math.inf)
+    levels_db = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_leaks_above(_DARKER_DB))
+    return max(levels_db, default=-math.inf)
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:

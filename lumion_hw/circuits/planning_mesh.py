@@ -36,8 +36,8 @@ _known: list[PlanningMesh] = []
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
     """Return the planning data of a record; those of the last few records are cached."""
-    found = next((mesh for mesh in _known if mesh.known.record is record), None)
-    mesh = PlanningMesh(record) if found is None else found
+    match = next((mesh for mesh in _known if mesh.known.record is record), None)
+    mesh = PlanningMesh(record) if match is None else match
     _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
     return mesh
 
@@ -169,13 +169,13 @@ class PlanningMesh:
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
         way = to_wave_path(self.known.mesh, path)
-        reach, light, found = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
+        reach, light, worst = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
         for wave, state in zip(way.waves, way.states, strict=True):
-            kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
-            right, wrong = (kept, changed) if state == "bar" else (changed, kept)
-            found = max(found, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
+            same_rail, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
+            right, wrong = (same_rail, changed) if state == "bar" else (changed, same_rail)
+            worst = max(worst, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
             light *= right
-        return found[1]
+        return worst[1]
 
 
 def _loss_or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:

@@ -220,11 +220,11 @@ class Prover:
             functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
         ]
         _, *levels_dbm = bench.clock.run_parallel(jobs)
-        seen = iter(levels_dbm)
+        level_iterator = iter(levels_dbm)
         return [
             CircuitLight(
                 launch_dbm[circuit.request.source],
-                tuple(next(seen) for _ in circuit.arms),
+                tuple(next(level_iterator) for _ in circuit.arms),
                 los[circuit.request.target],
             )
             for circuit in circuits
@@ -252,8 +252,8 @@ class Prover:
     ) -> tuple[CircuitProof, ...]:
         """Judge circuits by their readings, their budgets and the uncertainty of the record."""
         return tuple(
-            self._judge_circuit(record, circuit, seen, alignments.get(circuit.request), levels.get(circuit.request))
-            for circuit, seen in zip(circuits, light, strict=True)
+            self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
+            for circuit, reading in zip(circuits, light, strict=True)
         )
 
     def _judge_circuit(

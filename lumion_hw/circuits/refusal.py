@@ -50,18 +50,18 @@ _REMEDIES = {
 """Remedies for values that no field of a request controls, by the beginning of the value's description."""
 
 
-def budget_error(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> BudgetError:
+def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
     """Return the error for a circuit, given the nearest plan that was found for it.
 
     Args:
         circuit: The circuit as it would be.
-        found: Its violations.
+        problems: Its violations.
     """
     request, budget = circuit.request, circuit.budget
     relaxed = {
-        violation.field: _relaxed_limit(violation, request) for violation in found if violation.field is not None
+        violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None
     }
-    rest = [violation for violation in found if violation.field is None]
+    rest = [violation for violation in problems if violation.field is None]
     result = f"{circuit.hops} hops, {budget.mesh_loss_db:.1f} dB over the mesh, {budget.received_dbm:.1f} dBm received"
     if blocked := _blocking_devices(circuit):
         hint, nearest = f"{', '.join(blocked)} blocks the light: switch its shutter, connection or pump on.", None
@@ -72,22 +72,26 @@ def budget_error(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> B
         nearest = replace(request, **relaxed)  # type: ignore[arg-type] # each field keeps its own type
         fields = ", ".join(f"{name}={value:g}" for name, value in relaxed.items())
         hint = f"Feasible with {fields}: {result}."
-    failing = "; ".join(str(violation) for violation in found)
+    failing = "; ".join(str(violation) for violation in problems)
     return BudgetError(
-        f"circuit {request} cannot be set up: {failing}", request=request, violations=found, nearest=nearest, hint=hint
+        f"circuit {request} cannot be set up: {failing}",
+        request=request,
+        violations=problems,
+        nearest=nearest,
+        hint=hint,
     )
 
 
 def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
     """Return the devices in a circuit's fibres that block the light."""
     paths = [path for arm in circuit.arms for path in (arm.entry, arm.exit)]
-    found = [
+    names = [
         part.device
         for path in paths
         for part, loss_db in zip(path.through, path.inline_losses_db, strict=False)  # a bench file has no readings
         if loss_db >= 0.5 * BLOCKED_DB
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:

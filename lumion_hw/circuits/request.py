@@ -45,9 +45,9 @@ class CircuitRequest:
         Raises:
             ConfigError: A value is out of range; the message names the field.
         """
-        known = get_args(Polarizations)
+        allowed = get_args(Polarizations)
         wrong = {
-            f"one of {', '.join(known)}": ("polarization", self.polarization, self.polarization in known),
+            f"one of {', '.join(allowed)}": ("polarization", self.polarization, self.polarization in allowed),
             "0 dB or more, and finite": ("min_margin_db", self.min_margin_db, 0.0 <= self.min_margin_db < 1e3),
             "0 dB or more, and finite, or none": (
                 "max_loss_db",

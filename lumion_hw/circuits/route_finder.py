@@ -107,28 +107,28 @@ class RouteFinder:
         self, groups: Sequence[Sequence[int]], hop_limits: HopLimits, avoided: Collection[int], explain_s: float
     ) -> tuple[list[tuple[Path, ...]], Routing]:
         """Route one group after the other, each next to the groups before it."""
-        found: dict[int, tuple[Path, ...]] = {}
+        paths_of: dict[int, tuple[Path, ...]] = {}
         routings = []
         reserved = set(self._reserved)
         for group in groups:
-            taken = [*self._active, *(path for paths in found.values() for path in paths)]
-            routing = self._route_group(group, hop_limits, taken, reserved, avoided, explain_s)
+            used_paths = [*self._active, *(path for paths in paths_of.values() for path in paths)]
+            routing = self._route_group(group, hop_limits, used_paths, reserved, avoided, explain_s)
             paths = iter(routing.paths)
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
-            found |= own
-            self._check_exclusive(found, reserved, own)
+            paths_of |= own
+            self._check_exclusive(paths_of, reserved, own)
             reserved |= {
                 puc for i, paths in own.items() if self.ends[i].request.exclusive for path in paths for puc in path.pucs
             }
             routings.append(routing)
-        ways = [found[index] for index in range(len(self.ends))]
+        ways = [paths_of[index] for index in range(len(self.ends))]
         return ways, self._joint_routing(ways, routings, priced=bool(self._reserved or avoided))
 
     def _route_group(
         self,
         group: Sequence[int],
         hop_limits: HopLimits,
-        taken: Sequence[Path],
+        used_paths: Sequence[Path],
         reserved: Collection[int],
         avoided: Collection[int],
         explain_s: float,
@@ -137,13 +137,13 @@ class RouteFinder:
         surcharge[sorted(avoided)] = _AVOIDED_DB
         surcharge[sorted(reserved)] = _RESERVED_DB
         pairs: list[tuple[int, int]] = []
-        most: HopLimits = []
+        limits: HopLimits = []
         equal: list[tuple[int, ...]] = []
         unequal: list[tuple[int, ...]] = []
         for index in group:
             own = tuple(range(len(pairs), len(pairs) + len(self.ends[index].pairs)))
             pairs += self.ends[index].pairs
-            most += [hop_limits[index]] * len(own)
+            limits += [hop_limits[index]] * len(own)
             if len(own) > 1:
                 (equal if self.ends[index].can_match(self._mesh) else unequal).append(own)
         request = RouteRequest(
@@ -152,8 +152,8 @@ class RouteFinder:
             surcharge=surcharge if surcharge.any() else 0.0,
             unusable=self._planning.unusable,
             fixed=self._fixed,
-            active=taken,
-            max_hops=most if any(limit is not None for limit in most) else None,
+            active=used_paths,
+            max_hops=limits if any(limit is not None for limit in limits) else None,
             equal_hops=equal,
             improve_s=self._effort.improve_s,
             time_limit_s=_RESCUE_S,
@@ -203,7 +203,7 @@ class RouteFinder:
 
     def _check_exclusive(
         self,
-        found: Mapping[int, tuple[Path, ...]],
+        paths_of: Mapping[int, tuple[Path, ...]],
         reserved: Collection[int],
         own: Mapping[int, tuple[Path, ...]],
     ) -> None:
@@ -216,7 +216,7 @@ class RouteFinder:
             pucs = {puc for path in paths for puc in path.pucs}
             foreign = {
                 puc
-                for other, theirs in found.items()
+                for other, theirs in paths_of.items()
                 if other != index and self.ends[index].request.exclusive | self.ends[other].request.exclusive
                 for path in theirs
                 for puc in path.pucs

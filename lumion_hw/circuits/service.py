@@ -91,12 +91,12 @@ class CircuitService:
             BusyError: Another program drives the bench.
             LumionError: Opening the bench, reading the record or :meth:`restore` failed.
         """
-        known = load_record(record)
+        calibration = load_record(record)
         with BenchLock(directory, program, take_over=take_over) as lock, open_bench() as bench:
             if lock.dead_owner is not None:
                 bench.events.add("owner died", **dataclasses.asdict(lock.dead_owner))
             with CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal:
-                service = cls(bench, known, journal, lock, str(FilePath(record).resolve()))
+                service = cls(bench, calibration, journal, lock, str(FilePath(record).resolve()))
                 service.restore()
                 yield service
 
@@ -136,26 +136,26 @@ class CircuitService:
             LumionError: A device failed, or the journal cannot be written.
         """
         mesh, state = self.setup.bench.mesh, self.state
-        found = compare_with_mesh(mesh, state, self.journal.unfinished)
-        self.setup.bench.events.add("read back", verdict=found.verdict.value, pucs=len(found.differences))
-        if found.verdict is MeshVerdict.DIFFERENT:
+        finding = compare_with_mesh(mesh, state, self.journal.unfinished)
+        self.setup.bench.events.add("read back", verdict=finding.verdict.value, pucs=len(finding.differences))
+        if finding.verdict is MeshVerdict.DIFFERENT:
             raise CircuitError(
-                f"{found}\nNothing was changed.",
+                f"{finding}\nNothing was changed.",
                 hint=_FOREIGN_CHANGE_HINT,
             )
         with self.lock.changing():
-            if found.verdict is MeshVerdict.CHANGED and found.unfinished is not None:
-                mesh.program(np.array(found.unfinished.before_ma))
-            if found.verdict is MeshVerdict.DARK:
+            if finding.verdict is MeshVerdict.CHANGED and finding.unfinished is not None:
+                mesh.program(np.array(finding.unfinished.before_ma))
+            if finding.verdict is MeshVerdict.DARK:
                 self.lost = state.circuits
                 state = CircuitState(record=state.record)
                 self.setup.bench.events.add("lost", circuits=[circuit.name for circuit in self.lost])
-            if found.unfinished is not None or self.lost:
-                self.journal.end(f"found {found.verdict.value}", state)
+            if finding.unfinished is not None or self.lost:
+                self.journal.end(f"found {finding.verdict.value}", state)
         self._adopt_if_changed(state)
-        if found.unfinished is not None:
+        if finding.unfinished is not None:
             self._switch_on_transmitters()
-        return found
+        return finding
 
     def restore_after_shutdown(self) -> tuple[CircuitProof, ...] | None:
         """Set up the journal's circuits again after the controller has switched its heaters off.
@@ -175,13 +175,13 @@ class CircuitService:
         bench, state = self.setup.bench, self.state
         with self.lock.changing():
             cleared = clear_host_silence(bench, self.lock.program)
-            found = compare_with_mesh(bench.mesh, state, self.journal.unfinished)
-            if found.verdict is MeshVerdict.DIFFERENT:
-                raise CircuitError(f"{found}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
-            if found.unfinished is not None:
+            finding = compare_with_mesh(bench.mesh, state, self.journal.unfinished)
+            if finding.verdict is MeshVerdict.DIFFERENT:
+                raise CircuitError(f"{finding}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
+            if finding.unfinished is not None:
                 self.journal.end("taken back: the controller has switched off", state)
             is_driven = bool(bench.mesh.is_driving(self._journal_currents_ma()).all())
-            if is_driven and found.unfinished is None and not cleared:
+            if is_driven and finding.unfinished is None and not cleared:
                 return None
             names = [circuit.name for circuit in state.circuits]
             self.journal.begin("set up again", names, np.zeros(len(bench.mesh.heater_channels)))
@@ -388,11 +388,11 @@ class CircuitService:
         active = self.setup.active
         circuits: tuple[PlannedCircuit, ...] = () if active is None else active.circuits
         measured = {proof.circuit.request.name: proof for proof in proofs}
-        known = {circuit.name: circuit for circuit in self.state.circuits}
+        by_name = {circuit.name: circuit for circuit in self.state.circuits}
         names = [circuit.request.name for circuit in circuits]
         return CircuitState(
             tuple(
-                active_circuit(circuit, measured.get(name), self.time, known.get(name))
+                active_circuit(circuit, measured.get(name), self.time, by_name.get(name))
                 for name, circuit in zip(names, circuits, strict=True)
             ),
             tuple(self.setup.bench.mesh.confirmed_currents_ma().tolist()),

@@ -332,11 +332,11 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
     """
     dark = np.zeros(len(mesh.heater_channels))
     noted_ma = np.array(state.currents_ma) if state.currents_ma else dark
-    known = [(MeshVerdict.AS_LEFT if unfinished is None else MeshVerdict.AS_BEFORE, noted_ma)]
+    candidates = [(MeshVerdict.AS_LEFT if unfinished is None else MeshVerdict.AS_BEFORE, noted_ma)]
     if unfinished is not None:
-        known.append((MeshVerdict.AS_BEFORE, np.array(unfinished.before_ma)))
-    known.append((MeshVerdict.DARK, dark))
-    for verdict, currents_ma in known:
+        candidates.append((MeshVerdict.AS_BEFORE, np.array(unfinished.before_ma)))
+    candidates.append((MeshVerdict.DARK, dark))
+    for verdict, currents_ma in candidates:
         if len(currents_ma) == len(dark) and mesh.is_driving(currents_ma).all():
             return MeshFinding(verdict, unfinished=unfinished)
     return MeshFinding(
@@ -361,9 +361,9 @@ def active_circuit(
     if before is None:
         before = ActiveCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
     measured = dict(before.proof) if proof is None else proof_document(proof)
-    seen = before.seen_utc if proof is None else now
+    seen_utc = before.seen_utc if proof is None else now
     arms = tuple(ActiveArm(arm.path, arm.trim) for arm in circuit.arms)
-    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen)
+    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen_utc)
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
@@ -493,8 +493,8 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
         state = _parse_state(entries[ended[-1]], path)
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
-            known = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
-            unfinished = parse_entry(UnfinishedChange, known, path)
+            values = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
+            unfinished = parse_entry(UnfinishedChange, values, path)
     return state, unfinished
 
 

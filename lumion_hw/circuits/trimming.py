@@ -49,20 +49,20 @@ class Trimmer:
         """
         if not 0.0 < loss_db <= MAX_TRIM_DB:
             return []
-        kept = 10.0 ** (-loss_db / 10.0)
-        found = []
+        power_share = 10.0 ** (-loss_db / 10.0)
+        candidates = []
         receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
         for wave, state in self.unshared_passes(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
-            coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
+            coupling = high * power_share if state == "cross" else 1.0 - (1.0 - low) * power_share
             if low <= coupling <= high:
                 port = self._stray_port(wave, opposite_state(state))
                 # Diverted over remaining power, times the part that reaches a receiver.
-                harm = (1.0 - kept) / kept * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
-                found.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
-        return [trim for _, trim in sorted(found, key=lambda item: item[0])]
+                harm = (1.0 - power_share) / power_share * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
+                candidates.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
+        return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that it uses only once and no other path uses, with their states."""

@@ -204,8 +204,7 @@ class StrictScpi:
         """Return whether no operation is pending, without waiting.
 
         ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until
-        then, or
-        returns 0 (Keysight's optical instruments).
+        then, or returns 0 (Keysight's optical instruments).
         """
         with self.session.transaction():
             self.number("*ESR?")  # clears the bit of an operation that ended earlier
@@ -328,8 +327,7 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     """Base of drivers for instruments that reply to ``*IDN?``.
 
     A subclass defines ``open``, which calls ``_identify``. It sends commands through ``_scpi`` (a :class:`StrictScpi`)
-    or
-    ``_session``. ``_clock`` is its clock and ``_device`` its name in messages.
+    or ``_session``. ``_clock`` is its clock and ``_device`` its name in messages.
 
     Args:
         link: Link to the instrument.

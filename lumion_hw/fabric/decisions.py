@@ -160,25 +160,25 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
     if len(failures) < len(attempts):
         idle = tuple(other for other in view.connected if other.source == other.target)
         return Reroute(request, attempts[len(failures)], idle)
-    known = units(view.model)
-    sender = next((name for name in (*view.in_service, *view.spares) if request.source in known[name].nics), None)
+    all_units = units(view.model)
+    sender = next((name for name in (*view.in_service, *view.spares) if request.source in all_units[name].nics), None)
     if sender is None:
         return DoNothing()
     reason = "; ".join(failures) or "its ports are neighbours"
-    words = f"{verdict.words}; no other path helps ({reason})"
-    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=words), reason)
+    description = f"{verdict.words}; no other path helps ({reason})"
+    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=description), reason)
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
     reason = "; ".join(reasons) or "the bench file has no free spare"
     jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.unit_at, job.members)]
-    known = units(view.model)
+    all_units = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
         f"{verdict.words}. No spare can replace it: {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
-        tuple(nic for name in sorted(failed & known.keys()) for nic in known[name].nics),
+        tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )
 
 
@@ -225,5 +225,5 @@ def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
     """Return the spares that are healthy and free, including replaced members that were repaired."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
-    known, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
-    return tuple(name for name in known if name not in busy and name not in state.failed)
+    names, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
+    return tuple(name for name in names if name not in busy and name not in state.failed)

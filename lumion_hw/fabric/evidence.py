@@ -189,13 +189,13 @@ class Judge:
             now_s: Bench time.
         """
         self._explained.add(circuit)
-        seen, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
+        reports, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
         if sends:
             text = f"{circuit} is dark, but its transmitter reports light ({reason}): fibre, PUC or port"
-            return self._report_failure("path", circuit, "light", text, seen, (circuit,), now_s)
+            return self._report_failure("path", circuit, "light", text, reports, (circuit,), now_s)
         state = "does not answer" if sends is None else "sends no light"
         text = f"{circuit} is dark, and its transmitter {state} ({reason})"
-        return self._report_failure("unit", unit, "light", text, seen, (circuit,), now_s)
+        return self._report_failure("unit", unit, "light", text, reports, (circuit,), now_s)
 
     def next_due_s(self) -> float:
         """Return when the next fade counts as a failure; infinity if nothing is dark."""
@@ -222,10 +222,10 @@ class Judge:
         return tuple(self._dark)
 
     def _circuits_by_unit(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        result: dict[str, tuple[str, ...]] = {}
         for name, senders in self.senders.items():
-            found[senders.unit] = (*found.get(senders.unit, ()), name)
-        return found
+            result[senders.unit] = (*result.get(senders.unit, ()), name)
+        return result
 
     def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
         """Return whether all light of a unit, over at least two fibres, went out within a short time."""
@@ -238,21 +238,21 @@ class Judge:
         return max(first.since_s for first in firsts) <= min(first.at_s for first in firsts) + TOGETHER_S
 
     def _evidence_in_order(self, circuits: Iterable[str]) -> list[Evidence]:
-        seen = [report for name in circuits for report in self._dark.get(name, {}).values()]
-        return sorted(seen, key=lambda report: report.reported_s)
+        reports = [report for name in circuits for report in self._dark.get(name, {}).values()]
+        return sorted(reports, key=lambda report: report.reported_s)
 
     def _report_failure(
         self,
         suspect: Literal["unit", "path"],
         name: str,
         cause: Literal["light", "process"],
-        words: str,
-        seen: list[Evidence],
+        description: str,
+        reports: list[Evidence],
         circuits: tuple[str, ...],
         now_s: float,
     ) -> FailureVerdict:
         self._reported |= {name, *circuits}
         self.counters.verdicts += 1
-        detectors = tuple(dict.fromkeys(report.detector for report in seen))
-        since_s = min((report.since_s for report in seen), default=now_s)
-        return FailureVerdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)
+        detectors = tuple(dict.fromkeys(report.detector for report in reports))
+        since_s = min((report.since_s for report in reports), default=now_s)
+        return FailureVerdict(suspect, name, cause, description, since_s, now_s, detectors, circuits)

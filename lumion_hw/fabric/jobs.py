@@ -77,8 +77,8 @@ class JobCircuits:
         self._remove_leftovers()
         for job in self.jobs:
             while job.name not in self.state.refused:
-                wanted = job_requests(self.bench.model, job, self.state.places)
-                missing = [request for request in wanted if request not in self._active_requests()]
+                required = job_requests(self.bench.model, job, self.state.places)
+                missing = [request for request in required if request not in self._active_requests()]
                 if not missing:
                     break
                 try:
@@ -91,10 +91,10 @@ class JobCircuits:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
 
     def _remove_leftovers(self) -> None:
-        wanted, active = self._required_requests(), self._active_requests()
+        required, active = self._required_requests(), self._active_requests()
         idle = [loop for name in self.spares for loop in loop_requests(find_unit(self.bench.model, name))]
-        leftover = [request for request in active if request not in wanted]
-        if all(request in active for request in wanted):
+        leftover = [request for request in active if request not in required]
+        if all(request in active for request in required):
             leftover = [request for request in leftover if request not in idle]
         # Otherwise tear down spare loops first: jobs have priority.
         self._remove_circuits(
@@ -207,9 +207,9 @@ class JobCircuits:
         Raises:
             LumionError: A device does not answer.
         """
-        wanted = self._required_requests()
-        self.service.setup.await_los_clear(wanted)
-        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in wanted)
+        required = self._required_requests()
+        self.service.setup.await_los_clear(required)
+        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in required)
         bad = [proof for proof in proofs if not proof.proven]
         if bad:
             self._emit("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})

@@ -191,8 +191,8 @@ class FabricManager(JobCircuits):
         active = self.service.setup.active
         circuits = () if active is None else active.circuits
         names = (*self._in_service(), *self.spares)
-        known = units(self.bench.model)
-        sender = {nic: name for name in names for nic in known[name].nics}
+        all_units = units(self.bench.model)
+        sender = {nic: name for name in names for nic in all_units[name].nics}
         senders = {
             circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
             for circuit in circuits
@@ -546,7 +546,7 @@ class FabricManager(JobCircuits):
     ) -> Recovery:
         """Record a recovery in journal and event log, and return it."""
         new = {proof.circuit.request for proof in proofs}
-        kept = tuple(request for request in self._active_requests() if request not in new)
+        remaining = tuple(request for request in self._active_requests() if request not in new)
         failed, spare, details = "", "", dict[str, Any]()
         if isinstance(decision, Swap):
             failed, spare = verdict.name, decision.plan.spare
@@ -559,7 +559,7 @@ class FabricManager(JobCircuits):
         self.journal.end("done", state, **details, words=verdict.words, spans=span_documents(timer.spans))
         if spare:
             self.bench.events.add("replaced", failed=failed, spare=spare)
-        return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, kept)
+        return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, remaining)
 
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing

@@ -135,14 +135,14 @@ class RequestBox:
                 self._serve(path, owner, perform)
 
     def _serve(self, path: Path, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
-        taken = path.with_suffix(".taken")
+        accepted = path.with_suffix(".taken")
         try:
-            path.rename(taken)
+            path.rename(accepted)
         except OSError:
             return  # withdrawn in the meantime
         outcome = Outcome()
         try:
-            perform(_request(taken, owner))
+            perform(_request(accepted, owner))
         except LumionError as error:
             outcome = Outcome(str(error), error.exit_code)
         except Exception as error:  # noqa: BLE001 - a request must not end the manager
@@ -150,7 +150,7 @@ class RequestBox:
         finally:
             with contextlib.suppress(LumionError):
                 write_file(path.with_suffix(".done"), _WHAT, json_text(dataclasses.asdict(outcome)) + "\n", "any")
-            taken.unlink(missing_ok=True)
+            accepted.unlink(missing_ok=True)
 
     def _path(self, number: str, suffix: str) -> Path:
         return self._folder / f"{number}.{suffix}"

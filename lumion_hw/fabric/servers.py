@@ -31,22 +31,22 @@ class FabricUnit:
 
 def units(model: BenchModel) -> dict[str, FabricUnit]:
     """Return all servers and accelerators by name."""
-    found: dict[str, FabricUnit] = {}
+    result: dict[str, FabricUnit] = {}
     for server in model.servers:
         risks = server.risks | {f"server {server.name}"}
         named = dict(zip(server.nics, server.interfaces, strict=False))
         parts = [(server.name, server.nics), *((part.name, part.nics) for part in server.accelerators)]
         for name, nics in parts:
-            found[name] = FabricUnit(name, server.name, nics, tuple(named[nic] for nic in nics if nic in named), risks)
-    return found
+            result[name] = FabricUnit(name, server.name, nics, tuple(named[nic] for nic in nics if nic in named), risks)
+    return result
 
 
 def find_unit(model: BenchModel, name: str) -> FabricUnit:
     """Return a server or accelerator by name. Raises ``ConfigError`` for an unknown name."""
-    known = units(model)
-    if name not in known:
-        raise ConfigError(f"there is no server {name!r}", hint=name_hint(name, known, "The servers are"))
-    return known[name]
+    all_units = units(model)
+    if name not in all_units:
+        raise ConfigError(f"there is no server {name!r}", hint=name_hint(name, all_units, "The servers are"))
+    return all_units[name]
 
 
 def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
@@ -122,15 +122,15 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:
     """Return the servers that circuits connect to one server, in order of appearance."""
     nics = set(find_unit(model, server).nics)
-    found: list[str] = []
+    names: list[str] = []
     for request in requests:
         ends = {request.source, request.target}
         if ends & nics:
             for end in ends - nics:
                 other = server_of(model, end)
-                if other is not None and other.name not in found:
-                    found.append(other.name)
-    return found
+                if other is not None and other.name not in names:
+                    names.append(other.name)
+    return names
 
 
 def touching(requests: Sequence[CircuitRequest], nics: Iterable[str]) -> list[CircuitRequest]:

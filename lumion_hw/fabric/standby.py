@@ -129,21 +129,21 @@ class Standby:
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:
         """Return the plans for the failure of one unit, best first."""
         model = self._service.setup.bench.model
-        known = units(model)
-        lost = frozenset[str]().union(*(known[unit].risks for unit in {*failed, name} if unit in known))
-        found: list[StandbyPlan] = []
+        all_units = units(model)
+        lost = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))
+        plans: list[StandbyPlan] = []
         for spare in spares:
-            shared = known[spare].risks & lost
+            shared = all_units[spare].risks & lost
             if spare == name or shared:
                 reason = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"
                 self.refused[name, spare] = reason
                 continue
-            spares_left = sum(not known[other].risks & known[spare].risks for other in spares if other != spare)
+            spares_left = sum(not all_units[other].risks & all_units[spare].risks for other in spares if other != spare)
             try:
-                found.append(self._plan(name, spare, spares_left))
+                plans.append(self._plan(name, spare, spares_left))
             except LumionError as error:
                 self.refused[name, spare] = str(error)
-        return tuple(sorted(found, key=lambda plan: plan.rank))
+        return tuple(sorted(plans, key=lambda plan: plan.rank))
 
     def _plan(self, failed: str, spare: str, spares_left: int) -> StandbyPlan:
         setup = self._service.setup

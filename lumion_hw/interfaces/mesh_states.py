@@ -63,8 +63,7 @@ class MeshStates(Protocol):
         """Send one complete configuration; unit cells that are not named become inactive.
 
         Returns when the mesh has closed the connection. This only means that the configuration was *sent*: check the
-        light
-        with a power meter or a transponder. A configuration is never repeated automatically.
+        light with a power meter or a transponder. A configuration is never repeated automatically.
 
         Raises:
             LimitError: A unit cell does not exist; nothing was sent.

@@ -67,7 +67,7 @@ def factor_map(
         for column, share in enumerate(server_shares):
             faults = Faults.from_rate(per_accelerator_day, repair_days, share, fleet.per_server)
             mix = JobMix.from_weights({size: 1.0})
-            found = simulate(fleet, faults, mix, states=states, seed=seed, mapper=mapper)
+            result = simulate(fleet, faults, mix, states=states, seed=seed, mapper=mapper)
             for policy, table in factors.items():
-                table[row, column] = found.ratio(policy, "in-rack-spares", counting=counting)
+                table[row, column] = result.ratio(policy, "in-rack-spares", counting=counting)
     return FactorMap(tuple(sizes), tuple(server_shares), factors, counting)

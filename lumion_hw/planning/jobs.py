@@ -50,11 +50,11 @@ class JobMix:
                 raise ConfigError(
                     f"the share of jobs of {size} accelerators is {weight}", hint="Give a finite number of at least 0."
                 )
-        kept = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
-        if not kept:
+        positive = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
+        if not positive:
             raise ConfigError("all weights of the job mix are 0")
-        jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in kept.items()])
-        return cls(tuple(kept), tuple((jobs / jobs.sum()).tolist()))
+        jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in positive.items()])
+        return cls(tuple(positive), tuple((jobs / jobs.sum()).tolist()))
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Return random sizes of ``count`` jobs, shape ``(count,)``."""

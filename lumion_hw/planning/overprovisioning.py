@@ -174,8 +174,8 @@ def simulate(
     counts = [min(chunk, states - first) for first in range(0, states, chunk)]
     work = functools.partial(_chunk, fleet, faults, layouts)
     parts = list(mapper(work, [(seed, place + 1, count) for place, count in enumerate(counts)]))
-    seen = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return _summarise(fleet, seen, states, service_level)
+    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _summarise(fleet, values, states, service_level)
 
 
 def on_cores(workers: int | None = None) -> Mapper:
@@ -249,21 +249,21 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
             continue
         racks, rest = divmod(size, most)
         empty = np.flatnonzero(room == most)
-        left = room.copy()
-        left[empty[len(empty) - racks :] if racks else []] = 0
+        free = room.copy()
+        free[empty[len(empty) - racks :] if racks else []] = 0
         # The last part of a job over several racks shares a rack.
-        fullest = int(np.argmin(np.where(left >= rest, left, most + 1)))
-        if racks > len(empty) or left[fullest] < rest:
+        fullest = int(np.argmin(np.where(free >= rest, free, most + 1)))
+        if racks > len(empty) or free[fullest] < rest:
             misfits += 1
             continue
         misfits = 0
         for rack in empty[len(empty) - racks :] if racks else ():
             job[rack, fleet.spares_per_rack :] = len(sizes)
         if rest:
-            first = fleet.per_rack - left[fullest]
+            first = fleet.per_rack - free[fullest]
             job[fullest, first : first + rest] = len(sizes)
-            left[fullest] -= rest
-        room = left
+            free[fullest] -= rest
+        room = free
         sizes.append(size)
     return job.ravel(), sizes
 
@@ -284,7 +284,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     job = layouts.job[layout[state], place]
     racks = count * fleet.racks
     spare = place % fleet.per_rack < fleet.spares_per_rack
-    left = fleet.spares_per_rack - np.bincount(failed[spare] // fleet.per_rack, minlength=racks)
+    free_spares = fleet.spares_per_rack - np.bincount(failed[spare] // fleet.per_rack, minlength=racks)
     # A failure of an accelerator without a job costs nothing.
     hit = job != _IDLE
     state, job = state[hit], job[hit]
@@ -293,7 +293,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     sizes = layouts.size[layout]
     most = sizes.shape[1]
     failed_in_job = np.bincount(state * most + job, minlength=count * most).reshape(count, most)
-    uncovered = _uncovered(rack, sizes[state, job], job, left)
+    uncovered = _uncovered(rack, sizes[state, job], job, free_spares)
     moving = np.zeros((count, most), dtype=np.bool_)
     moving[state[uncovered], job[uncovered]] = True
     lost = failed_in_job.sum(axis=1)
@@ -308,18 +308,18 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
         "evicted": fleet.per_server * evicted,
         "moving": (sizes * moving).sum(axis=1),
         "behind": behind,
-        "idle": np.clip(left, 0, None).reshape(count, -1).sum(axis=1) - (lost - behind),
+        "idle": np.clip(free_spares, 0, None).reshape(count, -1).sum(axis=1) - (lost - behind),
         "worst_rack": in_rack.max(axis=1),
     }
     return {name: values.astype(np.float64) for name, values in seen.items()}
 
 
-def _uncovered(rack: Whole, size: Whole, job: Whole, left: Whole) -> Whole:
+def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
     """Return the failures that no spare of the same rack covers; failures of the largest jobs are covered first."""
-    short = np.flatnonzero((np.bincount(rack, minlength=len(left)) > left)[rack])
+    short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
-    late: Whole = order[np.arange(len(order)) - first >= left[rack[order]]]
+    late: Whole = order[np.arange(len(order)) - first >= free_spares[rack[order]]]
     return late
 
 
@@ -330,26 +330,26 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
     if share >= 1.0:
         return np.arange(count)
     # Draw distances between failures, a thousandth of the work of one number per accelerator.
-    found: list[Whole] = []
+    draws: list[Whole] = []
     last = -1
     while last < count:
         more = last + np.cumsum(rng.geometric(share, size=int(count * share * 1.1) + 64))
-        found.append(more)
+        draws.append(more)
         last = int(more[-1])
-    every = np.concatenate(found)
+    every = np.concatenate(draws)
     return every[every < count]
 
 
 def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
     """Return random failures with a uniform number per rack and no repeats (Floyd's algorithm)."""
-    racks, most = count * fleet.racks, between[1]
-    wanted = rng.integers(between[0], most, size=racks, endpoint=True)
-    chosen = np.full((racks, most), -1, dtype=np.int64)
-    for pick in range(most):
-        last = fleet.per_rack - wanted + pick  # the place that this pick adds to the choice
+    racks, maximum = count * fleet.racks, between[1]
+    counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
+    chosen = np.full((racks, maximum), -1, dtype=np.int64)
+    for pick in range(maximum):
+        last = fleet.per_rack - counts + pick  # the place that this pick adds to the choice
         drawn = (rng.random(racks) * (last + 1)).astype(np.int64)
         again = (chosen[:, :pick] == drawn[:, None]).any(axis=1)
-        chosen[:, pick] = np.where(pick < wanted, np.where(again, last, drawn), -1)
+        chosen[:, pick] = np.where(pick < counts, np.where(again, last, drawn), -1)
     chosen.sort(axis=1)
     rack, column = np.nonzero(chosen >= 0)
     failed: Whole = rack * fleet.per_rack + chosen[rack, column]

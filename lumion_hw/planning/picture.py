@@ -66,14 +66,14 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
     """
     figure = new_figure(7.0, 3.0)
     axes, costs = figure.subplots(), list(found.costs.values())
-    lanes, left = np.arange(len(costs)), np.zeros(len(costs))
+    lanes, starts = np.arange(len(costs)), np.zeros(len(costs))
     for label, colour, values in (
         ("failed", "black", [found.failed] * len(costs)),
         ("healthy, out of service", "C3", [cost.stranded for cost in costs]),
         ("spares that stand by", "C7", [cost.idle for cost in costs]),
     ):
-        axes.barh(lanes, values, left=left, height=0.7, color=colour, label=label)
-        left = left + np.array(values)
+        axes.barh(lanes, values, left=starts, height=0.7, color=colour, label=label)
+        starts = starts + np.array(values)
     axes.set_yticks(lanes, [f"{cost.policy}\n({cost.scope})" for cost in costs], fontsize="small")
     axes.invert_yaxis()
     axes.set_xlabel("accelerators, mean of all states")
@@ -94,14 +94,14 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
     """
     figure = new_figure(8.0, 1.2 + 0.6 * len(found))
     left_axes, right_axes = figure.subplots(1, 2, sharey=True)
-    lanes, left = np.arange(len(found)), np.zeros(len(found))
+    lanes, starts = np.arange(len(found)), np.zeros(len(found))
     for label, colour, shares in (
         ("accepted", "C2", [result.accepted for result in found.values()]),
         ("too few free", "C7", [result.short for result in found.values()]),
         ("enough free, no place", "C3", [result.fragmented for result in found.values()]),
     ):
-        left_axes.barh(lanes, 100.0 * np.array(shares), left=left, height=0.6, color=colour, label=label)
-        left = left + 100.0 * np.array(shares)
+        left_axes.barh(lanes, 100.0 * np.array(shares), left=starts, height=0.6, color=colour, label=label)
+        starts = starts + 100.0 * np.array(shares)
     for label, colour, shares, place in (
         ("accelerators at work", "C0", [result.used for result in found.values()], -0.2),
         ("links used by an all-reduce", "C1", [result.bandwidth_share for result in found.values()], 0.2),

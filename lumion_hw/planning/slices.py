@@ -132,7 +132,7 @@ def _boxes(volume: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
-    return all(length <= most for length, most in zip(sorted(box), sorted(longest), strict=True))
+    return all(length <= limit for length, limit in zip(sorted(box), sorted(longest), strict=True))
 
 
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
@@ -147,8 +147,8 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
         shape: Lengths of the torus.
     """
     ways = [
-        0 if length == 1 else _WAYS_PER_DIMENSION if length == most else 1
-        for length, most in zip(box, shape, strict=True)
+        0 if length == 1 else _WAYS_PER_DIMENSION if length == limit else 1
+        for length, limit in zip(box, shape, strict=True)
     ]
     return sum(ways) / (_WAYS_PER_DIMENSION * len(ways))
 
@@ -170,10 +170,10 @@ class _BusyCounts:
 
     def count_in_boxes(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
         """Return the number of busy accelerators in the box at each corner, in the order of the corners."""
-        found = self._counts
+        counts = self._counts
         for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
-            found = found.take(range(length, length + count), axis) - found.take(range(count), axis)
-        return found.ravel()
+            counts = counts.take(range(length, length + count), axis) - counts.take(range(count), axis)
+        return counts.ravel()
 
 
 @dataclass(frozen=True)
@@ -207,13 +207,13 @@ class TorusRack:
         """Return the first free box, most cubic shapes first; a volume without a box uses the next larger one."""
         if not (boxes := self._boxes_of_volume(request.accelerators)):
             return None
-        taken = _BusyCounts(busy.reshape(self.shape))
+        busy_counts = _BusyCounts(busy.reshape(self.shape))
         for box in boxes:
             corners = self._corners(box)
-            free = np.flatnonzero(taken.count_in_boxes(box, corners) == 0)
+            free = np.flatnonzero(busy_counts.count_in_boxes(box, corners) == 0)
             if len(free):
                 corner = np.unravel_index(free[0], corners)
-                axes = [(first + np.arange(n)) % most for first, n, most in zip(corner, box, self.shape, strict=True)]
+                axes = [(first + np.arange(n)) % ring for first, n, ring in zip(corner, box, self.shape, strict=True)]
                 places = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel()
                 return PlacedSlice(request, tuple(places.tolist()), box, torus_share(box, self.shape))
         return None
@@ -234,8 +234,8 @@ class TorusRack:
 
     def _corners(self, box: Sequence[int]) -> list[int]:
         return [
-            1 if length == most else most if self.wrapped else most - length + 1
-            for length, most in zip(box, self.shape, strict=True)
+            1 if length == limit else limit if self.wrapped else limit - length + 1
+            for length, limit in zip(box, self.shape, strict=True)
         ]
 
 
@@ -273,15 +273,15 @@ class FabricRack:
                 hint="Request a ring or a torus.",
             )
         free = ~busy.reshape(-1, self.per_server)
-        room, wanted, chosen = free.sum(axis=1), request.accelerators, list[int]()
-        if room.sum() < wanted:
+        room, needed, chosen = free.sum(axis=1), request.accelerators, list[int]()
+        if room.sum() < needed:
             return None
-        while wanted:
-            enough = np.flatnonzero(room >= wanted)
+        while needed:
+            enough = np.flatnonzero(room >= needed)
             server = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
-            taken = np.flatnonzero(free[server])[:wanted]
-            chosen += (server * self.per_server + taken).tolist()
-            wanted, room[server] = wanted - len(taken), 0
+            chosen_here = np.flatnonzero(free[server])[:needed]
+            chosen += (server * self.per_server + chosen_here).tolist()
+            needed, room[server] = needed - len(chosen_here), 0
         # All ports serve the slice, with parallel rings.
         return PlacedSlice(request, tuple(chosen), None, 1.0 if request.accelerators > 1 else 0.0)
 
@@ -343,7 +343,7 @@ def serve_stream(
     # The mean duration is 1, which determines the arrival rate for a load.
     arrivals = np.cumsum(rng.exponential(mean_size / (load * rack.size), requests))
     durations = rng.exponential(1.0, requests)
-    wanted = {size: SliceRequest(size, topology) for size in mix.sizes}
+    request_of = {size: SliceRequest(size, topology) for size in mix.sizes}
     busy, ends = np.zeros(rack.size, dtype=np.bool_), list[tuple[float, int, tuple[int, ...]]]()
     shares, short, fragmented, work = list[float](), 0, 0, 0.0
     accepted = 0
@@ -352,7 +352,7 @@ def serve_stream(
             progress("requests", number, requests)
         while ends and ends[0][0] <= arrival:
             busy[list(heapq.heappop(ends)[2])] = False
-        placed = rack.place(wanted[size], busy) if size <= rack.size else None
+        placed = rack.place(request_of[size], busy) if size <= rack.size else None
         if placed is None:
             enough = rack.size - int(busy.sum()) >= size
             short, fragmented = short + (not enough), fragmented + enough

@@ -158,7 +158,7 @@ class Aligner:
             noise_db=self._noise_db,
         )
         try:
-            found = run_steps(search.steps(), controller, read, self._clock)
+            result = run_steps(search.steps(), controller, read, self._clock)
             if not search.has_light:
                 raise _no_light(name)
         except BaseException:  # also after Ctrl-C, the light from before the search must be restored
@@ -167,14 +167,14 @@ class Aligner:
             raise
         worst = min(search.powers) if sign > 0.0 else max(search.powers)
         return Alignment(
-            settings=found.settings,
-            power=found.power,
+            settings=result.settings,
+            power=result.power,
             worst_power=worst,
             reads=len(search.powers),
-            remaining_loss_db=found.remaining_loss_db,
-            floor_power=found.floor_power,
-            method=found.method,
-            light=found.light,
+            remaining_loss_db=result.remaining_loss_db,
+            floor_power=result.floor_power,
+            method=result.method,
+            light=result.light,
         )
 
     def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:

@@ -163,15 +163,15 @@ class _PlateFit:
         stretch, ln_p0, crosstalk = parameters[-3:].tolist()
         p0 = float(np.exp(min(ln_p0, 50.0)))
         light = PlateLight(states[0], states[1], retardances, offsets, stretch, p0, crosstalk)
-        left = (light.powers(self._angles_deg) - self._powers) / (np.abs(self._powers) + 1e-3)
-        return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((left**2).mean())))
+        residuals = (light.powers(self._angles_deg) - self._powers) / (np.abs(self._powers) + 1e-3)
+        return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
         """Return parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         sigma = np.full(len(self._powers), _COARSE) if coarse else self._sigma
-        found = least_squares(
+        solution = least_squares(
             self._residuals,
             np.clip(parameters, self._low + 1e-9, self._high - 1e-9),
             bounds=(self._low, self._high),
@@ -179,7 +179,7 @@ class _PlateFit:
             max_nfev=_COARSE_EVALUATIONS if coarse else _FINE_EVALUATIONS,
             args=(sigma,),
         )
-        return np.asarray(found.x)
+        return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
         """Return the squared misfit in standard deviations, with outliers damped."""

@@ -98,9 +98,9 @@ class PolarizationSearch:
         self._actuators = actuators
         self._periods = periods
         for channel, actuator in enumerate(actuators):
-            known = PLATE_PERIOD_DEG if actuator.kind == "angle" else actuator.period
-            if known is not None:
-                periods.setdefault(channel, known)
+            period = PLATE_PERIOD_DEG if actuator.kind == "angle" else actuator.period
+            if period is not None:
+                periods.setdefault(channel, period)
         self._sign = sign
         self._rng = rng
         self._relative_noise = noise_db * np.log(10.0) / 10.0
@@ -123,14 +123,14 @@ class PolarizationSearch:
         yield from self._read_at_settings(self._settings)
         # A model needs the true periods, so they are learnt first, and remembered for the next search.
         yield from self._learn_periods()
-        found = None
+        result = None
         if self.has_light and self._model_applies():
-            found = yield from self._search_by_model()
+            result = yield from self._search_by_model()
         elif self.has_light and all(actuator.kind == "angle" for actuator in self._actuators):
-            found = yield from self._search_plates()
-        if found is None:
-            found = yield from self._search_by_rounds()
-        return found
+            result = yield from self._search_plates()
+        if result is None:
+            result = yield from self._search_by_rounds()
+        return result
 
     def _read_at_settings(self, settings: NDArray[np.float64]) -> Reading:
         """Read at settings, which then stay."""
@@ -200,11 +200,11 @@ class PolarizationSearch:
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
         ensemble.add(drives.phases(np.array(self._settings_read)), np.array(self._powers))
         strategy = ModelStrategy(ensemble, *drives.phase_limits, self._sign, self._rng)
-        misses, wanted = 0, None
-        for left in reversed(range(_MAX_MODEL_READS)):
-            if wanted is None or not left:
-                wanted = strategy.next(drives.phases(self._settings), last=not left)
-            settings, wanted = drives.settings(wanted), None
+        misses, next_phases = 0, None
+        for remaining in reversed(range(_MAX_MODEL_READS)):
+            if next_phases is None or not remaining:
+                next_phases = strategy.next(drives.phases(self._settings), last=not remaining)
+            settings, next_phases = drives.settings(next_phases), None
             power = yield from self._read_at_settings(settings)
             phases = drives.phases(settings)
             ensemble.add(phases[None], np.array([power]))
@@ -223,7 +223,7 @@ class PolarizationSearch:
                     # Only a search for the brightest is followed by tracking, which needs a unique explanation.
                     if self._sign < 0.0 or strategy.is_determined():
                         break
-                    wanted = strategy.most_informative_phases()
+                    next_phases = strategy.most_informative_phases()
         judgement = strategy.judge(phases)
         return PolarizationSearchResult(
             settings, power, judgement.remaining_loss_db, judgement.floor_power, "model", ensemble.best()

@@ -224,14 +224,16 @@ class LightEnsemble:
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (1 + q)/2, the fraction of light in the accepted state, shape ``(K, C)``, at phases ``(C, N)``."""
-        found = self._members
-        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.accepted[:, None]))
+        members = self._members
+        return 0.5 * (
+            1.0 + self.chain.overlap(members.angles(phases), members.state[:, None], members.accepted[:, None])
+        )
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers that the members predict, shape ``(K, C)``, at phases ``(C, N)``."""
-        found = self._members
-        share = (1.0 - 2.0 * found.crosstalk[:, None]) * self.overlap(phases) + found.crosstalk[:, None]
-        power: NDArray[np.float64] = np.exp(found.ln_p0)[:, None] * share
+        members = self._members
+        share = (1.0 - 2.0 * members.crosstalk[:, None]) * self.overlap(phases) + members.crosstalk[:, None]
+        power: NDArray[np.float64] = np.exp(members.ln_p0)[:, None] * share
         return power
 
     def extremes(
@@ -255,16 +257,16 @@ class LightEnsemble:
         Returns:
             Shape ``(K, N)``.
         """
-        found, offsets = self._members, self._members.offsets.T
-        phases = np.tile(start[:, None], (1, len(found.state)))  # a row for each squeezer
+        members, offsets = self._members, self._members.offsets.T
+        phases = np.tile(start[:, None], (1, len(members.state)))  # a row for each squeezer
         cosines, sines = list(np.cos(phases + offsets)), list(np.sin(phases + offsets))
         for _ in range(sweeps):
-            behind = list(found.accepted.T)
+            behind = list(members.accepted.T)
             accepted = [behind.copy()]  # seen from behind each squeezer, last squeezer first
             for (i, j), c, s in zip(self.chain.mixed[:0:-1], cosines[:0:-1], sines[:0:-1], strict=True):
                 behind[i], behind[j] = c * behind[i] + s * behind[j], c * behind[j] - s * behind[i]
                 accepted.append(behind.copy())
-            light = list(found.state.T)
+            light = list(members.state.T)
             for k, (i, j) in enumerate(self.chain.mixed):
                 (a, b), after = (light[i], light[j]), accepted.pop()
                 even, odd = a * after[i] + b * after[j], a * after[j] - b * after[i]
@@ -311,8 +313,8 @@ class LightEnsemble:
 
     def _estimate_noise(self) -> None:
         """Make the first member the best explanation, and estimate the noise from its residual."""
-        left = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
-        best = int(np.argmin(left))
+        misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
+        best = int(np.argmin(misfits))
         if best:
             self._members.replace(np.array([0]), self._members.subset(np.array([best])))
         self._optimise(np.array([0]), _COLD_STEPS, fine=True)
@@ -340,14 +342,14 @@ class LightEnsemble:
     def _optimise(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
         """Apply Levenberg-Marquardt steps to some members."""
         members, weights = self._members.subset(index), self._weights(fine=fine)
-        wanted = self._powers[:, None] * weights + self._draws[index].T
+        targets = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a restarted member needs the full damping again
             members.damping[:] = 1e-2
-        products = self._normal_products(members, wanted, weights)
+        products = self._normal_products(members, targets, weights)
         members.chi2 = products[:, -1, -1]
         for _ in range(steps):
             trial, moved = _take_step(members, products)
-            trial_products = self._normal_products(trial, wanted, weights)
+            trial_products = self._normal_products(trial, targets, weights)
             trial.chi2 = trial_products[:, -1, -1]
             better = trial.chi2 < members.chi2
             moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
@@ -363,10 +365,10 @@ class LightEnsemble:
                 self._members.replace(index, members)
                 if not moving.any():
                     return
-                index, members, wanted, products = (
+                index, members, targets, products = (
                     index[moving],
                     members.subset(moving),
-                    wanted[:, moving],
+                    targets[:, moving],
                     products[moving],
                 )
         self._members.replace(index, members)
@@ -378,7 +380,7 @@ class LightEnsemble:
         return 1.0 / sigma[:, None]
 
     def _normal_products(
-        self, members: Members, wanted: NDArray[np.float64], weights: NDArray[np.float64]
+        self, members: Members, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
 
@@ -388,7 +390,7 @@ class LightEnsemble:
 
         Args:
             members: K members.
-            wanted: Readings in standard deviations, with each member's draw of their noise, shape ``(n, K)``.
+            targets: Readings in standard deviations, with each member's draw of their noise, shape ``(n, K)``.
             weights: Inverse standard deviations, shape ``(n, 1)``.
 
         Returns:
@@ -411,7 +413,7 @@ class LightEnsemble:
             np.multiply(slope, scale, out=reading_rows[6 + index])
         reading_rows[-3] = power
         np.multiply(bright, -q, out=reading_rows[-2])
-        np.subtract(power, wanted, out=reading_rows[-1])
+        np.subtract(power, targets, out=reading_rows[-1])
         rows[-3, n] = 1.0 / _LN_P0_SPREAD
         rows[-2, n + 1] = 1.0 / _CROSSTALK_SPREAD
         rows[-1, n] = (ln_p0 - self._ln_p0) / _LN_P0_SPREAD

@@ -159,7 +159,7 @@ class BenchFabric:
         """Report whose light arrives at each server, as calculated by the emulated optics."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
-        found: dict[str, str] = {}
+        changes: dict[str, str] = {}
         for nic, name in owner.items():
             if name in self._down:
                 continue
@@ -168,8 +168,8 @@ class BenchFabric:
             bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
             senders = {owner[source] for source in bright if source in owner} - {name}
             if len(senders) == 1:
-                found[name] = senders.pop()
-        self._arrives(found)
+                changes[name] = senders.pop()
+        self._arrives(changes)
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Cut the power of all modules of a server: its light goes out."""

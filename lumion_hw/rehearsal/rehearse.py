@@ -158,7 +158,7 @@ def rehearse(
         undisturbed = stage.run(None)[1]
         if len(set(undisturbed)) != 1:
             raise DeviceError("the ranks of an undisturbed run have different states")
-        found: list[Rehearsal] = []
+        rehearsals: list[Rehearsal] = []
         for fault in faults:
             done: list[tuple[Milestone, ...]] = []
             identical: list[bool] = []
@@ -167,7 +167,7 @@ def rehearse(
                 milestones, hashes = stage.run(fault)
                 done.append(milestones)
                 identical.append(set(hashes) == set(undisturbed))
-            found.append(
+            rehearsals.append(
                 Rehearsal(
                     fault,
                     tuple(done),
@@ -180,7 +180,7 @@ def rehearse(
                     undisturbed[0],
                 )
             )
-        return found
+        return rehearsals
 
 
 @contextlib.contextmanager
@@ -324,7 +324,7 @@ class _Stage:
 
     def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
         """Return the reports of ranks, including that they have ended, within a time."""
-        found: list[tuple[_Rank, dict[str, Any]]] = []
+        messages: list[tuple[_Rank, dict[str, Any]]] = []
         for key, _ in self._selector.select(timeout_s):
             rank: _Rank = key.data
             try:
@@ -334,15 +334,15 @@ class _Stage:
             if not data:
                 rank.is_gone = True
                 self._selector.unregister(rank.control)
-                found.append((rank, {"is": "gone"}))
+                messages.append((rank, {"is": "gone"}))
                 continue
             rank.heard_s = time.monotonic()
             lines = (rank.unread + data).split(b"\n")
             rank.unread = lines.pop()
             reports = [json.loads(line) for line in lines]
             rank.is_beating = True
-            found += [(rank, report) for report in reports if report["is"] != "beat"]
-        return found
+            messages += [(rank, report) for report in reports if report["is"] != "beat"]
+        return messages
 
     def _wait_for_report(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
         """Wait until all of these servers have reported something."""
@@ -411,12 +411,12 @@ class _Stage:
                 begun = what in ("step", "first_step") and report["step"] >= self._setting.fault_at
                 if fault is not None and begun and rank.server == victim and not milestones.has_begun:
                     self._inject_fault(victim, fault)
-            found = self._failed_member(members) if not lost else None
-            if found is not None:
+            failure = self._failed_member(members) if not lost else None
+            if failure is not None:
                 if not milestones.has_begun:
-                    raise DeviceError(f"{found[0]} failed before any fault: {found[1]}")
+                    raise DeviceError(f"{failure[0]} failed before any fault: {failure[1]}")
                 lost = True
-                members = self._recover(members, found[0], found[1])
+                members = self._recover(members, failure[0], failure[1])
         return tuple(milestones.in_order()), [hashes[server] for server in members]
 
     def _inject_fault(self, victim: str, fault: Fault) -> None:

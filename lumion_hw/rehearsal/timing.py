@@ -67,10 +67,10 @@ def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
     """Return median, minimum, maximum and count of every milestone over trials, and the median interval before it."""
     rows: list[dict[str, Any]] = []
     for name in SPAN_NAMES:
-        found = [span for trial in trials for span in trial if span.name == name]
-        if not found:
+        spans = [span for trial in trials for span in trial if span.name == name]
+        if not spans:
             continue
-        at_ms = [span.at_ms for span in found]
+        at_ms = [span.at_ms for span in spans]
         before = [
             span.at_ms - max((other.at_ms for other in trial[: list(trial).index(span)]), default=0.0)
             for trial in trials
@@ -85,8 +85,8 @@ def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
                 "most_ms": round(max(at_ms), 2),
                 "since_before_ms": round(statistics.median(before), 2),
                 "trials": len(at_ms),
-                "source": found[-1].source,
-                "last": found[-1].last,
+                "source": spans[-1].source,
+                "last": spans[-1].last,
             }
         )
     return rows

@@ -244,11 +244,11 @@ class RingGroup:
 
     def _all_gather(self, data: bytes) -> list[bytes]:
         """Exchange data with all ranks (all-gather) and return one item per rank, in rank order."""
-        found, passed = {self.rank: data}, data
+        parts, passed = {self.rank: data}, data
         for hop in range(1, self.world):
             passed = self._exchange(passed)
-            found[(self.rank - hop) % self.world] = passed
-        return [found[rank] for rank in range(self.world)]
+            parts[(self.rank - hop) % self.world] = passed
+        return [parts[rank] for rank in range(self.world)]
 
     def sum(self, values: Floats) -> Floats:
         """Return the sum over all ranks, added in rank order."""
@@ -327,8 +327,8 @@ def llama(seed: int) -> Model:
             logits = functional.linear(functional.rms_norm(x, (width,), parts[-2]), parts[-1])
             loss = functional.cross_entropy(logits.reshape(-1, vocabulary), data[:, 1:].reshape(-1))
             (gradient,) = torch.autograd.grad(loss, flat)
-            found: Floats = gradient.numpy()
-            return found
+            result: Floats = gradient.numpy()
+            return result
 
     return Llama()
 
@@ -367,15 +367,15 @@ class GlooGroup:
         torch: Any = importlib.import_module("torch")
         total = torch.from_numpy(values.copy())
         self._wait(self._gloo.allreduce([total]))
-        found: Floats = total.numpy()
-        return found
+        result: Floats = total.numpy()
+        return result
 
     def gather(self, number: int) -> list[int]:
         """Return the number of each rank."""
         torch: Any = importlib.import_module("torch")
-        found = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        self._wait(self._gloo.allgather([found], [torch.tensor([number])]))
-        return [int(index) for index in found]
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+        self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))
+        return [int(index) for index in counts]
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""
@@ -412,18 +412,18 @@ class GlooGroup:
 
     def end(self) -> None:
         """Release the group after :meth:`cut`, in a thread because gloo waits for abandoned collectives."""
-        left = [self._gloo]
+        groups = [self._gloo]
         self._gloo = None
-        threading.Thread(target=left.clear, daemon=True).start()
+        threading.Thread(target=groups.clear, daemon=True).start()
 
 
 def _sockets() -> set[int]:
-    found = set()
+    handles = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                found.add(int(name))
-    return found
+                handles.add(int(name))
+    return handles
 
 
 def create_model(job: str, seed: int) -> Model:

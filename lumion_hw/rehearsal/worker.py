@@ -102,12 +102,12 @@ class Worker:
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")
-        known = [step for step in steps if step != no_step]
-        if known and no_step in steps:
+        saved = [step for step in steps if step != no_step]
+        if saved and no_step in steps:
             if not is_new:
-                trainer.roll_back(min(known))
-            group.broadcast(trainer.state, steps.index(known[0]))
-            trainer.step = min(known)
+                trainer.roll_back(min(saved))
+            group.broadcast(trainer.state, steps.index(saved[0]))
+            trainer.step = min(saved)
         self._report("state_restored", step=trainer.step)
 
     def _steps(self, group: RingGroup | GlooGroup, steps: int) -> None:

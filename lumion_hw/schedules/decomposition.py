@@ -69,11 +69,11 @@ class Decomposition:
     @cached_property
     def served_after_bytes(self) -> tuple[int, ...]:
         """Bytes served by the first k configurations, for k = 0 ... all."""
-        left, served = self.demand.pair_bytes.copy(), [0]
+        remaining, served = self.demand.pair_bytes.copy(), [0]
         for configuration in self.configurations:
             senders, receivers = np.array(configuration.circuits, dtype=np.int64).reshape(-1, 2).T
-            sent = np.minimum(left[senders, receivers], configuration.hold_bytes)
-            left[senders, receivers] -= sent
+            sent = np.minimum(remaining[senders, receivers], configuration.hold_bytes)
+            remaining[senders, receivers] -= sent
             served.append(served[-1] + int(sent.sum()))
         return tuple(served)
 
@@ -111,10 +111,10 @@ def pad_demand(pair_bytes: _Integers) -> _Integers:
     """Return a demand with dummy traffic that raises every row and column sum to that of the busiest port."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
-    most = max(int(rows.max()), int(columns.max()))
+    largest = max(int(rows.max()), int(columns.max()))
     for i in range(len(filled)):
         for j in range(len(filled)):
-            if not (add := min(most - int(rows[i]), most - int(columns[j]))):
+            if not (add := min(largest - int(rows[i]), largest - int(columns[j]))):
                 continue
             filled[i, j] += add
             rows[i] += add
@@ -132,7 +132,7 @@ def birkhoff(demand: Demand) -> Decomposition:
     real = demand.pair_bytes.copy()
     threshold = float(filled.max())
     rank = np.arange(demand.ranks)
-    found = []
+    configurations = []
     while filled.any():
         partner = _perfect_matching(filled >= max(threshold, 1.0))
         if partner is None:
@@ -143,8 +143,8 @@ def birkhoff(demand: Demand) -> Decomposition:
         # A port with only dummy traffic is idle.
         used = rank[real[rank, partner] > 0]
         real[rank, partner] = np.maximum(real[rank, partner] - hold, 0)
-        found.append(TimedConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
-    return Decomposition("birkhoff", demand, False, tuple(found))
+        configurations.append(TimedConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
+    return Decomposition("birkhoff", demand, False, tuple(configurations))
 
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
@@ -181,8 +181,8 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
         sets.append([configuration.circuits for configuration in birkhoff(demand).configurations[:count]])
     for chosen in dict.fromkeys(map(tuple, sets)):
         held = _optimise_hold_times(demand, chosen, budget)
-        found = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
-        other = Decomposition("bounded", demand, duplex, found)
+        configurations = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
+        other = Decomposition("bounded", demand, duplex, configurations)
         if other.served_after_bytes[-1] > best.served_after_bytes[-1]:
             best = other
     return best
@@ -198,20 +198,20 @@ def _check_bounds(count: int, budget: float) -> None:
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
     """Return configurations chosen one by one, each serving most per byte of hold time and price."""
-    left = demand.pair_bytes.astype(np.float64)
+    unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
     paid = price * budget / count
-    while len(chosen) < count and remaining >= 1.0 and left.any():
+    while len(chosen) < count and remaining >= 1.0 and unserved.any():
         even = remaining / (count - len(chosen)) * _HOLDS
-        largest = np.quantile(left.max(axis=1), (0.5, 1.0))
+        largest = np.quantile(unserved.max(axis=1), (0.5, 1.0))
         holds = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
-        tries = [(hold, *_serve_most(np.minimum(left, hold), duplex)) for hold in holds.tolist()]
+        tries = [(hold, *_serve_most(np.minimum(unserved, hold), duplex)) for hold in holds.tolist()]
         hold, served, circuits = max(tries, key=lambda attempt: attempt[1] / (attempt[0] + paid))
         if served <= 0.0:
             break
         for i, j in circuits:
-            left[i, j] = max(left[i, j] - hold, 0.0)
+            unserved[i, j] = max(unserved[i, j] - hold, 0.0)
         remaining -= hold
         chosen.append(circuits)
     return chosen
@@ -245,8 +245,8 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     k, pairs = len(chosen), list(row_of)
     if not pairs:
         return [0] * k
-    wanted = np.array([demand.pair_bytes[pair] for pair in pairs], dtype=np.float64)
-    scale = max(float(wanted.max()), 1.0)
+    demanded = np.array([demand.pair_bytes[pair] for pair in pairs], dtype=np.float64)
+    scale = max(float(demanded.max()), 1.0)
     # The amount served per pair is limited by its demand, and by the hold times of configurations with this pair.
     served = np.arange(len(pairs))
     held = coo_array(
@@ -260,10 +260,10 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
         ),
         shape=(len(pairs) + 1, k + len(pairs)),
     )
-    most = np.append(np.zeros(len(pairs)), budget / scale)
+    maxima = np.append(np.zeros(len(pairs)), budget / scale)
     value = np.append(np.zeros(k), -np.ones(len(pairs)))
-    upper = np.append(np.full(k, np.inf), wanted / scale)
-    limits = LinearConstraint(held.tocsr(), -np.inf, most)
+    upper = np.append(np.full(k, np.inf), demanded / scale)
+    limits = LinearConstraint(held.tocsr(), -np.inf, maxima)
     solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # all unknowns are continuous
     if solved.x is None:
         raise UndecidedError(f"hold times of {k} configurations: {solved.message}")
@@ -298,12 +298,12 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
         )
     budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
     _check_bounds(count, budget)
-    wanted = demand.pair_bytes.astype(np.float64).ravel()
-    scale = max(float(wanted.max()), 1.0)
-    wanted, window = wanted / scale, budget / scale
+    demanded = demand.pair_bytes.astype(np.float64).ravel()
+    scale = max(float(demanded.max()), 1.0)
+    demanded, window = demanded / scale, budget / scale
     cells, k = n * n, count
     width = k * (1 + 2 * cells)
-    rows = _permutation_constraints(n, k, wanted, window)
+    rows = _permutation_constraints(n, k, demanded, window)
     matrix = lil_array((len(rows), width))
     for number, (entries, _) in enumerate(rows):
         for column, value in entries.items():
@@ -313,7 +313,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
         first = _unknown_index(cells, c, 1)
         whole[first : first + cells], upper[first : first + cells] = 1, 1.0
         gain[first + cells : first + 2 * cells] = -1.0
-    limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([most for _, most in rows]))
+    limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([maximum for _, maximum in rows]))
     solved = milp(
         gain,
         integrality=whole,
@@ -332,7 +332,7 @@ def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
 
 
 def _permutation_constraints(
-    n: int, k: int, wanted: NDArray[np.float64], window: float
+    n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
     """Return the constraints of :func:`optimal`: factors by unknown, and the upper limit of their sum."""
     cells = n * n
@@ -344,10 +344,10 @@ def _permutation_constraints(
             rows.append(({at(c, 1, j * n + i): 1.0 for j in range(n)}, 1.0))
         for cell in range(cells):
             rows.append(({at(c, 2, cell): 1.0, at(c, 0): -1.0}, 0.0))
-            rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -wanted[cell]}, 0.0))
+            rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -demanded[cell]}, 0.0))
         if c:
             rows.append(
                 ({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0)
             )  # sort by hold time, since the order does not matter
-    rows += [({at(c, 2, cell): 1.0 for c in range(k)}, wanted[cell]) for cell in range(cells)]
+    rows += [({at(c, 2, cell): 1.0 for c in range(k)}, demanded[cell]) for cell in range(cells)]
     return rows

@@ -66,11 +66,11 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
     after = linear_sum_assignment(weight, maximize=True)[1].tolist()
     pairs: _Pairs = []
     left = []
-    seen = [False] * len(after)
+    visited = [False] * len(after)
     for start in range(len(after)):
         cycle = []
-        while not seen[start]:
-            seen[start] = True
+        while not visited[start]:
+            visited[start] = True
             cycle.append(start)
             start = after[start]  # noqa: PLW2901 - follow the cycle
         chosen = _best_pairs_of_cycle(cycle, lambda pair: float(weight[pair]))

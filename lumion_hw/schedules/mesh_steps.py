@@ -133,13 +133,13 @@ class MeshRouter:
             except RoutingError as error:
                 refusal = error
                 continue
-            kept = frozenset(
+            unchanged = frozenset(
                 pair
                 for pair, path in zip(circuits, routing.paths, strict=True)
                 if pair in before and self._ways.get(pair) == path
             )
             self._ways |= dict(zip(circuits, routing.paths, strict=True))
-            return MeshStep(number, circuits, routing, kept)
+            return MeshStep(number, circuits, routing, unchanged)
         raise refusal or RoutingError("nothing was tried")
 
     def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
@@ -192,9 +192,9 @@ class MeshRouter:
         )
         if not new:
             return Routing(states_for_paths(self.mesh, active), tuple(active))
-        found = route(self.mesh, request)
-        paths = dict(zip([*known, *new], [*found.active, *found.paths], strict=True))
-        return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
+        routing = route(self.mesh, request)
+        paths = dict(zip([*known, *new], [*routing.active, *routing.paths], strict=True))
+        return replace(routing, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
 def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
@@ -255,8 +255,8 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     """
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        found = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
-        return [_merged(group) for group in found], 1 + impossible
+        settings = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
+        return [_merged(group) for group in settings], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
@@ -284,9 +284,9 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
         RoutingError: A circuit has no path even alone.
     """
     units: list[Unit] = []
-    wanted = sorted(circuits)
-    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in wanted}):
-        unit = tuple(pair for pair in wanted if key == pair or (duplex and key == pair[::-1]))
+    pairs = sorted(circuits)
+    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in pairs}):
+        unit = tuple(pair for pair in pairs if key == pair or (duplex and key == pair[::-1]))
         # The two directions of a pair may exclude each other.
         units += [unit] if router.is_routable(unit) else [(pair,) for pair in unit]
     for unit in units:
@@ -361,8 +361,8 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
     packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
     units = _make_units(router, {pair for round_ in schedule.rounds for pair in round_.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
-        found = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
-        best = min(best, [_merged(group) for group in found], key=len)
+        settings = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
+        best = min(best, [_merged(group) for group in settings], key=len)
     rounds = tuple(ScheduleRound(pairs, tuple(sent[pair] for pair in pairs if pair in sent)) for pairs in best)
     duplex = schedule.duplex and all((b, a) in pairs for pairs in best for a, b in pairs)
     return replace(schedule, duplex=duplex, rounds=rounds)
@@ -391,12 +391,12 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     _check_enough_ports(router, schedule)
     order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
-    def unrouted(places: Sequence[int], most: float = math.inf) -> int:
+    def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
         """Return the number of rounds without routes; stop counting above the limit."""
         with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
             found += 0 if with_ports_of.is_routable(circuits, hard=False) else count
-            if found > most:
+            if found > limit:
                 break
         return found
 
@@ -408,6 +408,6 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
         places = list(best)
         one, other = order.randrange(schedule.ranks), order.randrange(len(places))
         places[one], places[other] = places[other], places[one]
-        if one != other and (found := unrouted(places, fewest)) <= fewest:
-            best, fewest = places, found
+        if one != other and (n_unrouted := unrouted(places, fewest)) <= fewest:
+            best, fewest = places, n_unrouted
     return tuple(best[: schedule.ranks])

@@ -37,10 +37,10 @@ class Packer:
             order: Random number generator.
             steps: Number of attempts in total to push a unit into another setting, to save a setting.
         """
-        left, settings = list(units), list[list[Unit]]()
-        while left:
-            settings.append(self._fill([], self._busiest_first(left, order)))
-            left = [unit for unit in left if unit not in settings[-1]]
+        remaining, settings = list(units), list[list[Unit]]()
+        while remaining:
+            settings.append(self._fill([], self._busiest_first(remaining, order)))
+            remaining = [unit for unit in remaining if unit not in settings[-1]]
         while steps > 0 and len(settings) > 1:
             fewer, steps = self._with_one_setting_fewer(settings, order, steps)
             if fewer is None:
@@ -50,16 +50,16 @@ class Packer:
 
     def fits(self, units: Sequence[Unit]) -> bool:
         """Return whether units can be routed together; asks the router only if earlier results do not decide it."""
-        wanted = frozenset(units)
-        if len(wanted) < 2 or any(wanted <= known for known in self._compatible):
+        requested = frozenset(units)
+        if len(requested) < 2 or any(requested <= compatible for compatible in self._compatible):
             return True
-        if any(known <= wanted for known in self._incompatible):
+        if any(compatible <= requested for compatible in self._incompatible):
             return False
-        if self._routable(tuple(sorted(circuit for unit in wanted for circuit in unit))):
-            self._compatible.append(wanted)
+        if self._routable(tuple(sorted(circuit for unit in requested for circuit in unit))):
+            self._compatible.append(requested)
             return True
-        self._incompatible.append(wanted)
-        if len(wanted) > 2:  # an incompatible pair rules out more sets than the whole set does
+        self._incompatible.append(requested)
+        if len(requested) > 2:  # an incompatible pair rules out more sets than the whole set does
             for other in units[:-1]:
                 self.fits([other, units[-1]])
         return False
@@ -72,10 +72,10 @@ class Packer:
                 wider.append(unit)
         return wider
 
-    def _busiest_first(self, left: Sequence[Unit], order: random.Random) -> list[Unit]:
-        todo = Counter(rank for unit in left for circuit in unit for rank in circuit)
-        weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in left}
-        return sorted(left, key=lambda unit: -weight[unit])
+    def _busiest_first(self, remaining: Sequence[Unit], order: random.Random) -> list[Unit]:
+        todo = Counter(rank for unit in remaining for circuit in unit for rank in circuit)
+        weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in remaining}
+        return sorted(remaining, key=lambda unit: -weight[unit])
 
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int

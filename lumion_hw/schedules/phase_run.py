@@ -199,18 +199,18 @@ class PhaseSwitch:
 
         Judge a plan by these durations, not by a data sheet.
         """
-        tags, found = list(self._prepared), {}
+        tags, changes = list(self._prepared), {}
         if self._tag != tags[-1]:
             self.switch(tags[-1])
         for tag in tags:
             if not self._needs_switch(tag):
-                found[tag] = MeasuredChange(0.0, 0.0)
+                changes[tag] = MeasuredChange(0.0, 0.0)
                 continue
             new = [CircuitRequest(*pair) for pair in self._new_circuits(tag)]
             switched = self.switch(tag)
             self._setup.await_los_clear(new)
-            found[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.requested_s)
-        return found
+            changes[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.requested_s)
+        return changes
 
     def run(
         self, plan: PhasePlan, *, iterations: int | None = None, watch: Callable[[MeasuredPhase], None] | None = None
@@ -363,14 +363,15 @@ class PortDarkTimes:
 
 def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes, ...]:
     """Return the measured dark times of all ports, in the order of the phases."""
-    seen: dict[tuple[str, str], list[float]] = {}
+    times_s: dict[tuple[str, str], list[float]] = {}
     for phase in phases:
         dark_s = {} if phase.switched is None else phase.switched.dark_s
         for (a, b), seconds in sorted(dark_s.items()):
             for port in (f"{a}>", f">{b}"):
-                seen.setdefault((phase.tag, port), []).append(seconds)
+                times_s.setdefault((phase.tag, port), []).append(seconds)
     return tuple(
-        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
+        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times))
+        for (tag, port), times in times_s.items()
     )
 
 

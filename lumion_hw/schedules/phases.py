@@ -78,18 +78,18 @@ class PhasePlan:
     def configurations(self) -> tuple[ModuleCircuits, ...]:
         """Return the active circuits in each phase of repeating iterations, remaining ones included."""
         active: ModuleCircuits = ()
-        found: list[ModuleCircuits] = []
+        configurations: list[ModuleCircuits] = []
         for phase in self.phases * 2:
             active = _with_remaining(active, phase.circuits)
-            found.append(active)
-        return tuple(found[len(self.phases) :])
+            configurations.append(active)
+        return tuple(configurations[len(self.phases) :])
 
 
-def _with_remaining(active: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+def _with_remaining(active: ModuleCircuits, added: ModuleCircuits) -> ModuleCircuits:
     """Return the circuits of a phase, and the active circuits that they leave room for."""
-    senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
-    left = [(a, b) for a, b in active if a not in senders and b not in receivers]
-    return tuple(sorted((*wanted, *left)))
+    senders, receivers = {a for a, _ in added}, {b for _, b in added}
+    remaining = [(a, b) for a, b in active if a not in senders and b not in receivers]
+    return tuple(sorted((*added, *remaining)))
 
 
 def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
@@ -438,8 +438,8 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
     """Return a plan with all circuits in the given order, whether they were active before or not."""
-    found = {_ends_of(circuit): circuit for circuit in plan.everything}
-    ordered = tuple(found[pair] for pair in circuits)
+    by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
+    ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())
     return replace(plan, circuits=ordered, active=(), routing=routing)
@@ -472,13 +472,13 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
 
 def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
     """Return warnings about a plan before it is run."""
-    found = []
+    warnings = []
     if times.waiting_share > WARN_SHARE:
-        found.append(
+        warnings.append(
             f"{100 * times.waiting_share:.0f} % of an iteration is spent waiting for circuits; "
             f"above {100 * WARN_SHARE:.0f} %, consider another order, longer phases or fewer configurations"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
 @cache
 def rotations() -> dict[int, Rotation]:
     """Return the known rotations, by number of ranks."""
-    kept = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
-    return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in kept["rotations"].items()}
+    stored = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
+    return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in stored["rotations"].items()}
 
 
 def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:

@@ -90,19 +90,19 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
     """Compare the final content of every rank with the expected content."""
     ranks, chunks = own.shape
     if schedule.collective in ("all-reduce", "straggler all-reduce"):
-        wanted, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
+        expected, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
     elif schedule.collective == "reduce-scatter":
         _check_reduce_scatter(schedule, held & (value == own.sum(axis=0)))
         return
     elif schedule.collective == "all-to-all":
         block = np.arange(chunks)
-        wanted = np.broadcast_to(own[block // ranks, block], own.shape)
+        expected = np.broadcast_to(own[block // ranks, block], own.shape)
         needed = np.arange(ranks)[:, None] == (block % ranks)[None, :]
     else:
         origin = np.zeros(chunks, dtype=np.int64) if schedule.collective == "broadcast" else np.arange(chunks)
-        wanted = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
+        expected = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
         needed = np.ones(own.shape, dtype=np.bool_)
-    wrong = np.argwhere(needed & ~(held & (value == wanted)))
+    wrong = np.argwhere(needed & ~(held & (value == expected)))
     if len(wrong):
         rank, chunk = wrong[0].tolist()
         what = "a wrong value of" if held[rank, chunk] else "no"
@@ -121,12 +121,12 @@ def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
 
 def _check_pairs(schedule: Schedule) -> None:
     """Raise ``ConfigError`` if matchings connect a pair twice or never."""
-    seen: set[tuple[int, int]] = set()
+    connected: set[tuple[int, int]] = set()
     for number, round_ in enumerate(schedule.rounds):
-        if again := seen.intersection(round_.circuits):
+        if again := connected.intersection(round_.circuits):
             a, b = min(again)
             raise ConfigError(f"{schedule.name}, round {number}: ranks {a} and {b} are connected a second time")
-        seen |= set(round_.circuits)
-    missing = schedule.ranks * (schedule.ranks - 1) - len(seen)
+        connected |= set(round_.circuits)
+    missing = schedule.ranks * (schedule.ranks - 1) - len(connected)
     if missing:
         raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never connected")

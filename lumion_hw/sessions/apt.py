@@ -112,8 +112,7 @@ class AptSession(Conversation):
         """Request the parameters, which no device sends on its own; after a failure, send one zero byte first.
 
         A device that waits for the rest of a frame takes our bytes for it. Each round shifts them by one byte, until
-        one round
-        meets the frame boundary. Six zeros, or a shifted request, are addressed to no device.
+        one round meets the frame boundary. Six zeros, or a shifted request, are addressed to no device.
         """
         if not self._is_first_probe:
             self._write_paced(b"\0", deadline)

@@ -45,7 +45,7 @@ class Counters:
     Attributes:
         exchanges: Commands and queries completed.
         timeouts: Replies that did not arrive in time.
-        taints: Exchanges that did not complete.
+        incomplete: Exchanges that did not complete.
         resyncs: Successful resynchronisations.
         foreign_bytes: Bytes discarded because they belonged to no query.
         longest_s: Duration of the longest completed exchange.
@@ -53,7 +53,7 @@ class Counters:
 
     exchanges: int = 0
     timeouts: int = 0
-    taints: int = 0
+    incomplete: int = 0
     resyncs: int = 0
     foreign_bytes: int = 0
     longest_s: float = 0.0
@@ -91,7 +91,7 @@ class Conversation(DeviceErrors, abc.ABC):
         self._buffer = bytearray()
         self._out_of_sync = False
         self._patience_s = timeout_s
-        self._tally = dict.fromkeys(("exchanges", "timeouts", "taints", "resyncs", "foreign_bytes"), 0)
+        self._tally = dict.fromkeys(("exchanges", "timeouts", "incomplete", "resyncs", "foreign_bytes"), 0)
         self._longest_s = 0.0
 
     @property
@@ -141,8 +141,7 @@ class Conversation(DeviceErrors, abc.ABC):
         """Send the first query after :meth:`open_link`, and repeat it if it fails.
 
         On a serial line, a device may still hold bytes without a line end, for example from a driver of a different
-        kind that
-        was opened by mistake. They corrupt the next line.
+        kind that was opened by mistake. They corrupt the next line.
         """
         with self.transaction():
             try:
@@ -218,7 +217,7 @@ class Conversation(DeviceErrors, abc.ABC):
         """Mark the session as out of sync: it accepts no reply before the next resynchronisation."""
         if not self._out_of_sync:
             _log.warning("%s @ %s: out of sync after %s", self._device, self.address, why)
-            self._count(taints=1)
+            self._count(incomplete=1)
         self._out_of_sync = True
 
     @abc.abstractmethod

@@ -97,10 +97,8 @@ class ItlaSession(Conversation):
         """Read two registers in turn; after a failure, send one zero byte first.
 
         A module that waits for the rest of a damaged request takes our bytes for it. Each round shifts them by one
-        byte, until
-        one round meets the frame boundary. Zeros are the request NOP, which changes nothing. A shifted request also has
-        a valid
-        checksum but addresses a different register: OPSH (0x51) would become 0x40 or 0x00.
+        byte, until one round meets the frame boundary. Zeros are the request NOP, which changes nothing. A shifted
+        request also has a valid checksum but addresses a different register: OPSH (0x51) would become 0x40 or 0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
@@ -121,8 +119,7 @@ class ItlaSession(Conversation):
         """Send a request until a valid reply arrives.
 
         Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is requested again
-        first; it
-        counts if it belongs to this write.
+        first; it counts if it belongs to this write.
         """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.

@@ -114,7 +114,9 @@ def test_what_follows_what(bench: Bench, sweep: dict, followed: dict) -> None:
 def test_two_wavelengths_that_move_apart_are_refused(bench: Bench, together: bool) -> None:
     names, values = ("las.wavelength_nm", "other.wavelength_nm"), (NM, NM - 10.0)
     sweep = {names: values} if together else dict(zip(names, values, strict=True))
-    with pytest.raises(ConfigError, match=r"las\.wavelength_nm and other\.wavelength_nm move apart") as refused:
+    with pytest.raises(
+        ConfigError, match=r"las\.wavelength_nm and other\.wavelength_nm have different wavelengths"
+    ) as refused:
         scan(bench, sweep, READ)
     assert "keep_meters=True (--keep-meters)" in str(refused.value.hint)
     assert prepare_scan(bench, sweep, READ, keep_meters=True).moves.plan.followers == ()

@@ -121,12 +121,12 @@ def test_a_log_beyond_the_memory_of_the_meter_is_several_sweeps(bench: Bench, mo
 @pytest.mark.parametrize(
     ("prepare", "names", "nm", "told"),
     [
-        (lambda b: b.meters["mf0"].set_range_dbm(1, None), IN, NM[:2], "mf0 ranges automatically"),
-        (lambda b: b.meters["mf0"].set_averaging_s(1, 1.0), IN, NM[:2], "averages 1 s, and las0 passes a step of 0.1"),
+        (lambda b: b.meters["mf0"].set_range_dbm(1, None), IN, NM[:2], "mf0 selects its range automatically"),
+        (lambda b: b.meters["mf0"].set_averaging_s(1, 1.0), IN, NM[:2], "las0 passes a step of 0.1"),
         (lambda b: None, IN, [1545.0, 1545.1, 1545.3], "not evenly spaced"),
-        (lambda b: None, ("las0.wavelength_nm", "las0.power_dbm"), NM[:2], "no power of a meter"),
+        (lambda b: None, ("las0.wavelength_nm", "las0.power_dbm"), NM[:2], "not a power of a meter"),
         (lambda b: None, ("tls0.wavelength_nm", "mf0.power.1"), NM[:2], "does not say that mf0 is triggered_by tls0"),
-        (lambda b: None, SANTEC, [1545.0, 1545.0001], "1e+04 pulses a second for a step of 0.0001 nm"),
+        (lambda b: None, SANTEC, [1545.0, 1545.0001], "1e+04 pulses per second for a step of 0.0001 nm"),
         (lambda b: b.lasers["las0"].disable(), IN, NM[:2], "the output is off"),
     ],
     ids=["range", "averaging", "uneven", "reading", "wiring", "rate", "dark"],
@@ -187,7 +187,7 @@ def test_steps_too_wide_for_a_wavelength_of_the_meter_are_stepped(bench: Bench) 
     nm = np.array([1500.0, 1512.0, 1524.0, 1536.0])
     data, why = swept(bench, CABLE, nm)
     assert not data.by_instrument.any()
-    assert why == {"steps are wider than 10 nm, and a meter keeps one wavelength during a sweep"}
+    assert why == {"steps are wider than 10 nm, but a meter keeps one wavelength during a sweep"}
 
 
 def test_no_part_of_a_sweep_is_a_single_point(bench: Bench) -> None:

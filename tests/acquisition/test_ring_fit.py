@@ -59,7 +59,7 @@ def test_one_resonance_is_too_few() -> None:
     nm = np.linspace(1548.0, 1550.5, 400)
     ghz = LIGHT / nm
     light = 1.0 - 0.9 / (1.0 + ((ghz - 193_500.0) / 5.0) ** 2)
-    with pytest.raises(ConfigError, match="shows no two resonances, and a free spectral range needs two"):
+    with pytest.raises(ConfigError, match="shows fewer than two resonances"):
         fit_ring(drawn("tls-a.wavelength_nm", "nm", nm, {("m.power.1", "W"): light}), "m.power.1")
 
 
@@ -138,7 +138,7 @@ def test_dips_at_random_places_are_no_ring(seed: int) -> None:
     light = envelope(nm) * (1.0 + 0.002 * rng.standard_normal(len(nm)))
     for place_ghz in rng.uniform(-3000.0, 3000.0, 14):
         light = light * (1.0 - rng.uniform(0.08, 0.2) / (1.0 + (2.0 * (ghz - place_ghz) / 16.0) ** 2))
-    with pytest.raises(ConfigError, match="shows no two resonances"):
+    with pytest.raises(ConfigError, match="shows fewer than two resonances"):
         fit_ring(drawn("tls-a.wavelength_nm", "nm", nm, {("m.power.1", "W"): 1e-6 * light}), "m.power.1")
 
 
@@ -169,7 +169,7 @@ def test_the_light_is_divided_by_a_reference() -> None:
         assert np.quantile(found.y, 0.9) == pytest.approx(1e-5 / 3e-6, rel=0.01)
         assert found.fwhm_ghz == pytest.approx(17.0, rel=0.03)
     short = drawn("tls-a.wavelength_nm", "nm", data.setting()[:500], {("m.power.1", "W"): np.ones(500)})
-    with pytest.raises(ConfigError, match=r"the reference m.power.1 has no light at a part of the sweep"):
+    with pytest.raises(ConfigError, match=r"the reference m.power.1 has no light in a part of the sweep"):
         fit_ring(data, "m.power.1", reference=short)
 
 
@@ -209,5 +209,5 @@ def coarse(rng: np.random.Generator, width_ghz: float):
 def test_one_resonance_in_the_light_is_not_taken_for_two() -> None:
     """The next one lies where the coupler lets no light through; ripples are no resonances."""
     data = measured(np.random.default_rng(6), fsr_ghz=5700.0, width_ghz=33.0, depth=0.8, ripple=0.03)
-    with pytest.raises(ConfigError, match="shows no two resonances"):
+    with pytest.raises(ConfigError, match="shows fewer than two resonances"):
         fit_ring(data, "m.power.1")

@@ -180,8 +180,8 @@ def pol_is_untouched(bench: Bench, before: np.ndarray) -> bool:
         ({"pol-a.setting.99": [0.0]}, ConfigError, r"no setting 'pol-a.setting.99'.*Did you mean"),
         ({"pol-a.settings": [0.0]}, ConfigError, r"is an array of 4.*Sweep its values by name: pol-a.setting.1"),
         ({(POL, "pol-b.setting.1"): ([0.0, 1.0], [0.0])}, ConfigError, "pol-a.setting.1 has 2, pol-b.setting.1 has 1"),
-        ({(POL, "pol-b.setting.1"): ([0.0],)}, ConfigError, "2 settings are to move together.*values for 1"),
-        ({POL: [0.0], "pol-?.setting.1": [0.0]}, ConfigError, "are one setting, swept twice"),
+        ({(POL, "pol-b.setting.1"): ([0.0],)}, ConfigError, "2 settings of one axis, but values for 1"),
+        ({POL: [0.0], "pol-?.setting.1": [0.0]}, ConfigError, "are the same setting, swept twice"),
         ({"sfp-a.enabled": [1.0]}, ConfigError, "expected true or false, found 1.0"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_reading_that_is_none_and_a_file_that_exists_are_refused(bench, tmp_pa
 def test_wavelength_and_frequency_of_a_laser_are_one_setting() -> None:
     with (
         Bench.emulate("laser-bench", only=["tls-a", "pol-a"]) as bench,
-        pytest.raises(ConfigError, match=r"frequency_thz and tls-a.wavelength_nm are one setting"),
+        pytest.raises(ConfigError, match=r"frequency_thz and tls-a.wavelength_nm are the same setting"),
     ):
         scan(bench, {"tls-a.wavelength_nm": [1550.0], "tls-a.frequency_thz": [193.4]}, ["tls-a"])
 
@@ -321,7 +321,7 @@ def test_a_row_beyond_the_plan_is_refused_and_named(bench, tmp_path: Path) -> No
         lambda: read_recording(journal),
         lambda: write_hdf5(journal, tmp_path / "t.h5"),
     ):
-        with pytest.raises(ConfigError, match="has a row 4, and 4 rows from 0 are planned"):
+        with pytest.raises(ConfigError, match="has row 4, but only rows 0 to 3 are planned"):
             use()
 
 

@@ -134,9 +134,9 @@ class SimulatedMesh:
         noisy = exact + np.hypot(RELATIVE * exact, FLOOR_MA) * self.rng.standard_normal(exact.shape)
         return Observations(currents_ma, source, self.ports, noisy, np.zeros(exact.shape, dtype=np.bool_))
 
-    def random_settings(self, count: int, most_ma: float = FULL_TURN_MA) -> tuple[Real, NDArray[np.int64]]:
+    def random_settings(self, count: int, max_ma: float = FULL_TURN_MA) -> tuple[Real, NDArray[np.int64]]:
         """Currents uniform in their square, and light at every fibre port in turn."""
-        currents = np.sqrt(self.rng.uniform(0.0, most_ma**2, (count, 2 * self.mesh.n_pucs)))
+        currents = np.sqrt(self.rng.uniform(0.0, max_ma**2, (count, 2 * self.mesh.n_pucs)))
         return currents, np.resize(np.array(self.ports), count)
 
     def parameters(self) -> MeshParameters:
@@ -156,9 +156,9 @@ class SimulatedMesh:
             heat_factor=truth.heater_ohm / 1000.0,
         )
 
-    def laws(self, most_ma: float) -> Real:
+    def laws(self, max_ma: float) -> Real:
         """Three terms fitted to the true phase of each heater, shape ``(2E, 3)``."""
-        square = np.linspace(0.0, most_ma**2, 60)[1:]
+        square = np.linspace(0.0, max_ma**2, 60)[1:]
         phase = np.pi * self.heat_mw(np.sqrt(square)[:, None].repeat(2 * self.mesh.n_pucs, axis=1)) / self.truth.p_pi_mw
         return np.linalg.lstsq(square[:, None] ** [1, 2, 3], phase, rcond=None)[0].T
 

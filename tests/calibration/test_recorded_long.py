@@ -40,7 +40,9 @@ def test_until_the_search_the_same_is_asked(anew: Path) -> None:
     """So that a run goes on from the recorded journal, cut there."""
     entries = read_journal(anew.with_suffix(".journal")).entries
     until = in_the_sweeps(0.99)
-    assert all(now.asks_as(before) for now, before in zip(entries[:until], recorded_entries()[:until], strict=True))
+    assert all(
+        now.has_same_request(before) for now, before in zip(entries[:until], recorded_entries()[:until], strict=True)
+    )
     for now, before in zip(entries[:until], recorded_entries()[:until], strict=True):
         np.testing.assert_allclose(now.answer, before.answer, rtol=0.05, atol=1e-4)
 

@@ -134,7 +134,7 @@ def test_a_run_of_another_seed_is_not_gone_on_with(tmp_path: Path, capsys: pytes
 
 def test_without_a_journal_there_is_nothing_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(tmp_path / "record.json", "--resume")) == 2
-    assert "there is no journal to go on from" in capsys.readouterr().err
+    assert "there is no journal to resume" in capsys.readouterr().err
 
 
 @pytest.mark.campaign
@@ -150,5 +150,5 @@ def test_a_wanted_standard_error_is_measured_for_and_said_to_be_missed(
     assert missed.complete
     assert missed.quality["settings"] <= 600
     assert len(missed.faults) == 1
-    assert "wanted 0.001 mrad, reached" in missed.faults[0]
+    assert "the goal is 0.001 mrad, but only" in missed.faults[0]
     assert "--sigma-mrad 0.001 --settings 600" in missed.provenance["command_line"]

@@ -223,7 +223,7 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr
     assert "\nLeft out: the demo stops at 3 mrad" in shown.stdout
-    assert "\nLeft out: plots are made by: lumion-calibrate report" in shown.stdout
+    assert "\nLeft out: run this command for plots: lumion-calibrate report" in shown.stdout
 
 
 def assert_one_paragraph(run: Run, code: int) -> None:

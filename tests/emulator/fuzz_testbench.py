@@ -40,7 +40,7 @@ MOST_MORE_BLOCKS = 3000
 
 
 class Host:
-    """One connection and the clock it lives on."""
+    """One connection and its clock."""
 
     def __init__(self, device, clock: VirtualClock) -> None:
         self.clock = clock
@@ -52,7 +52,7 @@ class Host:
         return self.peer.transmit()
 
     def wait(self) -> bytes:
-        """Let everything under way come to its end."""
+        """Run until all pending operations have ended."""
         output = b""
         while (event := self.peer.next_event()) is not None:
             self.clock.sleep(max(event - self.clock.now(), 1e-6))
@@ -61,16 +61,16 @@ class Host:
 
 
 def scpi_alive(host: Host) -> None:
-    """The identity comes back, the queue empties with known codes, and one wrong header is exactly one entry."""
+    """Check: the identity is returned, the queue holds only known codes and empties, a wrong header gives one entry."""
     host.raw(b" " * (LONGEST + 1) + b"\n\n")  # an announced block may be as long as the input buffer
-    other = host.device.connect()  # this one may be waiting for a trigger that never comes
+    other = host.device.connect()  # the first connection may be waiting for a trigger that never comes
     for _ in range(20):
         host.wait()
         other.receive(b"*RST\n")
         if host.raw(b"") == b"" and host.peer.next_event() is None:
             break
     other.close()
-    if not host.raw(b"*OPC?\n"):  # it waits again and again, as it was told to: the host dials anew
+    if not host.raw(b"*OPC?\n"):  # it obeys a request to wait again and again: the host reconnects
         host.peer.close()
         host.peer = host.device.connect()
     host.raw(b"*RST\n")
@@ -91,7 +91,7 @@ def scpi_alive(host: Host) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """One instrument to be hammered."""
+    """One instrument under test."""
 
     make: Callable[[VirtualClock], object]
     corpus: list[bytes]
@@ -100,7 +100,7 @@ class Target:
 
 
 def mutate(rng: np.random.Generator, corpus: list[bytes]) -> bytes:
-    """Return a corpus line as it is, or with a few random edits, or noise."""
+    """Return a corpus line unchanged, with a few random edits, or replaced by noise."""
     if rng.random() < 0.05:
         return rng.bytes(int(rng.integers(1, 40)))
     data = bytearray(corpus[rng.integers(len(corpus))])
@@ -121,14 +121,14 @@ def mutate(rng: np.random.Generator, corpus: list[bytes]) -> bytes:
 
 
 def blocks() -> int:
-    """Return the blocks of memory in use when all garbage is gone; the next search passes over what is there now."""
+    """Return the number of live objects after garbage collection; later searches ignore the present objects."""
     gc.collect()
     gc.freeze()
     return sys.getallocatedblocks()
 
 
 def hammer(target: Target, seed: int, lines: int, caplog) -> None:
-    """Send mutated lines; the instrument stays alive, tells the truth, and its memory does not grow."""
+    """Send mutated lines; the instrument keeps working, reports correctly, and its memory does not grow."""
     clock, rng = VirtualClock(), np.random.default_rng(seed)
     checks = min(max(lines // 5, 2), 1000)
     with caplog.at_level(logging.ERROR):

@@ -22,7 +22,7 @@ def bench(seed: int = 3) -> EmulatedBench:
 
 
 def lit(emulated: EmulatedBench, *modules: str) -> np.ndarray:
-    """Let modules launch 1 mW and return what leaves the mesh, settled."""
+    """Launch 1 mW from the modules and return the settled light that leaves the mesh."""
     emulated.clock.sleep(0.01)
     for name in ("sfp-a", "sfp-b", "sfp-c"):
         emulated.world.set_transmitter(name, 1e-3 if name in modules else 0.0)
@@ -40,7 +40,7 @@ def test_the_same_seed_is_the_same_world_down_to_the_noise() -> None:
 
 
 def spec_of(name: str, kind: str, **keys: object) -> DeviceSpec:
-    """What to emulate for a device with these keys in its bench file."""
+    """Return the emulation spec of a device with these keys in its bench file."""
     return device_spec(name, kind_named(kind).model(kind=kind, **keys))
 
 
@@ -64,7 +64,7 @@ def test_noise_does_not_repeat_between_readings() -> None:
 
 
 def test_a_board_that_is_late_sees_the_heat_of_each_instant_as_one_in_time() -> None:
-    """Half settled at every look: what the heaters were driven with before is still to be seen."""
+    """The heaters are half settled at each reading, so their earlier setting still has an effect."""
     punctual, late = bench(), bench()
     ports = np.arange(16)
     tables = np.random.default_rng(7).uniform(0.0, 1.8, (6, 2 * punctual.world.mesh.n_pucs))
@@ -104,7 +104,7 @@ def test_a_kind_that_cannot_be_emulated_is_named() -> None:
 
 
 def test_a_heater_is_driven_through_its_own_channel() -> None:
-    # The channel map is part of the bench: swap two PUCs' channels, and the same table heats the other one.
+    # The channel map belongs to the bench: with two PUCs' channels swapped, the same table heats the other PUC.
     spec = bench().spec
     channels = list(spec.heater_channels)
     channels[0], channels[10] = channels[10], channels[0]
@@ -170,9 +170,9 @@ def test_a_moved_fibre_takes_aligned_light_away_until_it_is_aligned_again() -> N
     bright = _coupled_at(emulated, drives[int(np.argmax(coupled))])
     emulated.faults.turn_polarization("sfp-a")
     assert emulated.world.mesh_output_w().sum() < 0.5 * bright
-    emulated.faults.turn_polarization("sfp-b")  # another module's fibre is another fibre
+    emulated.faults.turn_polarization("sfp-b")  # another module has another fibre
     assert emulated.world.mesh_output_w().sum() < 0.5 * bright
-    emulated.faults.turn_polarization("sfp-a")  # orthogonal to orthogonal is what it was
+    emulated.faults.turn_polarization("sfp-a")  # two turns to the orthogonal state restore it
     assert emulated.world.mesh_output_w().sum() == pytest.approx(bright)
 
 
@@ -216,11 +216,11 @@ def test_devices_of_the_bench_are_at_hand_for_faults_of_their_own() -> None:
     assert emulated.faults.device("pol-a") is emulated.devices["pol-a"]
 
 
-# Instruments of other makers -----------------------------------------------------------------------------------------
+# Instruments of other manufacturers --------------------------------------------------------------------------------
 
 
 def with_laser(kind: str) -> EmulatedBench:
-    """The bench with a laser in the place of the module sfp-a."""
+    """Return the bench with a laser in place of the module sfp-a."""
     spec = bench().spec
     inputs = tuple(
         dataclasses.replace(path, transponder="laser0") if path.transponder == "sfp-a" else path
@@ -313,7 +313,7 @@ def test_a_bench_of_a_meter_alone_is_valid_and_has_no_mesh(tmp_path: Path) -> No
 
 
 def test_a_meter_straight_on_a_port_gets_all_the_light_of_it() -> None:
-    """Beside the tap of a tenth on the same port: ten times as much, and no transponder."""
+    """In addition to a tap of a tenth on the same port: ten times as much light, and no transponder."""
     text = (Path(__file__).parents[1] / "data" / "small.yaml").read_text()
     line = "- {port: 13, transponder: sfp-c, loss_db: 0.3, tap: {meter: meter0, channel: 3, fraction: 0.1}}"
     assert line in text

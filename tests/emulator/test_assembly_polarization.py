@@ -1,4 +1,4 @@
-"""Polarization instruments of a bench: what they do to the light of the input the wiring names, and what they see."""
+"""Polarization instruments of a bench: their effect on the light of their input, and their readings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MW = 1e-3
 
 
 def bench(kind: str, *, seed: int = 3, model: str = "") -> EmulatedBench:
-    """The small bench with another controller in the place of pol-a, and a polarimeter behind it."""
+    """Return the small bench with another controller in place of pol-a, and a polarimeter behind it."""
     spec = emulated_bench(MODEL, VirtualClock(), seed).spec
     inputs = tuple(
         dataclasses.replace(path, polarimeter="pm0") if path.polarization == "pol-a" else path
@@ -46,11 +46,11 @@ def tell(emulated: EmulatedBench, data: bytes, wait_s: float = 1.0) -> None:
     emulated.clock.sleep(wait_s)
     host.transmit()
     host.close()
-    emulated.clock.sleep(0.05)  # squeezers follow what was carried out just now
+    emulated.clock.sleep(0.05)  # squeezers follow the command that was just executed
 
 
 def state(emulated: EmulatedBench) -> np.ndarray:
-    """What the polarimeter says: the unit vector, from its latched registers."""
+    """Return the polarimeter's unit vector from its latched registers."""
     host = emulated.devices["pm0"].connect()
 
     def register(number: int) -> int:
@@ -98,7 +98,7 @@ def test_a_paddle_is_seen_on_its_way() -> None:
 
 
 def test_a_polarimeter_sees_the_sphere_through_a_fibre_of_its_own_that_stays() -> None:
-    """Angles between states are those at the chip; the states themselves are turned."""
+    """Angles between states are those at the chip; the states themselves are rotated."""
     emulated = bench("oz-epc04")
     chip, seen = [], []
     for drive in (0, 1000, 2000):

@@ -1,6 +1,6 @@
-"""The errors that emulated lasers and power meters draw have the spread they are said to have: neither half nor twice.
+"""The errors that emulated lasers and power meters draw have the specified spread, neither half nor twice of it.
 
-The spreads are written down here by hand, and judged on what leaves the device, not on its attributes.
+The spreads are written here by hand, and checked on the output of the device, not on its attributes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lumion_hw.quantities import dbm_from_w
 
 N = 1000
 ROOM = 0.1
-"""Four standard deviations of the spread of so many draws are 9 % of it."""
+"""Four standard deviations of the spread for this number of draws are 9 %."""
 
 
 def spread(values: list[float], expected: float) -> None:
@@ -69,7 +69,7 @@ def test_power_and_frequency_of_an_itla() -> None:
         laser = ItlaPhysics(np.random.default_rng(seed), 0.0)
         laser.aim(10.0, 0.0, emits=True, dark=False)
         lights.append(laser.light(193.4e6, 60.0))
-    # 0.25 dB, and never more than twice that.
+    # 0.25 dB, limited to twice that.
     errors_db = [dbm_from_w(each.power_w) - 10.0 for each in lights]
     spread(errors_db, 0.24)
     assert max(map(abs, errors_db)) == pytest.approx(0.5, abs=1e-6)
@@ -86,7 +86,7 @@ def test_gain_and_zero_of_a_power_meter() -> None:
         lit.append(head.complete(head.expose()).power_w / 1e-3 - 1.0)
         light_w[0] = 0.0
         dark.append(head.complete(head.expose()).power_w)
-    # 1 %, and never more than 2.5 %; with 0.004 dB of the range.
+    # 1 %, limited to 2.5 %; with 0.004 dB of the range.
     spread(lit, 0.0099)
     assert max(map(abs, lit)) == pytest.approx(0.025, abs=0.004)
     spread(dark, 2e-11)

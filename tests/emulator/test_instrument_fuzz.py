@@ -1,7 +1,7 @@
-"""Random and mutated lines into every emulated instrument: alive, memory flat, error queue truthful.
+"""Random and mutated lines to every emulated instrument: it keeps working and reports all errors.
 
-The short version runs with the suite; a longer one is in ``make test-long``, and ``make campaign`` sends a million
-lines to each in about ten minutes of one core.
+Memory must not grow. The short version runs with the suite; a longer version is in ``make test-long``, and
+``make campaign`` sends a million lines to each instrument in about ten minutes of one core.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def hislip_session(front: HislipFront) -> list:
 
 
 def hislip_alive(front: HislipFront) -> None:
-    """A fresh session is served."""
+    """Check that a new session is served."""
     sync, other = hislip_session(front)
     sync.receive(HislipMessage(Kind.DATA_END, 0, 8, b"*IDN?").encode())
     decoder = HislipDecoder()
@@ -191,7 +191,7 @@ TARGETS = {
 
 
 def hammer_frames(seed: int, frames: int) -> None:
-    """Random frames into an ITLA: half with right parity, half of those with plausible registers."""
+    """Random frames to an ITLA: half have correct parity, half of those plausible registers."""
     clock, rng = VirtualClock(), np.random.default_rng(seed)
     module = Itla("laser0", clock, np.random.default_rng(1), paced=False)
     host = Host(module, clock)
@@ -216,7 +216,7 @@ def hammer_frames(seed: int, frames: int) -> None:
 
 
 def hammer_hislip(seed: int, messages: int, caplog) -> None:
-    """Random messages, and some with a bit flipped, into both channels of two sessions."""
+    """Random messages, some with a flipped bit, to both channels of two sessions."""
     clock, rng = VirtualClock(), np.random.default_rng(seed)
     front = hislip(clock)
     hislip_alive(front)
@@ -278,7 +278,7 @@ def test_more_mutated_lines_leave_every_instrument_alive_and_truthful(name, capl
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_million_lines_into_every_instrument(name, seed, caplog):
-    """The four sensors of the PM100 are one emulator: they share its million."""
+    """The four sensors of the PM100 are one emulator and share its million lines."""
     hammer(TARGETS[name], 100 + seed, 25_000 if name.startswith("pm100") else 100_000, caplog)
 
 

@@ -1,4 +1,4 @@
-"""Attenuators, matrix switch, amplifier and analyser at their bytes, each with light or without."""
+"""Attenuators, matrix switch, amplifier and analyser, byte by byte, each with and without light."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def db(transmission: float) -> float:
 
 
 def blocks(reply: bytes) -> list[bytes]:
-    """Return the content of the blocks in a reply, which semicolons separate."""
+    """Return the content of the blocks in a reply, separated by semicolons."""
     found = []
     while reply[:1] == b"#":
         digits = int(reply[1:2])
@@ -37,7 +37,7 @@ def blocks(reply: bytes) -> list[bytes]:
 
 
 class TextHost:
-    """A host on a serial line that waits for the whole answer."""
+    """A host on a serial line that waits for the complete reply."""
 
     def __init__(self, device, clock: VirtualClock) -> None:
         self.device, self.clock, self.peer = device, clock, device.connect()
@@ -245,7 +245,7 @@ def test_done_comes_when_the_motor_has_arrived() -> None:
     device = EmulatedDa100("voa0", clock, attenuation_max_db=60.0)
     host = TextHost(device, clock)
     assert host.ask("A15") == ["Pos:3000", "Done", ""]
-    # Four characters there, 3000 steps at 3000 a second, and 18 characters back.
+    # Four characters to the device, 3000 steps at 3000 per second, and 18 characters back.
     assert clock.now() == pytest.approx(1.0 + 0.002 + (4 + 18) * 10 / 9600, abs=0.01)
     assert host.ask("D") == ["DPos:3000", "ATTEN:15.00", "Done", ""]
     assert db(device.transmission()) == pytest.approx(1.2 + 15.0)
@@ -359,7 +359,7 @@ def test_it_emits_half_a_second_after_channel_and_master_are_on() -> None:
     assert host.ask(":DRIV:ACC:STAT:CH1?") == ["2"]
     clock.sleep(0.5)
     assert host.ask(":DRIV:ACC:STAT:CH1?") == ["1"]
-    # Half way from threshold to 1000 mA is half of 200 mW; 0.1 mW at the input and 30 dB would be as much again.
+    # Half way from threshold to 1000 mA is half of 200 mW; 0.1 mW at the input and 30 dB would give the same again.
     assert 1e-4 * device.amplification(1e-4).gain == pytest.approx(0.05, rel=0.05)
     host.ask(":DRIV:ACC:STAT:CH1 0")
     assert host.ask(":DRIV:MCTRL?") == ["0"]
@@ -387,7 +387,7 @@ def test_what_it_does_not_support_is_not_answered() -> None:
 
 
 def test_it_answers_what_a_client_asks_when_it_opens() -> None:
-    """Questions and forms of the public client ``amonics_edfa``, which has them from the programming manual."""
+    """Queries and forms of the public client ``amonics_edfa``, which follows the programming manual."""
     _, host, _ = aedfa()
     counts = ("DRIV:ACC", "CUR", "POW:IN", "POW:OUT", "POW:PD", "TEMP:BOX", "TEMP:FC", "TEMP:TEC", "VOLT:PS")
     assert host.ask(":READ:MODE:NAMES?")[0].split() == ["ACC", "APC"]

@@ -1,4 +1,4 @@
-"""Random and mutated lines into attenuators, switch, amplifier, analyser and temperature controller."""
+"""Random and mutated lines to attenuators, switch, amplifier, analyser and temperature controller."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def spectrum() -> tuple[list[SpectralLine], float]:
 
 
 class LoggedIn:
-    """The analyser behind its login: every connection is logged in, until it says CLOSE."""
+    """The analyser behind its login: every connection is logged in until it sends CLOSE."""
 
     def __init__(self, device: EmulatedAq6370) -> None:
         self._device = device
@@ -94,7 +94,7 @@ class LoggedIn:
 
 def analyzer_alive(host: Host) -> None:
     other = Host(host.device, host.clock)
-    other.raw(b"*RST\r\n")  # it may sweep again and again, as it was told to
+    other.raw(b"*RST\r\n")  # it may obey a request to sweep repeatedly
     scpi_alive(other)
     other.peer.close()
 
@@ -103,7 +103,7 @@ def text_alive(question: bytes, reply: bytes):
     def alive(host: Host) -> None:
         host.raw(b"\r\n")
         host.wait()
-        host.raw(b"E0\r\n")  # the OZ may echo; the others know no such word
+        host.raw(b"E0\r\n")  # the OZ may echo; the others do not know this command
         host.wait()
         host.raw(question + b"\r\n")
         assert host.wait().endswith(reply)

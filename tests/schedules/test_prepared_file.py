@@ -176,6 +176,6 @@ def test_only_files_of_this_program_are_written_over(setup: PathSetup, saved: Pa
         save_prepared(prepared, plan, model, record, target)
     assert target.read_bytes() == saved.read_bytes()
     target.write_text("{}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="was not from this program"):
+    with pytest.raises(ConfigError, match="is not from this program"):
         save_prepared(prepared, plan, model, record, target)
     assert target.read_text(encoding="utf-8") == "{}"

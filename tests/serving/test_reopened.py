@@ -44,7 +44,7 @@ def test_a_meter_that_comes_back_has_wavelength_and_averaging_of_the_bench_file(
 def test_what_was_only_unplugged_keeps_what_somebody_has_set(bench) -> None:
     readings, meter = read_once(bench), bench.meters["meter0"]
     meter.set_averaging_s(1, 0.05)
-    readings.ask("meter0")
+    readings.read_settings("meter0")
     lose(bench, readings, "meter0", "no_cable")
     assert meter.settings(1).averaging_s == 0.05
     assert readings.silent() == {}
@@ -80,7 +80,7 @@ def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, mo
         return found
 
     monkeypatch.setattr(readings.settings, "read", read)
-    early, late = (threading.Thread(target=readings.ask) for _ in range(2))
+    early, late = (threading.Thread(target=readings.read_settings) for _ in range(2))
     early.start()
     handle_request.wait(60.0)
     late.start()

@@ -77,7 +77,7 @@ def test_any_block_arrives_whole_however_it_is_cut(payload: bytes, terminator: b
     session = session_with([block(payload) + terminator, b"next\n"], cuts)
     assert session.query_block("A?") == payload
     assert session.query("B?") == "next"
-    assert session.counters.taints == 0
+    assert session.counters.incomplete == 0
 
 
 @examples(30)

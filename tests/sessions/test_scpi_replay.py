@@ -156,7 +156,7 @@ def test_two_replies_to_one_query_are_noticed_before_the_next() -> None:
     session, _, _ = opened(RecordedExchange(b"A?\n", b"1\n2\n"), IDENTITY, RecordedExchange(b"B?\n", b"3\n"))
     assert session.query("A?") == "1"
     assert session.query("B?") == "3"
-    assert session.counters.taints == 1
+    assert session.counters.incomplete == 1
 
 
 class Interrupting:
@@ -235,7 +235,7 @@ def test_a_block_gives_its_content_whatever_it_is(reply: bytes, payload: bytes) 
     session, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", reply), RecordedExchange(b"B?\n", b"2\n"))
     assert session.query_block("READ:POW:ALL?") == payload
     assert session.query("B?") == "2"
-    assert session.counters.taints == 0
+    assert session.counters.incomplete == 0
 
 
 def test_a_block_of_line_feeds_costs_no_time() -> None:

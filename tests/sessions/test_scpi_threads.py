@@ -80,7 +80,7 @@ def test_two_threads_with_2000_queries_each_never_get_each_others_reply(session:
         thread.join(PATIENCE_S)
     assert swapped == []
     assert session.counters.exchanges == 1 + 4000
-    assert session.counters.taints == 0
+    assert session.counters.incomplete == 0
 
 
 def test_a_transaction_keeps_other_threads_out(session: ScpiSession) -> None:

@@ -42,8 +42,7 @@ class OzDa100(Driver):
     """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
     A unit that does not know its motor position, for example after power-on, is sent home at opening. It reports
-    neither
-    model nor serial number.
+    neither model nor serial number.
 
     Args:
         link: Serial link, 9600 baud.

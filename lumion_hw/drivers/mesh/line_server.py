@@ -54,8 +54,7 @@ class LineServerMesh:
     """A mesh behind a line server; implements :class:`~lumion_hw.interfaces.MeshStates`.
 
     Thread-safe: one exchange at a time. Nothing is repeated automatically. There is no ``open``: the server has no
-    query,
-    and a connection without a line is not known to be safe.
+    query, and a connection without a line is not known to be safe.
 
     Args:
         make_link: Returns a closed link for a configuration; it is closed again afterwards.

@@ -63,12 +63,9 @@ class KeysightMeter(ScpiMeter):
     """Base of the drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
-    its
-    channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
-    opening
-    are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`). The link is a raw socket
-    (port
-    5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    its channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
+    opening are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`). The link is a raw
+    socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.

@@ -250,8 +250,7 @@ class SantecMpm(ScpiMeter):
         """Log samples at the internal trigger and wait for them.
 
         The period is 10 ms, or the next multiple above the averaging time. The run ranges automatically if all its
-        modules do;
-        otherwise every channel keeps its gain level.
+        modules do; otherwise every channel keeps its gain level.
 
         Args:
             channels: Channels to read; all are logged.

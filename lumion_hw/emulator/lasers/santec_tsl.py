@@ -171,9 +171,7 @@ class EmulatedSantecTsl(ScpiDevice):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(
-                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
-            )
+            raise ConfigError(f"there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}.")
         self.slow = model != "TSL-570"
         self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))

@@ -269,7 +269,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     def light_at(self, at_s: float) -> Light:
         """Return the laser's true light at an earlier time. Raises ``ConfigError`` if there is no laser."""
         if self.laser is None:
-            raise ConfigError(f"{self.name} has no laser", device=self.name)
+            raise ConfigError("this mainframe has no laser", device=self.name)
         return self.laser.laser.light_at(at_s)
 
 
@@ -277,16 +277,14 @@ def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
     """Raise ``ConfigError`` for modules that this mainframe cannot hold."""
     slots = SLOTS.get(model)
     if slots is None:
-        raise ConfigError(
-            f"{name}: there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}."
-        )
+        raise ConfigError(f"there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}.")
     if not modules:
-        raise ConfigError(f"{name}: the mainframe has no modules", device=name, hint="Plug in at least one module.")
+        raise ConfigError("the mainframe has no modules", device=name, hint="Plug in at least one module.")
     for slot, module in modules.items():
         sensor_words = LASERS if slot == LASER_SLOT else SENSORS
         if slot not in slots or module not in sensor_words:
             raise ConfigError(
-                f"{name}: a {model} cannot hold a {module} in slot {slot}",
+                f"a {model} cannot hold a {module} in slot {slot}",
                 device=name,
                 hint=f"Use slots {slots[0]} to {slots[-1]}; slot 0 holds a laser ({', '.join(LASERS)}), others sensors "
                 f"({', '.join(SENSORS)}).",

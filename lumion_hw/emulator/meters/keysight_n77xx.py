@@ -58,7 +58,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
         light_at: Callable[[int, float], Light] | None = None,
     ) -> None:
         if not 1 <= n_ports <= 14:
-            raise ConfigError(f"{name}: an N77xx has 1 to 14 ports, not {n_ports}", device=name)
+            raise ConfigError(f"an N77xx has 1 to 14 ports, not {n_ports}", device=name)
         wavelength_nm = light_wavelength_nm or (lambda _channel: 1550.0)
         heads = {
             (port, 1): EmulatedHead(

@@ -150,7 +150,7 @@ class EmulatedSantecMpm(Switchable):
         serial: str = "00000001",
     ) -> None:
         if not modules or any(not 0 <= module < N_MODULES for module in modules):
-            raise ConfigError(f"{name}: an MPM-210H has modules 0 to 4, not {modules}", device=name)
+            raise ConfigError(f"an MPM-210H has modules 0 to 4, not {modules}", device=name)
         super().__init__(name, clock)
         self.serial = serial
         self.modules = modules

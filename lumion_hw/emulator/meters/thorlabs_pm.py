@@ -130,9 +130,7 @@ class ThorlabsPm100(ScpiDevice):
         lenient: bool = False,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(
-                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
-            )
+            raise ConfigError(f"there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}.")
         profile = Profile(
             f"Thorlabs,{model},{serial},{firmware}",
             queue_depth=10,

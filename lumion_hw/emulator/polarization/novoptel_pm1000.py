@@ -177,7 +177,7 @@ class Pm1000(Switchable):
         serial: str = "1",
     ) -> None:
         if link not in ("lan", "usb"):
-            raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Use lan or usb.")
+            raise ConfigError(f"a PM1000 has no link {link!r}", device=name, hint="Use lan or usb.")
         super().__init__(name, clock)
         self._light = light
         self._link = link

@@ -152,9 +152,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         long_announcements: bool = False,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(
-                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
-            )
+            raise ConfigError(f"there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}.")
         super().__init__(name, clock)
         self._turn = turn
         self.model = model

@@ -26,7 +26,7 @@ _IFLA_IFNAME, _IFLA_CARRIER = 3, 33
 
 def link_changes(message: bytes) -> list[tuple[str, bool]]:
     """Return interface and carrier state of every RTM_NEWLINK message in an rtnetlink datagram (rtnetlink(7))."""
-    found: list[tuple[str, bool]] = []
+    changes: list[tuple[str, bool]] = []
     while len(message) >= 16:
         length, kind = struct.unpack_from("=IH", message)
         if length < 16:
@@ -45,9 +45,9 @@ def link_changes(message: bytes) -> list[tuple[str, bool]]:
                     carrier = bool(value[0])
                 at += (size + 3) & ~3
             if carrier is not None:
-                found.append((name, carrier))
+                changes.append((name, carrier))
         message = message[(length + 3) & ~3 :]
-    return found
+    return changes
 
 
 def carrier_socket() -> socket.socket:
@@ -97,7 +97,7 @@ class Carrier(PollingDetector):
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return carrier changes since the last poll."""
         del timeout_s
-        found: list[Evidence] = []
+        evidence: list[Evidence] = []
         while self._socket is not None:
             try:
                 message = self._socket.recv(65536)
@@ -109,9 +109,9 @@ class Carrier(PollingDetector):
                 circuit = self._circuit_at.get(interface)
                 if circuit is not None:
                     reason = f"{interface} has {'' if carrier else 'no '}carrier"
-                    found.append(self._evidence("lit" if carrier else "dark", circuit, self._polled_s, reason))
+                    evidence.append(self._evidence("lit" if carrier else "dark", circuit, self._polled_s, reason))
         self._polled_s = self._clock.now()
-        return found
+        return evidence
 
     def close(self) -> None:
         """Close the socket; idempotent."""
@@ -243,7 +243,7 @@ class Heartbeat(PollingDetector):
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Read received heartbeats, and return the units that are late or back."""
         del timeout_s
-        found, now_s = list[Evidence](), self._clock.now()
+        evidence, now_s = list[Evidence](), self._clock.now()
         while self._socket is not None:
             try:
                 sender = self._socket.recv(256).decode("utf-8", errors="replace").strip()
@@ -253,13 +253,13 @@ class Heartbeat(PollingDetector):
                 self._last_heard_s[sender] = now_s
                 if sender in self._gone:
                     self._gone.discard(sender)
-                    found.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
+                    evidence.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
         for sender, heard_s in self._last_heard_s.items():
             if now_s - heard_s > self._options.limit_s and sender not in self._gone:
                 self._gone.add(sender)
                 reason = f"no heartbeat for {now_s - heard_s:.3f} s"
-                found.append(self._evidence("gone", sender, heard_s, reason))
-        return found
+                evidence.append(self._evidence("gone", sender, heard_s, reason))
+        return evidence
 
     def close(self) -> None:
         """Close the socket; idempotent."""

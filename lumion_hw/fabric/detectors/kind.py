@@ -103,20 +103,20 @@ def create_detectors(fabric: FabricModel) -> list[Detector]:
     Raises:
         ConfigError: A detector is not registered, cannot be loaded, or has wrong options.
     """
-    known = registrations(GROUP)
-    found: list[Detector] = []
+    kinds = registrations(GROUP)
+    detectors: list[Detector] = []
     for number, entry in enumerate(fabric.detectors):
         where = f"fabric.detectors[{number}]"
-        sources = known.get(entry.detector)
+        sources = kinds.get(entry.detector)
         if not sources:
             raise ConfigError(
-                f"{where}: there is no detector {entry.detector!r}", hint=f"Detectors: {', '.join(known)}."
+                f"{where}: there is no detector {entry.detector!r}", hint=f"Detectors: {', '.join(kinds)}."
             )
         if len(sources) > 1:
             listed = "; ".join(map(str, sources))
             raise ConfigError(f"{where}: {entry.detector!r} is registered {len(sources)} times: {listed}")
         try:
-            found.append(sources[0].entry.load().from_options(entry.model_dump()))
+            detectors.append(sources[0].entry.load().from_options(entry.model_dump()))
         except ValidationError as error:
             problems = "; ".join(
                 f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
@@ -124,4 +124,4 @@ def create_detectors(fabric: FabricModel) -> list[Detector]:
             raise ConfigError(f"{where} ({entry.detector}): {problems}") from error
         except (ImportError, AttributeError) as error:  # third-party code
             raise ConfigError(f"{where}: {sources[0]} cannot be used: {error}") from error
-    return found
+    return detectors

@@ -134,8 +134,7 @@ class FramedExchange:
         """Send requests until all are answered or one is finally refused.
 
         BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE ones as long as
-        that helps.
-        After that, or after a wrong checksum, all requests are sent once more.
+        that helps. After that, or after a wrong checksum, all requests are sent once more.
 
         Raises:
             LumionError: The final refusal; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also as
@@ -177,8 +176,7 @@ class FramedExchange:
         """Send requests in order and return their answers.
 
         After the first refusal no further request is sent; the answer of an unsent request is ``None``. Requests
-        without the
-        mark P (section 5) do not overlap with others.
+        without the mark P (section 5) do not overlap with others.
 
         Raises:
             LinkLost: The link is lost.

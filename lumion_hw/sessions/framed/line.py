@@ -82,8 +82,7 @@ class LinkQuality:
         """Record an answer that arrived after a repeat or the time-out: nothing was lost, the wait was too short.
 
         The next requests wait twice as long, until one is answered at its first send and its time can be measured. A
-        real loss
-        leaves no such answer and is no reason to wait longer (Eifel detection, RFC 3522).
+        real loss leaves no such answer and is no reason to wait longer (Eifel detection, RFC 3522).
         """
         # The repeat had been counted as a loss, which it was not.
         self._lost = max(self._lost - 1.0, 0.0)

@@ -52,10 +52,8 @@ class TurnLock:
     """A re-entrant lock that threads acquire in the order of their requests.
 
     With a plain ``RLock``, the thread that has just released it often acquires it again, so a thread that waits for
-    events
-    in short turns would block the others for several turns. Waiting uses an event of the clock, so that jobs on a
-    virtual
-    clock, of which only one runs at a time, can share a session.
+    events in short turns would block the others for several turns. Waiting uses an event of the clock, so that jobs on
+    a virtual clock, of which only one runs at a time, can share a session.
 
     Args:
         event: Creates an event of the session's clock.
@@ -270,8 +268,7 @@ class FramedSession(DeviceErrors):
         """Open the link and a new session; an open session is replaced.
 
         HELLO is repeated for up to 3 s, because opening a port may reset the board. Unless ``take_over`` is set, this
-        also
-        waits up to that time for the session of another host to end.
+        also waits up to that time for the session of another host to end.
 
         Args:
             take_over: Replace a live session of another host.
@@ -340,8 +337,7 @@ class FramedSession(DeviceErrors):
         """Send requests that belong together and return their replies; requests marked P overlap within the window.
 
         A request that is refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or
-        a
-        checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. Raises as
+        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. Raises as
         :meth:`request`.
         """
         if not messages:

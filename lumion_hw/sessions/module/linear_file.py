@@ -39,8 +39,7 @@ class MemoryFile:
     """Memory of a module as one file, accessed by position. Thread-safe.
 
     Another process, such as a switch daemon, may read the same module and clear its clear-on-read flags. A read-only
-    file
-    is opened for reading, and writes are refused.
+    file is opened for reading, and writes are refused.
 
     Args:
         path: The file.

@@ -33,8 +33,7 @@ class BridgedI2c:
     """The device at one address of a ``RegisterAccess``; implements ``I2cDevice``.
 
     An access that is split is not one bus transaction: an SC18IM700 reads 16 bytes at a time, split at even distances
-    from
-    the start, and writes within rows of 8 bytes. CMIS numbers that begin at these positions are transferred whole.
+    from the start, and writes within rows of 8 bytes. CMIS numbers that begin at these positions are transferred whole.
 
     Args:
         registers: Registers of the bridge, or the adapter.
@@ -90,8 +89,7 @@ class PagedI2c:
     """Pages of a module at one I2C address; implements ``ModulePages``.
 
     The page selected last is not trusted: every transaction first reads PageSelect back, because a module that was
-    reset or
-    replaced shows page 00h again and would return the wrong bytes.
+    reset or replaced shows page 00h again and would return the wrong bytes.
 
     Args:
         i2c: The device at 0x50.

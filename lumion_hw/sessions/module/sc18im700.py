@@ -100,8 +100,7 @@ class Sc18im700(Conversation):
         """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``.
 
         Reads of more than 16 bytes are split into several transfers, at even distances from ``offset``, so two-byte
-        values that
-        begin at an even distance are consistent.
+        values that begin at an even distance are consistent.
         """
         _check_range(device, offset, length)
         with self.transaction():

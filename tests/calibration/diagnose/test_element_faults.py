@@ -56,7 +56,7 @@ def test_a_stuck_puc_has_a_coupling_with_its_error(healthy: MeshParameters) -> N
     assert found.coupling == pytest.approx(0.5)  # k = cos²(α/2)
     assert found.coupling_sigma == pytest.approx(0.5e-3)  # dk/dα = sin α / 2, and α is known to 1 mrad
     assert "channels 106 and 107" in found.evidence
-    assert "routed round" in found.evidence
+    assert "routes must avoid it" in found.evidence
 
 
 @pytest.mark.parametrize(("coupling", "states"), [(0.004, ("bar",)), (0.995, ("cross",)), (0.03, ())])
@@ -69,8 +69,8 @@ def test_a_heater_of_less_than_a_fringe_is_weak_and_its_couplings_are_stated(hea
     laws[9] = (0.6, 0.0, 0.0)  # 0.6 · 6.25 = 3.75 rad
     (found,) = _found(replace(healthy, heater_law=laws))
     assert (found.kind, found.number) == ("weak heater", 9)
-    assert "PUC 4 lower heater (channel 109): 1.19π of phase at 2.5 mA" in found.evidence
-    assert "all of them by the other arm" in found.evidence
+    assert "PUC 4 lower heater (channel 109): it reaches a phase of 1.19π at 2.5 mA" in found.evidence
+    assert "the other arm sets all couplings" in found.evidence
 
 
 def test_couplers_off_balance_are_named_with_what_can_be_set(healthy: MeshParameters) -> None:
@@ -83,13 +83,13 @@ def test_couplers_off_balance_are_named_with_what_can_be_set(healthy: MeshParame
 
 def test_exchanged_channels_are_both_named() -> None:
     one, other = exchanged_channel_defects([(3, 8)], CHANNELS)
-    assert one.evidence.startswith("channels 103 and 108 appear exchanged")
+    assert one.evidence.startswith("channels 103 and 108 appear to be exchanged")
     assert (one.number, other.number) == (3, 8)
     assert "PUC 4 upper heater (channel 108)" in one.evidence
 
 
 def test_a_heater_that_died_says_when() -> None:
-    assert "12 of 300 random settings" in heater_breakdown_defect(5, CHANNELS, 12, 300).evidence
+    assert "random setting 12 of 300" in heater_breakdown_defect(5, CHANNELS, 12, 300).evidence
     assert "no effect in 300 random settings" in heater_breakdown_defect(5, CHANNELS, 0, 300).evidence
 
 
@@ -117,5 +117,5 @@ def test_a_puc_that_no_light_passes_is_not_seen_rather_than_broken() -> None:
     kept, unseen = mark_unseen_pucs((stuck_puc_defect(5, range(30)), dead, other), (5,), range(30))
     assert kept == other
     assert (unseen.kind, unseen.element, unseen.number) == ("unseen PUC", "puc", 5)
-    assert "nothing is known of it" in unseen.evidence
+    assert "could be measured" in unseen.evidence
     assert "wire" not in unseen.evidence

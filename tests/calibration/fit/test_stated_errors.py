@@ -61,7 +61,7 @@ def _scores(fit: FitResult, *rows: RowScore, tail: Tail | None = None) -> Scores
     return Scores(rows, (), fit.information, slopes * np.sqrt(size), slopes * np.sqrt(size), tail, nothing, nothing[0])
 
 
-def _left_out(fit: FitResult, times: float) -> RowScore:
+def _excluded_effect(fit: FitResult, times: float) -> RowScore:
     """A row that light asks for; left out, it makes all errors so many times as large."""
     excluded_effect = np.float32(np.sqrt((times**2 - 1.0) * VARIANCE)) * np.eye(len(fit.vector), dtype=np.float32)
     return RowScore("arm_difference_db", 200.0, 300.0, 0.01, excluded_effect)
@@ -71,12 +71,12 @@ def test_a_row_left_out_widens_errors_and_costs_the_certificate_where_it_more_th
     small: SimulatedMesh, fit: FitResult
 ) -> None:
     space = _space(small)
-    little, much = (stated_errors(space, fit, _scores(fit, _left_out(fit, times))) for times in (1.5, 2.5))
+    little, much = (stated_errors(space, fit, _scores(fit, _excluded_effect(fit, times))) for times in (1.5, 2.5))
     assert little.widened["passive_phase_rad"] == pytest.approx(1.5)
     assert little.doubts == ()
     assert much.widened["passive_phase_rad"] == pytest.approx(2.5)
     (doubt,) = much.doubts
-    assert doubt.startswith("arms of a PUC that lose differently would explain more of the light")
+    assert doubt.startswith("unequal losses of the arms of a PUC would explain the readings better")
 
 
 def test_noise_that_stood_for_pairs_in_the_weights_is_not_counted_beside_what_they_do(

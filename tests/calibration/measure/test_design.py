@@ -160,5 +160,5 @@ def test_a_design_stops_when_enough_is_known(small: SimulatedMesh, model: MeshMo
 
 
 def test_a_design_needs_something_to_choose_from(small: SimulatedMesh, model: MeshModel) -> None:
-    with pytest.raises(ConfigError, match="cannot choose from 0 settings"):
+    with pytest.raises(ConfigError, match="number of candidate settings is 0"):
         _designer(small, model).choose(_walk(small), 1.0, 1e-3, np.random.default_rng(3), tries=0)

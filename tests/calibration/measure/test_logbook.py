@@ -101,7 +101,7 @@ def test_a_batch_of_an_interrupted_run_cut_otherwise_is_refused() -> None:
     batch = np.ones((5, 2 * MESH.n_pucs))
     first = Logbook(SimulatedBench.draw(MESH, 1))
     first.measure_many(batch)
-    with pytest.raises(CalibrationError, match="answer to another question"):
+    with pytest.raises(CalibrationError, match="answers a different request"):
         Logbook(SimulatedBench.draw(MESH, 1), before=first.entries).measure_many(batch[:4])
 
 

@@ -31,7 +31,9 @@ def test_weaker_light_is_power_and_nothing_else() -> None:
     assert found.power_db == pytest.approx(-0.3)
     assert found.shape_sigma == pytest.approx(0.0, abs=1e-9)
     (words,) = found.words()
-    assert words.startswith("source at port 6: -0.30 dB at all monitors together: laser or polarization drift")
+    assert words.startswith(
+        "source at port 6: its light changed by -0.30 dB at all monitors, because laser or polarization drifted"
+    )
 
 
 def test_light_shared_otherwise_is_told_in_standard_errors() -> None:

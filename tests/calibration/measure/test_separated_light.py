@@ -33,7 +33,7 @@ def test_saturated_monitors_do_not_count_and_too_many_are_said() -> None:
     assert SeparatedLight(PATTERNS, DARK, lambda: half).look([9])[9] == pytest.approx(0.5 * PATTERNS[9].sum())
     few = half.copy()
     few[:10] = np.nan
-    with pytest.raises(DeviceError, match="2 monitors that are not saturated cannot tell"):
+    with pytest.raises(DeviceError, match="2 unsaturated monitors cannot separate"):
         SeparatedLight(PATTERNS, DARK, lambda: few).look([9])
 
 

@@ -46,7 +46,7 @@ def test_heaters_of_50_ms_are_waited_for_and_the_calibration_comes_out_right(tmp
 
 def test_a_wait_below_five_time_constants_is_refused(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05, settle_s=0.15), seed=1) as bench:
-        with pytest.raises(ConfigError, match=r"mesh.settle_s is 0\.15 s, expected at least 5 time") as refused:
+        with pytest.raises(ConfigError, match=r"mesh.settle_s is 0\.15 s, which is too short") as refused:
             timed(bench)
         assert "Set mesh.settle_s to 0.2" in str(refused.value.hint)
 

@@ -32,7 +32,7 @@ def test_dead_sources_and_monitors_are_named_and_left_out() -> None:
     survey = _survey(bench)
     assert set(bench.sources) - set(survey.sources) == {3}
     assert set(bench.monitors) - set(survey.monitors) == {5}
-    starts = "source at port 3: no light reaches any monitor; not used", "monitor at port 5: dark for every source"
+    starts = "source at port 3: its light reaches no monitor", "monitor at port 5: dark with every source"
     assert len(survey.defects) == len(starts)
     assert all(defect.evidence.startswith(start) for defect, start in zip(survey.defects, starts, strict=True))
 

@@ -55,7 +55,7 @@ def _settings(bench: Bench) -> np.ndarray:
 
 @pytest.mark.long
 def test_it_waits_for_the_lock_first(bench: Bench, held: Path) -> None:
-    bench.emulated.devices["tec0"].warm_by(2.0)
+    bench.emulated.devices["tec0"].heat_suddenly_k(2.0)
     probe = BenchProbe(bench)
     probe.align_all()
     (locked,) = _events(held, "temperature locked")
@@ -72,9 +72,9 @@ def test_an_output_that_is_off_is_said_and_nothing_is_measured(bench: Bench) -> 
 
 def test_a_temperature_that_is_never_held_is_said(bench: Bench) -> None:
     tec = bench.emulated.devices["tec0"]
-    tec.warm_by(5.0)
+    tec.heat_suddenly_k(5.0)
     tec.settings.limit_a = 0.0
-    with pytest.raises(DeviceTimeoutError, match="25 °C are not held after 300 s"):
+    with pytest.raises(DeviceTimeoutError, match="not locked at 25 °C after 300 s"):
         BenchProbe(bench).align_all()
 
 
@@ -84,7 +84,7 @@ def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held:
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
         if not swept:
-            tec.warm_by(0.5)
+            tec.heat_suddenly_k(0.5)
         swept.append(len(currents_ma))
         return sweep(currents_ma)
 
@@ -102,7 +102,7 @@ def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
     probe, tec, sweep = _lit(bench), bench.emulated.devices["tec0"], bench.mesh.sweep
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
-        tec.warm_by(0.5)
+        tec.heat_suddenly_k(0.5)
         return sweep(currents_ma)
 
     bench.mesh.sweep = disturbed
@@ -118,7 +118,7 @@ def test_a_cooler_that_fails_meanwhile_ends_the_run(bench: Bench) -> None:
 
 
 def test_a_controller_that_was_left_out_is_said(held: Path) -> None:
-    message = "the temperature controller of the mesh was not opened"
+    message = "the temperature controller of the mesh is not open"
     with (
         Bench.emulate(held, seed=3, only=["mesh0", "sfp-a", "pol-a"]) as bench,
         pytest.raises(ConfigError, match=message),
@@ -133,7 +133,7 @@ def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench:
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
         if not kept:
-            tec.warm_by(0.5)
+            tec.heat_suddenly_k(0.5)
         return sweep(currents_ma)
 
     bench.mesh.sweep = disturbed
@@ -151,7 +151,7 @@ def test_the_record_tells_of_a_lost_lock_also_when_the_run_was_gone_on_with(benc
         if stage != "alignment":
             stages.append(stage)
             if len(stages) == 1:
-                tec.warm_by(0.3)
+                tec.heat_suddenly_k(0.3)
             if len(stages) == 4:
                 raise KeyboardInterrupt
 

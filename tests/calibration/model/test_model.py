@@ -192,7 +192,7 @@ def test_the_level_of_a_second_port_is_called_by_that_port(small: SimulatedMesh)
 
 def test_light_from_elsewhere_is_refused(small: SimulatedMesh) -> None:
     model = MeshModel(SMALL, small.ports[:3], small.ports)
-    with pytest.raises(ConfigError, match="do not fit this model"):
+    with pytest.raises(ConfigError, match="do not match this model"):
         model.predict(small.parameters(), _some(small, 8))
-    with pytest.raises(ConfigError, match="no group of parameters is called 'phase'"):
+    with pytest.raises(ConfigError, match="there is no parameter group 'phase'"):
         model.space.group("phase")

@@ -113,14 +113,14 @@ def test_without_covariance_there_is_no_unit_of_error(
     path = tmp_path / "bare.json"
     save_record(build_record(SPACE, found, ORIGIN), path)
     assert main(["compare", str(path), str(path)]) == 0
-    assert "holds no covariance" in capsys.readouterr().out
+    assert "has no covariance" in capsys.readouterr().out
     assert main(["compare", str(path), str(path), "--tolerance-sigma", "3"]) == 2
     assert "needs records with a covariance" in capsys.readouterr().err
 
 
 def test_records_of_other_meshes_are_not_compared(found: MeshParameters) -> None:
     other = replace(record_of(found), mesh_sha256="0" * 64)
-    with pytest.raises(CalibrationError, match="are of different meshes"):
+    with pytest.raises(CalibrationError, match="belong to different meshes"):
         compare_records(record_of(found), other)
 
 
@@ -128,10 +128,10 @@ def test_what_only_one_record_knows_is_a_note(found: MeshParameters) -> None:
     other = record_of(found, unknown_pucs={2: "not reached"}, serial="MZ-0002", complete=False)
     result = compare_records(record_of(found), replace(other, joints=None))
     text = "; ".join(result.notes)
-    assert "passive phases known to one of them only: PUCs [2]" in text
+    assert "only one record has passive phases of PUCs [2]" in text
     assert "the controllers differ: MZ-0001 and MZ-0002" in text
     assert "the second record is incomplete" in text
-    assert "the second record knows no joint phases" in text
+    assert "the second record has no joint phases" in text
     assert {group.group: group.count for group in result.groups}["passive_phase_rad"] == 9
     assert "loops" not in {group.group for group in result.groups}
 

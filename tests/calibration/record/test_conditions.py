@@ -43,4 +43,4 @@ def test_an_input_without_light_says_so() -> None:
         probe = BenchProbe(bench)
         probe.align_all(dict.fromkeys((1, 11), "left out"))  # only the dark one is searched
         said = ConditionsWatch(bench, probe)().polarization
-    assert said["6"] == "dark: pol-b found no light"
+    assert said["6"] == "pol-b found no light"

@@ -91,11 +91,11 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
     record = build_record(space, hidden.parameters(), ORIGIN)
     entries = tuple(replace(one, lit_with=99) if one.port == space.sources[1] else one for one in record.ports)
     save_record(replace(record, ports=entries), tmp_path / "record.json")
-    with pytest.raises(CalibrationError, match="lit with one that is no source"):
+    with pytest.raises(CalibrationError, match="lit_with set to a port without a source"):
         load_record(tmp_path / "record.json")
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["drives alone", "drives that share a return"])
+@pytest.mark.parametrize("shared", [False, True], ids=["drives alone", "drives with a common return"])
 def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace, shared: bool) -> None:
     found = hidden.parameters()
     if shared:
@@ -195,7 +195,7 @@ def test_what_was_not_found_is_none(hidden: SimulatedMesh, space: ParameterSpace
     assert record.port(0).input_loss_db == pytest.approx(1.5 - hidden.source_db[0])
     assert record.port(1).input_loss_db is None
     assert (record.port(5).output_loss_db, record.port(6).output_loss_db) == (7.0, None)
-    with pytest.raises(CalibrationError, match="holds no covariance"):
+    with pytest.raises(CalibrationError, match="has no covariance"):
         covariance_from_record(record)
 
 
@@ -244,5 +244,5 @@ def test_other_raw_readings_are_refused(hidden: SimulatedMesh, tmp_path: Path) -
     currents, source = hidden.random_settings(6)
     raw = save_raw(tmp_path / "record.json", hidden.measure(currents, source))
     save_raw(tmp_path / "record.json", hidden.measure(currents, source))
-    with pytest.raises(CalibrationError, match=r"is not the raw data of record\.json"):
+    with pytest.raises(CalibrationError, match=r"does not contain the raw data of record\.json"):
         load_raw(tmp_path / "record.json", raw)

@@ -188,7 +188,7 @@ def test_all_plots_are_there_with_units_on_their_axes(page: Html) -> None:
     texts = [" ".join(words(picture)) for picture in page.pictures]
     for label in (
         "current², mA²",
-        "read minus predicted, σ",
+        "reading minus prediction, σ",
         "extinction ratio, dB",
         "power for π, mW",
         "phase per π, mrad",
@@ -218,7 +218,7 @@ def test_faults_come_with_what_to_do(found: Calibrated, tmp_path: Path) -> None:
 def test_a_goal_that_is_missed_is_told(found: Calibrated, tmp_path: Path) -> None:
     quality = found.record.quality | {"held_out_excess_db": 0.25}
     page = html(save(found, tmp_path / "r.json", quality=quality))
-    assert page.row("the same beyond the noise of the readings")[1:5] == ["0.25", "dB", "≤ 0.1", "NO"]
+    assert page.row("held-out port power, rms above reading noise")[1:5] == ["0.25", "dB", "≤ 0.1", "NO"]
 
 
 def test_noise_and_a_busy_computer_are_no_faults_of_a_calibration(found: Calibrated, tmp_path: Path) -> None:
@@ -236,14 +236,14 @@ def test_the_range_of_validity_is_that_of_the_record(found: Calibrated, tmp_path
     page = html(save(found, tmp_path / "r.json", conditions=conditions))
     assert ["wavelength, nm", "1549.5 … 1550.5"] in page.rows
     assert ["chip temperature, °C", "24.9 … 25.1"] in page.rows
-    assert ["to be checked after, h", "2"] in page.rows
+    assert ["check again after, h", "2"] in page.rows
     assert ["ambient", "dark room"] in page.rows
 
 
 def test_an_interrupted_run_is_marked(found: Calibrated, tmp_path: Path) -> None:
     page = html(save(found, tmp_path / "r.json", complete=False))
     assert "INCOMPLETE" in page.text
-    assert "serves no routing" in page.text
+    assert "cannot be used for routing" in page.text
 
 
 # The document --------------------------------------------------------------------------------------------------------
@@ -316,12 +316,12 @@ def test_raw_readings_of_another_run_are_not_shown(saved: Path, found: Calibrate
     save_raw(saved, replace(taken, reading_ma=2.0 * taken.reading_ma))
     page = html(saved)
     assert not page.has_row("random and reference settings")
-    assert "another hash" in page.text
+    assert "its hash differs" in page.text
 
 
 def test_a_record_that_names_no_readings_says_so(found: Calibrated, tmp_path: Path) -> None:
     save_record(replace(found.record, raw=None), tmp_path / "r.json")
-    assert "the record names no raw readings" in html(tmp_path / "r.json").text
+    assert "the record has no raw readings" in html(tmp_path / "r.json").text
 
 
 def test_without_matplotlib_there_are_tables_and_maps(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +339,7 @@ def test_a_record_without_covariance_and_crosstalk_is_told_as_it_is(found: Calib
     path = save(found, tmp_path / "r.json", covariance=None, arrays={}, crosstalk=None, joints=None, pucs=pucs)
     page = html(path)
     assert "no standard errors of phases" in page.text
-    assert "holds no crosstalk" in page.text
+    assert "has no crosstalk" in page.text
     assert page.row("passive phases, standard error, rms")[1] == "–"
     assert page.row("serves")[1].startswith("switching only")
 
@@ -352,7 +352,7 @@ def test_a_damaged_record_is_refused(saved: Path) -> None:
 
 
 def test_other_kinds_of_files_are_refused(saved: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a report is .html or .md"):
+    with pytest.raises(ConfigError, match=r"the name of a report must end in .html or .md"):
         write_report(saved, saved.with_suffix(".pdf"))
 
 

@@ -102,7 +102,7 @@ def test_a_phase_common_to_all_pucs_is_no_error_of_the_loops() -> None:
     assert figure(moved, loops).value == pytest.approx(figure(still, loops).value, rel=1e-2)
     assert figure(still, loops).value == pytest.approx(np.sqrt(3 / 4), rel=1e-4)
     per_loop = np.sqrt(0.4**2 * (visible @ visible) / len(visible) + 1e-6)
-    name = "loop phases with what all PUCs have in common"
+    name = "loop phases with the phase common to all PUCs"
     assert figure(moved, name).value == pytest.approx(1e3 * per_loop, rel=1e-3)
 
 

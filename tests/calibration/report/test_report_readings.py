@@ -145,7 +145,7 @@ def test_readings_of_another_mesh_are_refused() -> None:
     _, record = hidden_and_record()
     cell = HexMesh.columns([1])
     other = SimulatedMesh.draw(cell, 1)
-    with pytest.raises(CalibrationError, match="not of the mesh"):
+    with pytest.raises(CalibrationError, match="do not match the mesh"):
         Readings(record, other.measure(*other.random_settings(3)))
 
 
@@ -178,8 +178,8 @@ def test_a_stuck_puc_is_taken_at_the_coupling_it_is_stuck_at() -> None:
 def test_without_the_phase_of_a_puc_nothing_is_predicted() -> None:
     hidden, _ = hidden_and_record()
     taken, found = with_stuck_pucs(hidden, 7)
-    with pytest.raises(CalibrationError, match="the record knows no phase of PUC 7"):
+    with pytest.raises(CalibrationError, match="the record has no phase of PUC 7"):
         Readings(record_of(found, unknown_pucs={7: "stuck"}), taken)
     unknown = dict.fromkeys(range(15), "not reached")
-    with pytest.raises(CalibrationError, match="the record knows no phase of 15 PUCs"):
+    with pytest.raises(CalibrationError, match="the record has no phase of 15 PUCs"):
         Readings(record_of(found, unknown_pucs=unknown, complete=False), taken)

@@ -102,7 +102,7 @@ def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch)
 def test_starts_are_begun_only_within_the_work_that_searches_may_take(
     monkeypatch: pytest.MonkeyPatch, most: float, starts: int
 ) -> None:
-    monkeypatch.setattr("calibration.run.bootstrap.MOST_SEARCHED", most)
+    monkeypatch.setattr("calibration.run.bootstrap.MAX_SEARCH_WORK", most)
     never = SearchPlan(plausible=0.0, unexplained=0.0, starts=2, steps=5)
     _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=1, search=never))
     assert start.search.starts == starts
@@ -117,7 +117,7 @@ def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
     _, start = _started(bench, SMALL_PLAN)
     said = "\n".join(start.faults)
     assert "monitor at port 5: dark" in said
-    assert "source at port 2: no light" in said
+    assert "source at port 2: its light reaches no monitor" in said
     assert "PUC 3 upper heater (channel 6): no effect" in said
     assert "PUC 10 (channels 20 and 21): neither heater has any effect" in said
     assert "monitor at port 9: saturated in" in said

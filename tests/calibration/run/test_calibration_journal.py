@@ -30,7 +30,7 @@ def entry(number: int) -> LogbookEntry:
 
 def begun(path: Path, header: JournalHeader = HEADER) -> RunJournal:
     journal = RunJournal.begin(path)
-    journal.head(header)
+    journal.write_header(header)
     return journal
 
 
@@ -111,12 +111,12 @@ def test_a_line_that_is_missing_is_damage(path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\n", b"hello\n", b"{}"])
 def test_what_is_no_journal_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(CalibrationError, match="holds nothing"):
+    with pytest.raises(CalibrationError, match="is empty"):
         read_journal(path)
 
 
 def test_without_a_journal_there_is_nothing_to_go_on_from(path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no journal to go on from.*without --resume"):
+    with pytest.raises(ConfigError, match=r"no journal to resume.*without --resume"):
         RunJournal.resume(path)
 
 
@@ -124,7 +124,7 @@ def test_a_finished_run_is_not_gone_on_with(path: Path) -> None:
     journal = RunJournal.resume(written(path))
     journal.note("finished")
     journal.close()
-    with pytest.raises(CalibrationError, match="was finished"):
+    with pytest.raises(CalibrationError, match="is already finished"):
         RunJournal.resume(path)
 
 
@@ -224,7 +224,7 @@ def test_an_answer_that_no_bench_gives_is_refused_by_name(path: Path, bad: Logbo
 
 @pytest.mark.parametrize(("name", "value"), [("sources", 7), ("dead", {"x": 1}), ("stated_hz", {"1": "fast"})])
 def test_a_header_of_other_types_is_refused_by_name(name: str, value: object) -> None:
-    with pytest.raises(CalibrationError, match=f"no header of a lumion-calibration-journal: {name}"):
+    with pytest.raises(CalibrationError, match=f"not a valid header of a lumion-calibration-journal: {name}"):
         JournalHeader.of(json.loads(json.dumps(HEADER.document())) | {name: value})
 
 

@@ -131,9 +131,17 @@ class OneWorker:
 @pytest.mark.parametrize(
     ("lost", "why", "then"),
     [
-        (None, f"its worker {OneWorker.address} was lost", "the cluster has no worker"),
-        (OSError("closed"), "the scheduler was lost (OSError)", "the scheduler was lost"),
-        (CancelledError(), "the scheduler was lost (CancelledError)", "the scheduler was lost"),
+        (None, f"worker {OneWorker.address} was lost", "the cluster has no worker"),
+        (
+            OSError("closed"),
+            "the connection to the scheduler was lost (OSError)",
+            "the connection to the scheduler was lost",
+        ),
+        (
+            CancelledError(),
+            "the connection to the scheduler was lost (CancelledError)",
+            "the connection to the scheduler was lost",
+        ),
     ],
     ids=["worker", "scheduler", "scheduler that cancels"],
 )

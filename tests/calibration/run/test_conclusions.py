@@ -13,7 +13,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from calibration.run.conclusions import worst_explained
+from calibration.run.conclusions import find_worst_misfits
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
@@ -31,7 +31,7 @@ def _worst_after_a_fit(small: SimulatedMesh, observations: Observations) -> tupl
     model, likelihood = MeshModel(SMALL, small.ports, small.ports), Likelihood(observations, NOISE)
     start = small.parameters()
     fit = GlobalFit(model, likelihood, default_prior(model.space, start)).run(start, near=True)
-    return worst_explained(model, fit.parameters, likelihood)
+    return find_worst_misfits(model, fit.parameters, likelihood)
 
 
 def test_only_a_monitor_that_lies_is_named_first(small: SimulatedMesh) -> None:

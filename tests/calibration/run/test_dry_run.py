@@ -150,4 +150,4 @@ def test_a_goal_that_will_be_missed_is_exit_code_3(capsys: pytest.CaptureFixture
     assert "12 s of hardware time will be used up" in err
     assert "chosen settings" in out
     assert "rank " in out
-    assert "wanted 0.001 mrad, reached" in err
+    assert "the goal is 0.001 mrad, but only" in err

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.run.freed_memory import freed_memory_kept
+from calibration.run.freed_memory import keep_freed_memory
 
 pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
 BYTES = 48_000_000
@@ -32,14 +32,14 @@ def resident() -> int:
 
 def arrays_are_made_of_what_others_have_freed() -> None:
     outside = pages_cleared()
-    with freed_memory_kept():
+    with keep_freed_memory():
         pages_cleared(1)
         assert pages_cleared() < 0.1 * outside
 
 
 def memory_goes_back_after_the_last_run_and_not_before() -> None:
-    with freed_memory_kept():
-        with freed_memory_kept():
+    with keep_freed_memory():
+        with keep_freed_memory():
             pages_cleared(1)
         held = resident()
         assert pages_cleared() < 1000
@@ -47,7 +47,7 @@ def memory_goes_back_after_the_last_run_and_not_before() -> None:
 
 
 def it_goes_back_after_a_failure() -> None:
-    with pytest.raises(ValueError, match="cut short"), freed_memory_kept():
+    with pytest.raises(ValueError, match="cut short"), keep_freed_memory():
         raise ValueError("cut short")
     pages_cleared(1)
     assert pages_cleared() > 1000

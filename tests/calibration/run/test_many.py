@@ -40,13 +40,13 @@ def test_every_bench_has_a_record_of_its_name_and_a_seed_of_its_own(tmp_path: Pa
 @pytest.mark.parametrize("serial", ["SMALL-0001", "MY00000044", "ER-B"])
 def test_benches_that_share_a_device_are_refused(tmp_path: Path, serial: str) -> None:
     files = [str(bench_file(tmp_path, name, same=(serial,))) for name in ("a", "b")]
-    with pytest.raises(ConfigError, match=f"serial {serial}: they cannot be calibrated at once"):
+    with pytest.raises(ConfigError, match=f"serial {serial}, so they cannot be calibrated at the same time"):
         jobs_for(files, tmp_path)
 
 
 def test_one_bench_twice_is_refused(tmp_path: Path) -> None:
     file = str(bench_file(tmp_path, "a"))
-    with pytest.raises(ConfigError, match="both have the name 'a'"):
+    with pytest.raises(ConfigError, match="both use the name 'a'"):
         jobs_for([file, file], tmp_path)
 
 
@@ -67,14 +67,14 @@ def test_one_address_written_in_two_ways_is_one_device(tmp_path: Path, one: str,
         known = address.format(tmp=tmp_path)
         file.write_text(file.read_text().replace("{kind: oz-epc04}", f"{{kind: oz-epc04, address: '{known}'}}", 1))
         files.append(str(file))
-    with pytest.raises(ConfigError, match="both have device pol-a at"):
+    with pytest.raises(ConfigError, match="both use device pol-a at"):
         jobs_for(files, tmp_path)
 
 
 def test_a_refused_set_of_benches_opens_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(bench_file(tmp_path, "a"))
     assert main(["many", file, file, "--emulate", "--out", str(tmp_path / "out")]) == 2
-    assert "cannot be calibrated at once" in capsys.readouterr().err
+    assert "cannot be calibrated at the same time" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -130,7 +130,7 @@ def test_another_batch_is_begun_only_if_the_work_that_is_allowed_reaches_for_it(
 ) -> None:
     # Choosing hundreds of settings takes longer than all else.
     monkeypatch.setattr("calibration.run.planning.BATCH", 40)
-    monkeypatch.setattr("calibration.run.planning._LEAST_BATCH", 20)
+    monkeypatch.setattr("calibration.run.planning._MIN_BATCH", 20)
     bench = Bench.after(60)
     batch = MEASURED_ON * derivatives_work(bench.model.space.size) * len(bench.model.space.monitors) * (60 + 80)
     bench.model.work.allowed = bench.model.work.spent + second * 4.0 * batch
@@ -138,7 +138,7 @@ def test_another_batch_is_begun_only_if_the_work_that_is_allowed_reaches_for_it(
     assert outcome.settings == len(observations) - 60
     # The first is as large as it may be, and never smaller than is worth a fit.
     assert outcome.settings >= 80 if second else outcome.settings == 20
-    assert "the work that is allowed does not reach for another fit" in outcome.shortfall
+    assert "the work limit does not allow another fit" in outcome.shortfall
 
 
 @pytest.mark.long
@@ -172,7 +172,7 @@ def test_when_the_settings_are_used_up_it_says_so_and_names_the_worst() -> None:
     _, _, outcome = bench.pursue(Goal(1e-6, settings=100))
     assert outcome.settings == 40
     assert bench.logbook.effort.settings == 100
-    assert outcome.shortfall.startswith("wanted 0.001 mrad, reached ")
+    assert outcome.shortfall.startswith("the goal is 0.001 mrad, but only ")
     assert "100 settings are used up" in outcome.shortfall
     assert "known worst: " in outcome.shortfall
 

@@ -280,14 +280,14 @@ def test_the_record_says_under_which_conditions_it_was_made(done: Run) -> None:
     assert conditions.reference_hz == pytest.approx(299_792_458.0 / 1550e-9)
     assert conditions.temperature_range_c == pytest.approx((25.0, 25.0), abs=0.1)  # small.yaml has no drift
     assert conditions.polarization == {
-        "1": "turned to TE by pol-a",
-        "6": "turned to TE by pol-b",
-        "11": "turned to TE by pol-c",
+        "1": "aligned to TE by pol-a",
+        "6": "aligned to TE by pol-b",
+        "11": "aligned to TE by pol-c",
     }
     assert conditions.laser_power_dbm == pytest.approx(1.0, abs=3.0)  # a module's own meter is good to 3 dB
     assert conditions.emulated_age_s is not None
     assert done.record.quality["bench_s"] < conditions.emulated_age_s < 300.0
-    assert "a loop of six PUCs turns 0.1 rad in 0.24 GHz (1.9 pm)" in conditions.ambient
+    assert "a loop of six PUCs turns by 0.1 rad in 0.24 GHz (1.9 pm)" in conditions.ambient
 
 
 def test_a_run_leaves_its_report_on_request(done: Run) -> None:
@@ -334,4 +334,4 @@ def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: p
             assert run.quality["fit_certified"] == certified
     assert len(run.faults) == 2
     for reason in run.faults:
-        assert reason.startswith("not certified: light on settings that no fit has seen is off by 0.50 dB rms")
+        assert reason.startswith("not certified: in held-out settings the light deviates by 0.50 dB rms")

@@ -217,14 +217,14 @@ def test_the_new_record_names_its_parent_and_the_old_one_is_untouched(
     assert new.raw is not None
     assert len(load_raw(home / "record.drift-1.json", new.raw)) == document["settings"]
     assert main(drift(home, str(home / "record.drift-1.json"), "--aged-days", "4", "--check-only")) == 0
-    assert "The record holds" in capsys.readouterr().out
+    assert "The record is valid" in capsys.readouterr().out
 
 
 def test_check_only_writes_nothing_and_says_no_by_exit_code_3(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(home.iterdir())
     assert main(drift(home, str(home / "record.json"), "--aged-days", "4", "--check-only")) == 3
     said = capsys.readouterr()
-    assert "no longer holds" in said.out
+    assert "is no longer valid" in said.out
     assert "without --check-only" in said.err
     assert sorted(home.iterdir()) == before
 

@@ -102,7 +102,7 @@ def begun(path: Path, bench: KeyedBench) -> CalibrationRecord:
     run = run_of(bench)
     book = RunJournal.begin(path)
     try:
-        book.head(header_of(run, {}))
+        book.write_header(header_of(run, {}))
         run.logbook.keep = book.add
         return run.run()
     finally:
@@ -160,7 +160,7 @@ def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     whole.write_bytes(journal)
     asked, wanted = read_journal(path).entries, read_journal(whole).entries
     assert len(asked) == len(wanted)  # nothing is asked twice
-    assert all(one.asks_as(other) for one, other in zip(asked, wanted, strict=True))
+    assert all(one.has_same_request(other) for one, other in zip(asked, wanted, strict=True))
 
 
 @pytest.mark.long
@@ -200,7 +200,7 @@ def test_the_bench_is_asked_nothing_that_is_in_the_journal(
 ) -> None:
     record, steps, journal = undisturbed
     path, bench = tmp_path / "record.journal", opened()
-    path.write_bytes(journal)  # of a run that was killed before it said that it was finished
+    path.write_bytes(journal)  # of a run that was killed before it said that it is already finished
     assert content(gone_on_with(path, bench)) == content(record)
     assert bench.steps < 0.05 * steps  # the check of the light alone
 
@@ -245,7 +245,7 @@ def test_another_chip_behind_the_same_serial_number_is_refused(
     path = tmp_path / "record.journal"
     path.write_bytes(undisturbed[2])
     other = KeyedBench.draw(MESH, 2, SOURCES)
-    with pytest.raises(CalibrationError, match="shares its light otherwise"):
+    with pytest.raises(CalibrationError, match="distribution of its light over the monitors changed"):
         check_light(other, read_journal(path).entries)
 
 
@@ -256,7 +256,9 @@ def test_light_that_has_become_weaker_is_refused_with_its_loss(
     path.write_bytes(undisturbed[2])
     other = opened()
     other.simulated.source_db[3] -= 1.4
-    with pytest.raises(CalibrationError, match=r"source at port 3: -1\.[34]\d dB at all monitors") as caught:
+    with pytest.raises(
+        CalibrationError, match=r"source at port 3: its light changed by -1\.[34]\d dB at all monitors"
+    ) as caught:
         check_light(other, read_journal(path).entries)
     assert "port 0" not in str(caught.value)
 

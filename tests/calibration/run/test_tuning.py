@@ -20,7 +20,7 @@ from tests.calibration.bench_run import SMALL
 def test_modules_of_one_wavelength_allow_no_other() -> None:
     with Bench.emulate(SMALL, seed=1) as bench:
         probe = BenchProbe(bench)
-        with pytest.raises(ConfigError, match="light that can be tuned, and no source can"):
+        with pytest.raises(ConfigError, match="require a tunable source"):
             Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1545.0,))
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.run.verification import (
-    LEAST_DBM,
+    MIN_DBM,
     TOLERANCE_DB,
     HeldOut,
     Verification,
@@ -128,7 +128,7 @@ def test_only_lit_ports_are_judged() -> None:
     probe.monitor_step_ma, probe.noise = 1e-7, (0.005, 1e-6)
     found = verify(probe, record, 0)
     brighter = [max(result.predicted_dbm, result.predicted_dbm + result.error_db) for result in found.results]
-    assert LEAST_DBM < min(brighter) < -37.0
+    assert MIN_DBM < min(brighter) < -37.0
     assert found.rms_db < 0.1
 
 
@@ -280,7 +280,7 @@ def test_a_state_that_a_weak_heater_cannot_reach_is_left_out() -> None:
 
 
 def test_without_light_there_is_no_figure() -> None:
-    with pytest.raises(ValueError, match="no light could be judged"):
+    with pytest.raises(ValueError, match="no reading was bright enough to be compared"):
         rms_db([])
 
 
@@ -313,7 +313,9 @@ def test_light_is_wrong_where_it_is_off_by_more_than_the_record_says_of_itself(
 def test_a_record_misses_only_a_tolerance_that_was_asked_for() -> None:
     record = true_record(paper_probe())
     assert out_of_tolerance(record, None) == ()
-    assert out_of_tolerance(record, 0.1) == ("out of tolerance: nothing could be verified, asked 0.1 dB",)
+    assert out_of_tolerance(record, 0.1) == ("out of tolerance: no setting could be verified, the tolerance is 0.1 dB",)
     verified = dataclasses.replace(record, quality={"held_out_excess_db": 0.15})
     assert out_of_tolerance(verified, 0.2) == ()
-    assert out_of_tolerance(verified, 0.1) == ("out of tolerance: held-out error 0.150 dB beyond noise, asked 0.1 dB",)
+    assert out_of_tolerance(verified, 0.1) == (
+        "out of tolerance: the held-out error is 0.150 dB above noise, the tolerance is 0.1 dB",
+    )

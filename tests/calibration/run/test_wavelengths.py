@@ -37,7 +37,7 @@ DIFFERENTIAL = 15e-3 * PER_HZ
 ETA = 7e-4 * PER_HZ
 """7e-4 per nm (docs/sources.md); of a balanced coupler also the change of its angle: dη = sin 2a · da."""
 UNSEEN_NM = 1535.0
-LEAST_DBM = -40.0
+MIN_DBM = -40.0
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Tunable:
 
 
 def rms_above_db(exact_ma: np.ndarray, predicted_ma: np.ndarray) -> float:
-    judged = exact_ma > 10.0 ** (LEAST_DBM / 10.0) * RESPONSIVITY_MA_PER_MW
+    judged = exact_ma > 10.0 ** (MIN_DBM / 10.0) * RESPONSIVITY_MA_PER_MW
     assert judged.sum() > 100
     return float(np.sqrt(np.mean((10.0 * np.log10(exact_ma[judged] / predicted_ma[judged])) ** 2)))
 
@@ -174,7 +174,7 @@ def test_a_mesh_that_does_not_keep_its_phases_is_named() -> None:
 
     mesh.bench.tune = tune_and_turn  # type: ignore[method-assign]
     warnings = mesh.extend(1551.0, 1560.0).warnings()
-    assert [warning.partition(" the mesh")[0] for warning in warnings] == ["at 1560.000 nm"]
+    assert [warning.partition(" the readings")[0] for warning in warnings] == ["at 1560.000 nm"]
 
 
 def test_sources_end_where_they_began() -> None:
@@ -186,7 +186,7 @@ def test_sources_end_where_they_began() -> None:
 def test_light_that_cannot_be_tuned_is_no_help() -> None:
     mesh = Tunable.draw(SMALL, 3, 2, 0.0)
     mesh.bench.sources = ()
-    with pytest.raises(CalibrationError, match="no source that can be tuned lights the mesh"):
+    with pytest.raises(CalibrationError, match="no tunable source feeds the mesh"):
         mesh.extend(1551.0)
 
 

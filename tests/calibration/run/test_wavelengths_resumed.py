@@ -75,7 +75,7 @@ def run(bench: CutBench, path: Path, wavelengths_nm: tuple[float, ...] = WAVELEN
             check_same(book.header, header_of(made, {}))
             check_light(bench, book.entries)
         else:
-            book.head(header_of(made, {}))
+            book.write_header(header_of(made, {}))
         bench.logbook, made.logbook.keep = made.logbook, book.add
         return made.run()
     finally:

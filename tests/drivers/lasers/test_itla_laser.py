@@ -316,7 +316,7 @@ def test_frames_damaged_both_ways_change_nothing(clock: VirtualClock, module: Mo
     laser = opened(clock, module)
     module.damage_requests, module.damage_replies = 1, 1
     assert laser.state().power_dbm == 8.0
-    assert laser.session.counters.taints == 0
+    assert laser.session.counters.incomplete == 0
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])

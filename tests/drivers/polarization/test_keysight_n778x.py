@@ -211,6 +211,6 @@ def test_a_bench_keeps_it_among_its_optimizers_and_may_put_it_before_an_input(
         assert bench.polarizer("pol0") is bench.polarization_optimizers["pol0"]
         assert bench.polarization == {}
         bench.polarization_optimizers["pol0"].start()
-        with pytest.raises(ConfigError, match="no such polarization controller is open"):
+        with pytest.raises(ConfigError, match="this polarization controller is not open"):
             bench.polarizer("er0")
     assert peer.on

@@ -1,4 +1,4 @@
-"""Parameters of the emulated AQ6370, as the public QCoDeS driver of AQ637x analysers sets and reads them."""
+"""Parameters of the emulated AQ6370, set and read like the public QCoDeS driver of AQ637x analysers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE_NM = 299792.458 / 193.4
 
 
 class AnalyzerHost(Host):
-    """Has logged in."""
+    """Return a host that has logged in."""
 
     def __init__(self, model: str = "AQ6370D", ready: bytes = b"READY\r\n") -> None:
         self.clock = VirtualClock()
@@ -113,7 +113,7 @@ def test_a_trace_that_is_set_to_roll_rolls_over_so_many_sweeps(host: AnalyzerHos
     before = host.device._traces["TRA"].level_dbm
     for _ in range(6):
         host.peak()
-    # Four sweeps of noise are half as rough as one.
+    # The average of four noise sweeps has half the noise.
     away = np.arange(len(before)) < 500
     rough = [np.std(10 ** (host.device._traces["TRA"].level_dbm[away] / 10.0)), np.std(10 ** (before[away] / 10.0))]
     assert rough[0] < 0.8 * rough[1]

@@ -1,4 +1,4 @@
-"""Effects switched on in a bench file: each changes what the bench reads, and nothing else of the bench."""
+"""Effects enabled in a bench file: each changes the readings of the bench, and nothing else."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def edited(directory: Path, **emulation: object) -> Path:
 
 
 def read_ma(path: Path) -> np.ndarray:
-    """What the monitors read at three settings, the third after a quarter of an hour."""
+    """Return the monitor readings at three settings, the third after a quarter of an hour."""
     with Bench.emulate(path, seed=5) as bench:
         bench.transponders["sfp-a"].enable()
         bench.clock.sleep(1.0)
@@ -44,7 +44,7 @@ def test_a_chip_with_effects_is_the_one_without_and_something_more(tmp_path: Pat
             edited(tmp_path, effects={effect.name: effect.harsh * 5.0 if effect.max_size > 1.0 else effect.harsh})
         )
         moved = np.abs(changed - plain)[lit] / plain[lit]
-        # 4096 scans leave 0.08 mrad of noise; the converter's step is a part in a thousand of the dimmest.
+        # 4096 scans leave 0.08 mrad of noise; the converter's step is a thousandth of the weakest reading.
         quiet = {"facet_ripple_db", "coupler_slope_sigma_per_nm", "tm_path"}
         assert moved.max() > (0.0 if effect.name in quiet else 1e-3), effect.name
         assert np.median(moved) < 1.0, effect.name

@@ -1,4 +1,4 @@
-"""The emulated chip against hand calculations, and against a dense solution written from the definitions alone."""
+"""The emulated chip against hand calculations, and against a dense solution written from the definitions."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def matrix(chip: Chip, cells: ChipCells) -> np.ndarray:
 
 
 def dense(chip: Chip, cells: ChipCells) -> np.ndarray:
-    """b = S·a in every PUC, a = J·b + x in every joint and facet, solved as one full matrix."""
+    """Solve b = S·a in every PUC and a = J·b + x in every joint and facet as one full matrix."""
     scatter = np.zeros((4 * N, 4 * N), dtype=complex)
     for puc, t in enumerate(cells.transfer()):
         scatter[4 * puc + 2 : 4 * puc + 4, 4 * puc : 4 * puc + 2] = t

@@ -1,8 +1,8 @@
-"""An ideal chip reads what the emulator read before it had a chip of its own.
+"""An ideal chip gives the same readings as the emulator before it had its own chip model.
 
-`tests/data/ideal_chip.json` was written by `light_of` below with commit 9bcf835, the last in which the emulator
-computed its chip with the cells and the solver of `lumion_hw.mesh`. It is never made anew: another commit is no witness
-of that one.
+`tests/data/ideal_chip.json` was written by `light_of` below with commit 9bcf835, the last one in which the emulator
+computed its chip with the cells and the solver of `lumion_hw.mesh`. Never regenerate the file: a later commit cannot
+confirm the results of that commit.
 """
 
 import json
@@ -17,11 +17,11 @@ from tests.ideal_bench import ideal_bench
 DATA = Path(__file__).parents[2] / "data"
 RECORDED: dict[str, list[list[float]]] = json.loads((DATA / "ideal_chip.json").read_text(encoding="utf-8"))
 BEGUN_S = {"zr_pair.yaml": 0.9914469965277742}
-"""When the modules of that commit were open. The frequency of a module's laser wanders, so the light depends on it."""
+"""Opening time of the modules in that commit. A module's laser frequency wanders, so the light depends on this time."""
 
 
 def light_of(bench_file: Path, seed: int) -> list[list[float]]:
-    """Power leaving every port in W: of two settings of the heaters, one heat time constant in and at rest."""
+    """Return the power leaving every port in W for two heater settings, after one heat time constant and settled."""
     rng, found = np.random.default_rng(seed), []
     with Bench.emulate(bench_file, seed=seed) as bench:
         if bench_file.name in BEGUN_S:

@@ -57,12 +57,12 @@ class Host:
         return value - 0x10000 if value & 0x8000 else value
 
     def write(self, register: int, data: int) -> str:
-        """Write and return what became of it: ok, pending, or the error of NOP."""
+        """Write a register and return the outcome: ok, pending, or the error reported by NOP."""
         status, _ = self.frame(register, data)
         return {0: "ok", 3: "pending"}[status] if status != 1 else f"error {self.read(0x00) & 0xF:X}"
 
     def settle(self) -> float:
-        """Poll NOP until nothing is pending; return how long that took."""
+        """Poll NOP until nothing is pending; return the duration."""
         start = self.clock.now()
         while self.read(0x00) >> 8:
             self.clock.sleep(0.01)
@@ -252,7 +252,7 @@ def test_settings_with_the_output_off_are_never_pending(host):
 
 
 def test_light_is_reproducible_but_not_exact():
-    """Each laser has its own error; the same laser has the same one every time."""
+    """Each laser has its own error, and the same laser always has the same error."""
     offsets = []
     for seed in (1, 1, 2, 3):
         host = Host(seed=seed)
@@ -349,7 +349,7 @@ def test_registers_that_keep_a_value_have_limits(host):
     assert host.write(0x5D, -5000) == "error 3"
 
 
-# -- life
+# -- life cycle
 
 
 def test_cold_module_starts_up_before_it_takes_commands():

@@ -56,7 +56,7 @@ def test_a_carriage_return_alone_ends_messages_both_ways(end):
 
 
 def test_errors_and_alerts_have_the_makers_words(bench):
-    """Both texts are compared as a whole by QMI."""
+    """QMI compares both texts as a whole."""
     assert bench.ask("SYST:ERR?;:SYST:ALER?") == '0,"No error";No alerts.'
     bench.ask("NONSENSE")
     assert bench.ask("SYST:ERR?") == '-113,"Undefined header"'
@@ -81,7 +81,7 @@ def test_settings_without_effect_are_told_as_they_were_set(bench):
 
 
 def test_every_command_of_the_makers_sample_is_understood(bench):
-    """santec-corporation/python-samples, samples/tsl_instrument: its calls as they go over the wire."""
+    """The calls of santec-corporation/python-samples, samples/tsl_instrument, as sent over the wire."""
     queries = (
         "*IDN?;*TST?;*OPC?;*ESE?;*ESR?;*SRE?;*STB?",
         ":WAV?;:WAV:UNIT?;:WAV:FIN?;:COHC?;:FREQ?",

@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S, promptly
 
 
 class Rig:
-    """A server whose applied states are noted with their times, and hosts."""
+    """A server whose applied states are recorded with their times, and its hosts."""
 
     def __init__(self, apply: Callable[[dict[int, str]], None] | None = None, **settings: object) -> None:
         self.clock = VirtualClock()
@@ -40,14 +40,14 @@ class Rig:
         return link
 
     def exchange(self, line: bytes) -> str:
-        """One whole conversation; returns what the server said after the greeting, up to its end."""
+        """Hold one whole conversation; return the server's text from the greeting to the end."""
         link = self.dial()
         assert link.read(0.0) == b"photonic unit ready\n"
         link.write(line, 0.0)
         return self.rest(link)
 
     def rest(self, link: MemoryLink) -> str:
-        """Read until the server closes the connection, which it must do within 10 s."""
+        """Read until the server closes the connection, which must happen within 10 s."""
         text, deadline = b"", self.clock.now() + 10.0
         while True:
             try:
@@ -116,7 +116,7 @@ def test_smaller_units_have_fewer_pucs() -> None:
 
 @pytest.mark.parametrize(("count", "size"), [(57, 618), (40, 433), (72, 783)])
 def test_published_configurations_fit(count: int, size: int) -> None:
-    first = 2 if count == 40 else 0  # which PUCs were listed is not known, but how long the line was
+    first = 2 if count == 40 else 0  # the listed PUCs are unknown, but not the length of the line
     line = "[" + ", ".join(f"({puc}, '=')" for puc in range(first, first + count)) + "]\n"
     assert len(line) == size
     assert len(parse_states(line[:-1].encode())) == count
@@ -294,7 +294,7 @@ def test_power_loss_ends_every_connection_and_what_is_under_way() -> None:
     assert [states for _, states in rig.applied] == [{2: "x"}]
 
 
-# -- any bytes
+# -- arbitrary bytes
 
 
 @examples(100)

@@ -1,4 +1,4 @@
-"""A PM100 console with its light, shared by its tests."""
+"""A PM100 console with a light source, shared by its tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bench:
         self.host = Host(self.meter)
 
     def ask(self, line: str) -> str | None:
-        """Ask and let the clock run until the answer is there."""
+        """Send a query and advance the clock until the reply arrives."""
         reply = self.host.ask(line)
         while reply is None and (event := self.host.peer.next_event()) is not None:
             self.clock.sleep(max(event - self.clock.now(), 1e-6))
@@ -34,6 +34,6 @@ class Bench:
         return float(self.ask(line))
 
     def shine(self, power_w: float, **more) -> None:
-        """Change the light; the sensor sees it change."""
+        """Change the light at the sensor."""
         self.light = Light(power_w, **more)
         self.meter.advance()

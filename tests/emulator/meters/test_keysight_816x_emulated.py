@@ -165,7 +165,7 @@ def test_mainframe_without_a_laser_has_no_source(bench):
 
 @pytest.fixture
 def swept():
-    """The mainframe's own laser through a notch at 1555 nm to its own sensor, as `lambda scan' programs use it."""
+    """Sweep the mainframe's own laser through a notch at 1555 nm to its own sensor, as `lambda scan' programs do."""
     bench = Bench(modules=LASER)
 
     def behind_filter(slot, channel, at_s):

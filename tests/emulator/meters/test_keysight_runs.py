@@ -145,7 +145,7 @@ def test_stability_run_samples_once_per_period(bench):
     ("window", "low", "high"), [("CONT", 0.005, 0.995), ("WIND,10", 0.905, 0.995), ("REFR,30", 0.905, 0.995)]
 )
 def test_minmax_gives_minimum_maximum_and_present_value(window, low, high):
-    """A ramp, 100 samples of 10 ms: all of it, the last ten, and since the last refresh at sample 90."""
+    """A ramp in 100 samples of 10 ms: all samples, the last ten, and those since the last refresh at sample 90."""
     bench = Bench(lambda port, at_s: Light(1e-3 * at_s))
     mode, _, count = window.partition(",")
     bench.ask(f"SENS1:POW:ATIM 10MS;:SENS1:FUNC:PAR:MINM {mode},{count or 1}")
@@ -195,7 +195,7 @@ def test_one_trigger_starts_a_complete_run(bench):
 
 
 def test_triggers_need_their_wiring(bench):
-    """Node A is the input connector, node B the output, which LOOPback alone leads back (816x guide pp. 209, 214)."""
+    """Node A is the input connector, node B the output; only LOOPback connects them (816x guide pp. 209, 214)."""
     bench.ask("TRIG:CONF DIS;:TRIG1:INP CME;:SENS1:FUNC:STAT LOGG,STAR;:TRIG 1")
     bench.clock.sleep(100.0)
     assert bench.ask("SENS1:FUNC:STAT?;:TRIG:CONF?") == "LOGGING_STABILITY,PROGRESS;DIS"
@@ -286,14 +286,14 @@ def test_automatic_ranging_follows_the_light_without_a_reading():
 
 
 def test_a_log_with_automatic_ranging_resolves_weak_light():
-    """In the range of 10 dBm one count is 1 uW, and 1 nW were 0 in every sample."""
+    """In the range of 10 dBm one count is 1 uW, so 1 nW would read 0 in every sample."""
     bench = Bench(lambda port, at_s: Light(1e-9))
     bench.ask("SENS1:POW:RANG:AUTO 1;:INIT1:CONT 0;:SENS1:FUNC:PAR:LOGG 100,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
     assert bench.result() == pytest.approx([1e-9] * 100, rel=0.3)
 
 
 def test_a_triggered_log_ranges_by_the_light_of_its_first_sample():
-    """The laser of a sweep is often dark while the meter is armed."""
+    """The laser of a sweep is often dark when the meter is armed."""
     bench = Bench(lambda port, at_s: Light(0.0 if at_s < 5.0 else 1e-4))
     bench.ask("SENS1:POW:RANG:AUTO 1;:TRIG1:INP SME;:SENS1:FUNC:PAR:LOGG 3,1MS;:SENS1:FUNC:STAT LOGG,STAR")
     bench.clock.sleep(6.0)

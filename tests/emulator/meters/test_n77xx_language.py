@@ -34,7 +34,7 @@ def host(clock, light):
 
 
 def wait(host: Host, clock: VirtualClock, line: str) -> str:
-    """Ask and let the clock run until the answer is there."""
+    """Send a query and advance the clock until the reply arrives."""
     reply = host.ask(line)
     while reply is None:
         event = host.peer.next_event()
@@ -44,7 +44,7 @@ def wait(host: Host, clock: VirtualClock, line: str) -> str:
 
 
 def block(host: Host, clock: VirtualClock, line: bytes) -> bytes:
-    """Ask for a block; return its payload after checking its frame."""
+    """Query a block; return its payload after checking its frame."""
     raw = host.raw(line)
     while not raw:
         clock.sleep(max(host.peer.next_event() - clock.now(), 1e-6))
@@ -161,7 +161,7 @@ def test_ports_are_checked(clock, light):
 
 @pytest.mark.parametrize("model", ["N7745A", "N7745C"])
 def test_booleans_are_words_or_numbers(clock, light, model):
-    """Its guide lists 0 and 1 as data; a public client tried on an N7744A and an N7745C sends ON (SCPI-1999 7.3)."""
+    """The guide lists 0 and 1 as data; a public client tested with an N7744A and an N7745C sends ON (SCPI-1999 7.3)."""
     host = Host(make(clock, light, model=model))
     for sent, held in (("OFF", "+0"), ("ON", "+1"), ("0", "+0"), ("1", "+1")):
         host.ask(f"SENS1:POW:RANG:AUTO {sent};:INIT1:CONT {sent}")
@@ -194,7 +194,7 @@ def test_csv_queries_belong_to_the_c_model(clock, light):
     newer.ask("SENS1:POW:UNIT 1;:SENS3:POW:UNIT 1")
     assert newer.ask("SENS:POW:UNIT:ALL:CSV?") == "1,0,1,0,0,0,0,0"
     assert newer.ask("SENS:POW:ATIM:ALL:CSV?").split(",") == ["+1.00000000E-001"] * 8
-    # "affects: All instruments", of the unit alone
+    # "affects: All instruments", stated for the unit only
     assert older.ask("SENS:POW:UNIT:ALL:CSV?") == "0,0,0,0,0,0,0,0"
     older.ask("SENS:POW:ATIM:ALL:CSV?")
     assert older.errors() == [-113]

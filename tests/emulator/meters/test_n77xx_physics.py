@@ -22,7 +22,7 @@ def clock():
 
 
 class Scene:
-    """Light on eight ports: one power and one wavelength for all of them."""
+    """Light on eight ports, with one power and one wavelength for all of them."""
 
     def __init__(self, power_w: float = 1e-3, wavelength_nm: float = 1550.0) -> None:
         self.power_w = power_w
@@ -61,7 +61,7 @@ def zero(host: Host, clock: VirtualClock, scene: Scene) -> None:
 
 
 def offset(host: Host, clock: VirtualClock) -> float:
-    """Root mean square over the ports of the mean dark reading (drawn with 20 pW, averaging leaves 1 pW of noise)."""
+    """Return the rms over the ports of the mean dark reading (drawn with 20 pW; averaging leaves 1 pW of noise)."""
     means = [np.mean([float(read(host, clock, f"READ{port}:POW?")) for _ in range(10)]) for port in range(1, 9)]
     return float(np.sqrt(np.mean(np.square(means))))
 
@@ -152,7 +152,7 @@ def test_initiate_is_an_operation_of_one_averaging_time(clock):
 
 
 def test_noise_falls_with_the_root_of_the_averaging_time(clock):
-    """Dark readings in the lowest range: 1 pW at 1 s, 10 pW at 10 ms (resolution there is 0.01 pW)."""
+    """Dark readings in the lowest range: 1 pW at 1 s, 10 pW at 10 ms (the resolution is 0.01 pW)."""
     scene = Scene(0.0)
     host = bench(clock, scene)
     spread = {}
@@ -269,7 +269,7 @@ def test_automatic_ranging_keeps_the_reading_between_9_and_100_percent(clock, po
 
 
 def test_automatic_ranging_stays_where_it_is_while_the_reading_fits(clock):
-    """180 uW fits the -10 dBm range (199.99 uW), and 9 % of the 0 dBm range is 180 uW: 190 uW keeps either."""
+    """180 uW fits the -10 dBm range (199.99 uW) and is 9 % of the 0 dBm range; 190 uW keeps either range."""
     scene = Scene(1e-3)
     host = bench(clock, scene)
     read(host, clock)
@@ -284,7 +284,7 @@ def test_automatic_ranging_stays_where_it_is_while_the_reading_fits(clock):
 
 
 def test_new_wavelength_restarts_automatic_ranging(clock):
-    """From the top, and down again as soon as the head measures: at once if it does so continuously."""
+    """Autoranging starts at the top and goes down with each measurement: at once in continuous measurement."""
     host = bench(clock, Scene(1e-7))
     host.ask("INIT1:CONT 0")
     read(host, clock)
@@ -319,7 +319,7 @@ def test_absolute_error_is_one_fixed_factor_per_head(clock):
 
 
 def test_wrong_wavelength_is_a_gain_error(clock):
-    """Typical InGaAs: 1.02 A/W at 1550 nm and 0.89 A/W at 1300 nm, tilted a little per head."""
+    """Typical InGaAs: 1.02 A/W at 1550 nm and 0.89 A/W at 1300 nm, with a small slope per head."""
     scene = Scene(1e-3, wavelength_nm=1550.0)
     host = bench(clock, scene)
     right = float(read(host, clock))

@@ -146,7 +146,7 @@ def test_response_can_be_set_only_for_a_sensor_without_memory(bench):
 
 
 def test_measurement_ready_is_bit_nine_of_operation(bench):
-    """The way public drivers wait: PTR 512, clear, INIT, poll, FETCh."""
+    """Wait like public drivers: PTR 512, clear, INIT, poll, FETCh."""
     bench.ask("*CLS;STAT:OPER:PTR 512;NTR 0;:AVER 100")
     bench.ask("ABOR;:STAT:OPER?;:INIT")
     assert bench.ask("STAT:OPER?;OPER:COND?") == "0;16"

@@ -43,7 +43,7 @@ def test_current_is_power_times_response():
 
 
 def test_wrong_wavelength_is_a_gain_error():
-    """At 1310 nm the diode gives 0.95 A/W; the console set to 1550 nm reckons with 1.03."""
+    """At 1310 nm the diode gives 0.95 A/W; a console set to 1550 nm uses 1.03 A/W."""
     bench = Bench(Light(1e-4, 1310.0))
     wrong = bench.power()
     bench.ask("CORR:WAV 1310")
@@ -60,7 +60,7 @@ def test_noise_in_watts_falls_with_the_root_of_the_samples(averages):
 
 
 def test_low_bandwidth_makes_single_samples_quiet_and_slow():
-    """15 Hz averages over a thirtieth of a second, and follows a step with 10.6 ms."""
+    """At 15 Hz the console averages over 1/30 s, and follows a step with a time constant of 10.6 ms."""
     bench = zeroed(Bench(Light(0.0)))
     bench.ask("INP:PDI:FILT:LPAS:STAT 1")
     spread = np.std([bench.power() for _ in range(400)])

@@ -239,7 +239,7 @@ def test_refusals(bench, line, code):
 
 
 def test_run_at_constant_wavelength_by_the_internal_clock(bench):
-    """A trigger every 10 ms; the 51st sample of 1 ms is over 501 ms after the start."""
+    """One trigger every 10 ms; the 51st sample of 1 ms ends 501 ms after the start."""
     bench.light = lambda module, port, at_s: Light(1e-5 * (1 + at_s))
     for line in ("TRIG 0", "LOGN 100", "UNIT 1", "LEV 2", "AVG 1", "MEAS"):
         bench.ask(line)
@@ -256,7 +256,7 @@ def test_run_at_constant_wavelength_by_the_internal_clock(bench):
 
 
 def test_samples_longer_than_the_internal_clock_miss_pulses(bench):
-    """25 ms: the pulses 10 and 20 ms later come during the sample, the one after 30 ms starts the next."""
+    """At 25 ms, the pulses 10 and 20 ms later arrive during the sample; the pulse after 30 ms starts the next one."""
     for line in ("TRIG 0", "LOGN 3", "LEV 1", "AVG 25", "MEAS"):
         bench.ask(line)
     bench.clock.sleep(0.084)

@@ -1,4 +1,4 @@
-"""Faults that happen in time: courses follow the clock, and what is scheduled happens when it is due, once."""
+"""Faults in time: trajectories follow the clock, and a scheduled fault starts once, at its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the fibres of the emulated bench: attenuators, switches, amplifiers, splitters, loops, reflectors."""
+"""Devices in the fibres of the emulated bench: attenuators, switches, amplifiers, splitters, loops, reflectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.emulator.optics.world_testbench import ACCESS_DB, MESH, loss, source,
 ALL_CROSS: dict[int, State] = dict.fromkeys(range(MESH.n_pucs), "cross")
 TRACE = MESH.trace(1, ALL_CROSS)
 WAY_DB = 0.5 + 2 * ACCESS_DB + 0.5 * len(TRACE.pucs) + 0.3
-"""From module m1 to the fibre behind the port that it leads to."""
+"""Return the output path of the port that light from module m1 reaches."""
 PHOTONS_W = 6.62607015e-34 * 193.4e12 * 12.5e9
 """One photon per second and hertz, in 0.1 nm at 1550 nm: -57.95 dBm, which the field rounds to -58."""
 
@@ -28,7 +28,7 @@ def out(**changed) -> OutputPath:
 
 
 def rewired(world: OpticalWorld, **changed) -> OpticalWorld:
-    """Return a world as another one, with other fibres."""
+    """Return a copy of a world with other fibres."""
     wiring = dataclasses.replace(world.wiring, **changed)
     return OpticalWorld(
         MESH, wiring, world.truth, world.chains, world._physics, 1550.0, world._clock, np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_noise_in_front_of_the_mesh_takes_the_way_of_the_light() -> None:
     world.inline_devices.add_amplifier("edfa", lambda _: Amplification(100.0, 6.0))
     world.set_transmitter("m1", 1e-6)
     (line,), noise = world.spectrum("meter")
-    # All of the light is TE here, and half of the noise.
+    # All of the light is TE here, but only half of the noise.
     ratio_db = 10.0 * np.log10(line.power_w / (12.5e9 * noise))
     assert ratio_db == pytest.approx(58.0 - 30.0 - 6.0 + 3.01, abs=0.05)
 
@@ -119,7 +119,7 @@ def test_a_coherent_receiver_has_the_signal_to_noise_of_all_amplifiers_before_it
     world.set_coherent("zr", CoherentLaunch(1e-5, 193.4e12, 36.0))
     arrived = world.received_coherent("zr", 37.5e9)
     assert arrived is not None
-    # -20 dBm into the first, and -20 + 20 - 22 dBm into the second.
+    # -20 dBm into the first amplifier, and -20 + 20 - 22 dBm into the second.
     expected_db = combined_osnr_db(36.0, 58.0 - 20.0 - figure_db, 58.0 - 22.0 - figure_db)
     assert arrived.osnr_db == pytest.approx(expected_db, abs=1e-6)
     assert arrived.signal_w == pytest.approx(1e-5 * loss(-18.0))
@@ -158,7 +158,7 @@ def test_a_reflector_sends_light_back_to_where_it_came_from() -> None:
 
 
 def test_light_between_two_mirrors_makes_the_fringes_of_its_fibre() -> None:
-    """With mirrors at both ends the power goes as that of a Fabry-Perot, with the period of the whole way."""
+    """With mirrors at both ends the power follows that of a Fabry-Perot with the period of the whole path."""
     world, _ = world_of([source(1)])
     mirrors = tuple(LoopPath((port, port), 0.0, 200.0) for port in (1, TRACE.port))
     cavity = rewired(world, loops=mirrors)

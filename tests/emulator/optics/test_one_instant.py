@@ -1,4 +1,4 @@
-"""However many channels look at the light in one exchange, the bench is brought up to date once."""
+"""The bench is brought up to date once per exchange, however many channels are read in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANNELS = {"keysight-n77xx": 8, "keysight-816x": 4, "santec-mpm": 4}
 
 
 def counted(bench: Bench) -> Counter[int]:
-    """Count how often each thing is brought up to date before light is read, by its place in the list."""
+    """Count the updates of each device before light is read, by its position in the list."""
     calls: Counter[int] = Counter()
 
     def count(place: int, action: Callable[[], None]) -> Callable[[], None]:
@@ -43,7 +43,7 @@ def small_bench(tmp_path: Path, **devices: dict[str, object]) -> Bench:
 
 @pytest.mark.parametrize("kind", CHANNELS)
 def test_reading_all_channels_advances_every_device_at_two_instants(kind: str, tmp_path: Path) -> None:
-    """Once when the averaging begins and once when it ends, not so often for every channel."""
+    """One update when averaging begins and one when it ends, not one per channel."""
     with small_bench(tmp_path, meter0={"kind": kind}) as bench:
         for module in bench.transponders.values():
             module.enable()
@@ -56,7 +56,7 @@ def test_reading_all_channels_advances_every_device_at_two_instants(kind: str, t
 
 
 def test_eight_channels_see_the_same_light_as_one_after_the_other() -> None:
-    """What is kept for an exchange is what every look of its own would have found."""
+    """The cached light of an exchange equals separate readings."""
     with Bench.emulate("lumion-prototype", seed=3) as bench:
         for module in bench.transponders.values():
             module.enable()
@@ -106,7 +106,7 @@ def test_a_mainframe_reads_what_its_own_laser_became_by_the_same_message(tmp_pat
 
 
 def test_each_transaction_of_a_module_looks_anew(tmp_path: Path) -> None:
-    """Two messages of one write: the second may read what the first one changed."""
+    """Two messages in one write: the second may read a change made by the first."""
     with small_bench(tmp_path) as bench:
         bridge = bench.emulated.devices["sfp-a"]
         assert isinstance(bridge, I2cBridge)

@@ -1,4 +1,4 @@
-"""What controllers do to light, against docs/polarization.md, "The model"."""
+"""Effect of polarization controllers on light, against docs/polarization.md, "The model"."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PERIOD_MV = np.array([4000.0, 3600.0, 3300.0, 4100.0])
 
 
 def squeezers(profile: SqueezerProfile) -> tuple[Squeezers, list[float]]:
-    """Four squeezers without offset, and the time they live on."""
+    """Four squeezers without offset, and their clock."""
     time = [0.0]
     return Squeezers(PERIOD_MV, np.zeros(4), lambda: time[0], profile), time
 
 
 @pytest.mark.parametrize(("axis", "turned"), [(0, [0, 0, 1]), (1, [0, 1, 0]), (2, [-1, 0, 0])])
 def test_retarder_turns_the_sphere_about_its_axis(axis: int, turned: list[int]) -> None:
-    """A quarter turn of S2 by the right hand: about S1 to S3, about S2 not at all, about S3 to -S1."""
+    """A right-handed quarter turn of S2: about S1 to S3, about S2 unchanged, about S3 to -S1."""
     field = np.array([1.0, 1.0], dtype=np.complex128) / np.sqrt(2.0)
     np.testing.assert_allclose(stokes_of(field), [0, 1, 0], atol=1e-12)
     np.testing.assert_allclose(stokes_of(retarder(np.pi / 2 * np.eye(3)[axis]) @ field), turned, atol=1e-12)
@@ -57,7 +57,7 @@ def test_power_behind_a_half_wave_plate_has_only_the_fourth_harmonic_of_its_angl
 
 
 def test_a_squeezer_follows_its_drive_within_a_millisecond() -> None:
-    """Half a turn about S2 leads from TE to TM; after one time constant 1 - 1/e of the half turn is made."""
+    """Half a turn about S2 goes from TE to TM; after one time constant it is 1 - 1/e complete."""
     chain, time = squeezers(SqueezerProfile(hysteresis_rad=0.0, settle_tau_s=0.2e-3, activation_loss_db=0.0))
     chain.drive(2, PERIOD_MV[1] / 2)
     assert stokes_of(chain.jones() @ TE)[0] == pytest.approx(1.0)
@@ -79,7 +79,7 @@ def test_a_squeezer_stays_behind_its_drive_on_the_side_it_comes_from() -> None:
 
 
 def test_light_is_lost_as_squeezers_are_driven() -> None:
-    """One of four at half its drive: an eighth of the loss."""
+    """One of four squeezers at half its drive has an eighth of the loss."""
     chain, time = squeezers(SqueezerProfile(activation_loss_db=0.04, full_drive_mv=5000.0))
     chain.drive(1, 2500.0)
     time[0] = 1.0

@@ -1,4 +1,4 @@
-"""What time does to an emulated chip: temperature and resistances (docs/sources.md), and nothing unless asked for."""
+"""Drift of an emulated chip in time: temperature and resistances (docs/sources.md), and none unless configured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_resistances_walk_by_their_spread_in_a_day_and_twice_that_in_four() -> N
             drift, truth = drifting(VirtualClock(), seed, aged_s=days * DAY_S, resistance_drift_per_root_day=1e-3)
             assert drift.follow()
             seen += (truth.heater_ohm / 1000.0 - 1.0).tolist()
-        # 1200 heaters: 2 % of standard error; the pull back to the mean takes up to 7 % after 4 of 30 days.
+        # 1200 heaters give a standard error of 2 %; the pull back to the mean takes up to 7 % after 4 of 30 days.
         assert np.std(seen) == pytest.approx(spread, rel=0.1)
 
 
@@ -83,7 +83,7 @@ def test_an_aged_bench_is_older_than_its_clock_and_differs_from_the_fresh_one_of
         warmed_k = aged.emulated.slow_drift.temperature_k
         rest_k = next(fresh.mesh.controller.telemetry(0.1)).chip_temperature_c
         assert rest_k is not None
-        assert sample.chip_temperature_c - rest_k == pytest.approx(warmed_k, abs=0.02)  # the board tells 10 mK
+        assert sample.chip_temperature_c - rest_k == pytest.approx(warmed_k, abs=0.02)  # board: 10 mK steps
 
 
 def test_a_warm_chip_shows_in_loops_and_not_in_a_single_puc() -> None:

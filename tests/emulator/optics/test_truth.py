@@ -16,7 +16,7 @@ from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.waves.cell import coupling_floors
 
 MESH = HexMesh.columns([7, 8, 7, 8, 7, 8, 7])
-"""Some 250 PUCs: enough of them to see a spread."""
+"""Return a mesh of about 250 PUCs, enough to measure a spread."""
 WIRING = Wiring(tuple(InputPath(f"m{i}", i, f"pol{i}", 0.5, 9.0) for i in range(400)), ())
 
 
@@ -31,7 +31,7 @@ def chains() -> list[ChainTruth]:
 
 
 def uniform_on_a_turn(angles: np.ndarray) -> bool:
-    """Whether the first two circular moments of angles are those of a uniform draw, within four standard errors."""
+    """Return whether the first two circular moments of angles are uniform within four standard errors."""
     return all(abs(np.exp(1j * k * angles).mean()) < 4 / np.sqrt(len(angles)) for k in (1, 2))
 
 
@@ -48,7 +48,7 @@ def test_a_bench_for_teaching_starts_with_all_phases_zero() -> None:
 
 
 def test_heaters_spread_as_published(truth: MeshTruth) -> None:
-    # 1.2 / 1.34 / 2.0 mW per π, min / typical / max: a triangle has its mean at the third of their sum.
+    # 1.2 / 1.34 / 2.0 mW per π, min / typical / max: the mean of a triangular distribution is a third of their sum.
     assert truth.p_pi_mw.min() >= 1.2
     assert truth.p_pi_mw.max() <= 2.0
     assert truth.p_pi_mw.mean() == pytest.approx((1.2 + 1.34 + 2.0) / 3, abs=0.03)
@@ -92,7 +92,7 @@ def test_a_stuck_heater_heats_with_its_own_current() -> None:
     power = truth.heater_power_mw(asked)
     ohm, gamma = truth.heater_ohm[3] * 1e-3, truth.nonlinearity_per_mw[3]
     assert power[3] == pytest.approx(ohm / (1 - gamma * ohm), rel=1e-12)
-    assert asked[3] == 0.5  # the caller's table is left alone
+    assert asked[3] == 0.5  # the caller's table is not changed
 
 
 def test_modules_sit_near_their_nominal_wavelength(chains: list[ChainTruth]) -> None:
@@ -105,7 +105,7 @@ def test_light_arrives_in_a_uniformly_random_polarization(chains: list[ChainTrut
     fields = np.array([chain.fibre_out @ chain.fibre_in @ chain.launch for chain in chains])
     np.testing.assert_allclose(np.linalg.norm(fields, axis=1), 1.0, rtol=1e-12)
     te = np.sort(np.abs(fields[:, 0]) ** 2)
-    # Uniform on 0 … 1: the largest distance of the ranks is below 1.63/√n in 99 of 100 draws (Kolmogorov).
+    # Uniform on 0 … 1: the largest distance of the ranks stays below 1.63/√n in 99 of 100 draws (Kolmogorov).
     assert np.abs(te - (np.arange(len(te)) + 0.5) / len(te)).max() < 1.63 / np.sqrt(len(te))
 
 

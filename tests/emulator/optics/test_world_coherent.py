@@ -1,4 +1,4 @@
-"""Signals of two tributaries on their way through the mesh (docs/polarization.md, "The model")."""
+"""Dual-polarization signals on their path through the mesh (docs/polarization.md, "The model")."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LAUNCH = CoherentLaunch(1e-3, 193.4145e12, math.inf)
 BAND_HZ = 50e9
 CROSS = dict.fromkeys(range(MESH.n_pucs), "cross")
 ENDS = {port: (trace.port, len(trace.pucs)) for port in range(MESH.n_ports) if (trace := MESH.trace(port, CROSS)).pucs}
-"""Where light from each port leaves an unheated mesh, and after how many PUCs."""
+"""Return the exit port of light from each port of an unheated mesh, and the number of PUCs on the path."""
 
 
 def joined(x: int, y: int | None, *, seed: int = 0, gain_db: float = 0.0) -> OpticalWorld:
-    """Return a world with the module ``tx`` at port x, and y behind a splitter, and ``rx`` where that light leaves."""
+    """Return a world with module ``tx`` at port x and (behind a splitter) y, and ``rx`` where that light exits."""
     ports: list[tuple[int, Tributary]] = [(x, "x")] + ([] if y is None else [(y, "y")])
     inputs = [
         dataclasses.replace(source(port, name="tx", gain_db=gain_db), tributary=tributary) for port, tributary in ports
@@ -43,7 +43,7 @@ def received(world: OpticalWorld) -> CoherentReception:
 
 
 def pairs(difference: int) -> tuple[int, int]:
-    """Return two ports whose ways through the unheated mesh differ by so many PUCs and leave by other ports."""
+    """Return two ports whose paths through the unheated mesh differ by a number of PUCs and exit at other ports."""
     for x, (end_x, hops_x) in ENDS.items():
         for y, (end_y, hops_y) in ENDS.items():
             if abs(hops_x - hops_y) == difference and len({x, y, end_x, end_y}) == 4:
@@ -106,7 +106,7 @@ def test_power_is_blind_to_the_polarization_of_two_tributaries(seed: int) -> Non
 
 
 def test_a_booster_adds_noise() -> None:
-    # 58 dB + 0 dBm - 5 dB, whatever comes behind it: the chip has no amplifier.
+    # 58 dB + 0 dBm - 5 dB, independent of the path after the amplifier: the chip has no amplifier.
     assert received(joined(*pairs(0), gain_db=10.0)).osnr_db == pytest.approx(53.0)
     assert received(joined(*pairs(0))).osnr_db == math.inf
 

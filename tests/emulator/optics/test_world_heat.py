@@ -122,7 +122,7 @@ def test_light_follows_the_heat_as_it_settles() -> None:
     world.drive_heaters(currents((2 * puc, PI_MA)), clock.now())
     for t in (0.2, 0.7, 1.5, 4.0):
         clock.sleep(t * TAU_S - (clock.now()))
-        # cos²(φ/2) of the differential phase reached by then; the last PUC on the way, so no light comes back.
+        # cos²(φ/2) of the differential phase reached by then; it is the last PUC of the path, so no light comes back.
         phase = np.pi * (1 - np.exp(-t))
         assert world.mesh_output_w()[end.port] == pytest.approx(bright * np.cos(phase / 2) ** 2, rel=1e-6)
 
@@ -143,11 +143,11 @@ def test_all_other_pucs_at_pi_shift_a_puc_by_a_tenth_to_a_third_of_a_radian() ->
         others[own] = 0.0
         upper, lower = CROSSTALK[own] @ others
         assert 0.1 <= (upper + lower) / 2 <= 0.3
-        assert abs(upper - lower) < 0.05 * (upper + lower) / 2  # common to both arms but for a small gradient
+        assert abs(upper - lower) < 0.05 * (upper + lower) / 2  # equal in both arms except for a small gradient
 
 
 def test_crosstalk_falls_with_distance_as_published() -> None:
-    # Shift of a ring of six PUCs per π of an aggressor, read from the published figure; the ring's FSR, 119 pm, is 2π.
+    # Shift of a ring of six PUCs per π of an aggressor, read from the published figure; the ring's FSR of 119 pm is 2π.
     sampled_mm, sampled_pm = (0.0, 0.9, 1.5, 2.0, 2.5, 3.5, 4.0), (1.02, 0.56, 0.38, 0.275, 0.21, 0.165, 0.178)
     centres = SMARTLIGHT.puc_centres * MM
     distance = np.linalg.norm(centres[:, None] - centres[None, :], axis=2)
@@ -155,7 +155,7 @@ def test_crosstalk_falls_with_distance_as_published() -> None:
     # π on both arms of an aggressor is 2·1.34 mW; one PUC gets a sixth of the ring's phase.
     shift_pm = CROSSTALK[0::2, 0::2] * (2.0 * 1.34) / np.pi * 6.0 * (119.0 / 2.0)
     error_pm = (shift_pm - np.interp(distance, sampled_mm, sampled_pm))[near]
-    assert np.abs(error_pm).max() < 0.06  # the curve between the samples is convex, and they scatter about it
+    assert np.abs(error_pm).max() < 0.06  # the curve is convex between the samples, and the samples scatter about it
     assert np.sqrt((error_pm**2).mean()) < 0.03
 
 

@@ -24,7 +24,7 @@ ALL_CROSS: dict[int, State] = dict.fromkeys(range(MESH.n_pucs), "cross")
 
 
 def settle(world: object, clock: object, table: np.ndarray) -> None:
-    """Drive the heaters and wait until nothing moves any more."""
+    """Drive the heaters and wait until the light is settled."""
     world.drive_heaters(table, clock.now())  # type: ignore[attr-defined]
     clock.sleep(0.01)  # type: ignore[attr-defined]
 
@@ -49,7 +49,7 @@ def test_light_follows_the_states_that_the_heaters_make(seed: int) -> None:
     rng = np.random.default_rng(seed)
     bar = rng.random(MESH.n_pucs) < 0.5
     states: dict[int, State] = {puc: "bar" if bar[puc] else "cross" for puc in range(MESH.n_pucs)}
-    arm = rng.integers(0, 2, MESH.n_pucs)  # either arm makes bar: ±π are the same
+    arm = rng.integers(0, 2, MESH.n_pucs)  # either arm gives bar: ±π are equivalent
     world, clock = world_of([source(6)])
     world.set_transmitter("m6", 1e-3)
     settle(world, clock, currents(*((2 * puc + arm[puc], PI_MA) for puc in range(MESH.n_pucs) if bar[puc])))
@@ -62,7 +62,7 @@ def test_receiver_and_meter_share_what_leaves_the_fibre() -> None:
     trace = MESH.trace(1, ALL_CROSS)
     world, _ = world_of([source(1)], [detector(trace.port)])
     world.set_transmitter("m1", 1e-3)
-    # A second facet and 0.3 dB behind the mesh, then nine tenths to the receiver and one to the meter.
+    # A second facet and 0.3 dB after the mesh, then nine tenths to the receiver and one tenth to the meter.
     arriving = 1e-3 * loss(0.5 + ACCESS_DB + 0.5 * len(trace.pucs) + ACCESS_DB + 0.3)
     assert world.received_w("rx") == pytest.approx(0.9 * arriving, rel=1e-9)
     assert world.meter_w("meter", 1) == pytest.approx(0.1 * arriving, rel=1e-9)
@@ -81,7 +81,7 @@ def test_light_of_two_modules_adds_in_power() -> None:
     world.set_transmitter("m6", 2e-3)
     second = world.mesh_output_w()
     world.set_transmitter("m1", 1e-3)
-    assert np.minimum(first, second).max() > 1e-6  # they do meet at some port, where fields would interfere
+    assert np.minimum(first, second).max() > 1e-6  # both reach the same port, where fields would interfere
     np.testing.assert_allclose(world.mesh_output_w(), first + second, rtol=1e-12)
 
 
@@ -114,7 +114,7 @@ MAX_COUNT = 4000
 def monitor_statistics(
     launched_w: float, relative: float, floor_dbm: float, n_avg: int = 1
 ) -> tuple[float, np.ndarray]:
-    """Return the true photocurrent at the bright port, in mA at 0.8 A/W, and many readings of it."""
+    """Return the true photocurrent at the bright port in mA at 0.8 A/W, and many readings of it."""
     physics = dataclasses.replace(PLAIN, monitor_noise_relative=relative, monitor_noise_floor_dbm=floor_dbm)
     world, _ = world_of([source(1)], physics=physics)
     world.set_transmitter("m1", launched_w)
@@ -130,7 +130,7 @@ def test_bright_readings_scatter_by_half_a_percent() -> None:
 
 
 def test_dim_readings_scatter_by_the_floor() -> None:
-    # -60 dBm is 1 nW, 0.8 nA at 0.8 A/W; the light is some ten times that.
+    # -60 dBm is 1 nW, 0.8 nA at 0.8 A/W; the light is about ten times stronger.
     true_ma, readings = monitor_statistics(1e-7, 0.0, -60.0)
     assert 5e-6 < true_ma < 5e-5
     assert readings.std() == pytest.approx(0.8e-6, rel=0.05)
@@ -199,7 +199,7 @@ def test_an_open_heater_leaves_its_puc_as_it_is() -> None:
 
 
 def bright_world(**physics: float) -> tuple[OpticalWorld, VirtualClock]:
-    """Return a world whose heaters have settled, so that fields are cached, and its clock."""
+    """Return a world with settled heaters, so that fields are cached, and its clock."""
     world, clock = world_of([source(1)], physics=dataclasses.replace(PLAIN, **physics))
     world.set_transmitter("m1", 1e-3)
     settle(world, clock, currents(*((heater, 0.7) for heater in range(0, 2 * MESH.n_pucs, 3))))
@@ -207,7 +207,7 @@ def bright_world(**physics: float) -> tuple[OpticalWorld, VirtualClock]:
 
 
 def output_fields(world: OpticalWorld) -> np.ndarray:
-    """Return the fields behind a reading, with their phases: those show what powers do not."""
+    """Return the fields behind a reading, with their phases, which show changes that powers do not."""
     power_w = world.mesh_output_w()
     fields = world._output_fields(0, world.chains[0].frequency_hz)
     return fields * np.sqrt(power_w.sum() / (np.abs(fields) ** 2).sum())

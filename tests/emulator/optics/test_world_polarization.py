@@ -11,7 +11,7 @@ from lumion_hw.emulator.optics.world import OpticalWorld
 from tests.emulator.optics.world_testbench import ACCESS_DB, MESH, PLAIN, loss, source, squeezing, world_of
 
 ALL_TE = 1e-3 * loss(0.5 + ACCESS_DB + 0.5 * len(MESH.trace(1, dict.fromkeys(range(MESH.n_pucs), "cross")).pucs))
-"""What leaves a mesh of unheated ideal cells for 1 mW at port 1, all of it TE."""
+"""Return the light that leaves a mesh of unheated ideal cells for 1 mW of TE light at port 1."""
 TO_TM = np.array([[0.0, -1.0], [1.0, 0.0]], dtype=np.complex128)
 
 
@@ -27,7 +27,7 @@ def te_share(world: OpticalWorld) -> float:
     return float(world.mesh_output_w().sum()) / ALL_TE
 
 
-# The mesh takes TE ---------------------------------------------------------------------------------------------------
+# The mesh accepts TE ----------------------------------------------------------------------------------------------
 
 
 def test_of_uniformly_random_polarizations_one_in_ten_loses_more_than_ten_db() -> None:
@@ -52,7 +52,7 @@ def test_tm_light_comes_in_weaker_by_the_rejection(rejection_db: float) -> None:
 
 def test_no_polarization_is_darker_than_the_rejection() -> None:
     world, shares = lit(rejection_db=25.0), []
-    for tilt in np.linspace(0.0, 0.2, 21):  # round about the TM pole, where a coherent leak would hide it
+    for tilt in np.linspace(0.0, 0.2, 21):  # around the TM pole, where a coherent leak would hide the effect
         for phase in np.linspace(0.0, 2 * np.pi, 9):
             turn = np.array([[np.cos(tilt), -np.sin(tilt)], [np.sin(tilt), np.cos(tilt)]])
             world.chains[0].fibre_out = turn @ np.diag([1.0, np.exp(1j * phase)]) @ TO_TM
@@ -84,14 +84,14 @@ def test_power_against_one_squeezer_is_a_sinusoid_of_its_hidden_period(channel: 
     phase = 2 * np.pi * drives / period
     design = np.stack([np.ones_like(phase), np.cos(phase), np.sin(phase)], axis=1)
     fit, *_ = np.linalg.lstsq(design, np.array(shares), rcond=None)
-    assert np.hypot(fit[1], fit[2]) > 0.01  # it acts at all
+    assert np.hypot(fit[1], fit[2]) > 0.01  # the drive has an effect
     np.testing.assert_allclose(design @ fit, shares, atol=1e-9)
     assert 3200.0 <= period <= 4200.0
 
 
 def test_one_and_three_turn_about_one_axis_two_and_four_about_another() -> None:
-    # TE is a pole of the axis of 1 and 3: alone they only shift its phase. A quarter turn of 2 makes circular light,
-    # half a turn TM.
+    # TE is on the axis of 1 and 3: alone they only shift its phase. A quarter turn of 2 gives circular light, half a
+    # turn TM.
     world = lit()
     periods, squeeze = world.chains[0].squeezer_period_mv, squeezing(world)
     for channel in (1, 3):
@@ -151,13 +151,13 @@ def stokes(field: np.ndarray) -> np.ndarray:
 
 
 def drifting(rate: float, fibres: int = 3000) -> tuple[OpticalWorld, VirtualClock]:
-    """Return a world of many dark fibres that drift."""
+    """Return a world with many drifting dark fibres."""
     physics = dataclasses.replace(PLAIN, fibre_drift_rad2_per_s=rate)
     return world_of([source(1, name=f"m{i}") for i in range(fibres)], physics=physics, aligned=False, seed=4)
 
 
 def polarizations(world: OpticalWorld) -> np.ndarray:
-    world.mesh_output_w()  # looking lets the fibres drift up to now
+    world.mesh_output_w()  # a reading lets the fibres drift up to now
     return stokes(np.array([chain.fibre_out @ chain.fibre_in @ chain.launch for chain in world.chains]))
 
 

@@ -1,4 +1,4 @@
-"""An optical world of one's own: a small mesh, chosen wiring, and physics without any spread unless asked for."""
+"""A small optical world for tests: two cells, chosen wiring, and physics without spread unless configured."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 MESH = HexMesh.columns([2])
-"""Two cells: 15 PUCs, 16 ports."""
+"""A mesh of two cells: 15 PUCs, 16 ports."""
 ACCESS_DB = 6.0
 P_PI_MW = 1.34
 OHM = 1000.0
 PI_MA = (P_PI_MW / OHM * 1e3) ** 0.5
-"""Current that heats a heater to half a turn of phase."""
+"""Return the current that heats a heater to half a turn of phase."""
 TAU_S = 100e-6
 
 PLAIN = PhysicsParameters(
@@ -68,7 +68,7 @@ def world_of(
 ) -> tuple[OpticalWorld, VirtualClock]:
     """Return a world and its clock.
 
-    Heaters have one and the same Pπ. Aligned, all light arrives in TE as long as no squeezer is driven.
+    All heaters have the same Pπ. With ``aligned``, all light arrives in TE while no squeezer is driven.
     """
     rng, clock, wiring = np.random.default_rng(seed), VirtualClock(), Wiring(tuple(inputs), tuple(outputs))
     truth = draw_mesh(mesh, physics, rng)
@@ -83,7 +83,7 @@ def world_of(
 
 
 def currents(*heated: tuple[int, float]) -> np.ndarray:
-    """Return a table of heater currents with (heater, mA) set and the rest at 0."""
+    """Return a table of heater currents: the given (heater, mA) pairs, 0 for the rest."""
     table = np.zeros(2 * MESH.n_pucs)
     for heater, current_ma in heated:
         table[heater] = current_ma
@@ -99,7 +99,7 @@ IDEAL_SQUEEZERS = SqueezerProfile(hysteresis_rad=0.0, settle_tau_s=1e-9, activat
 
 
 def squeezing(world: OpticalWorld, controller: str = "pol") -> Callable[[int, float], None]:
-    """Return a function (channel, drive in mV) that squeezes the first input's fibre; every call finds it at rest."""
+    """Return a function (channel, drive in mV) that squeezes the first input's fibre, each time from rest."""
     chain, seconds = world.chains[0], itertools.count()
     squeezers = Squeezers(
         chain.squeezer_period_mv, chain.squeezer_offset_rad, lambda: float(next(seconds)), IDEAL_SQUEEZERS

@@ -1,4 +1,4 @@
-"""The emulated EPC04 polarization controller: its dialect, its limits, its memory."""
+"""The emulated EPC04 polarization controller: dialect, limits, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.effort import examples
 
 
 class Rig:
-    """A controller whose voltages are noted, and a host."""
+    """A controller whose voltages are recorded, and a host."""
 
     def __init__(self, echo: bool = False) -> None:
         self.clock = VirtualClock()
@@ -99,7 +99,7 @@ def test_any_line_ending_is_accepted(ending: bytes) -> None:
 def test_replies_take_the_time_of_9600_baud() -> None:
     rig = Rig()
     rig.ask("V1,1234")
-    # executed at the CR: eight characters there, 2 ms of thought, 31 and six characters back
+    # executed at the CR: eight characters to the device, 2 ms of processing, 31 and six characters back
     assert rig.clock.now() == pytest.approx((8 + 31 + 6) * 10 / 9600 + 0.002, rel=1e-3)
 
 
@@ -132,7 +132,7 @@ def test_the_triangle_is_straight() -> None:
         rig.clock.sleep(0.01)
         rig.device.advance()
         steps.append(abs(rig.driven[1] - before))
-    # 20000 mV of way per period: 200 mV in 10 ms, except in the two turns
+    # 20000 mV of travel per period: 200 mV in 10 ms, except at the two turning points
     assert sorted(steps)[50] == pytest.approx(200.0)
 
 
@@ -168,7 +168,7 @@ def test_saved_settings_survive_a_power_cycle_and_others_do_not() -> None:
     ],
 )
 def test_replies_are_those_that_public_tests_quote(commands: list[str], reply: str) -> None:
-    """QuTech-Delft/QMI, tests/instruments/ozoptics; the last two as two public clients cut them up."""
+    """From QuTech-Delft/QMI, tests/instruments/ozoptics; the last two are split like by two public clients."""
     rig = Rig()
     assert [rig.ask(command) for command in commands][-1] == [reply, "Done"]
 

@@ -1,4 +1,4 @@
-"""The emulated Thorlabs MPC320: check vectors, motions and traps of the Thorlabs APT protocol."""
+"""The emulated Thorlabs MPC320: check vectors, motions and special cases of the Thorlabs APT protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bench:
         self.peer.receive(bytes.fromhex(text))
 
     def hear(self, for_s: float = 0.01) -> list[tuple[int, bytes]]:
-        """Messages of a time: id, and data or the two parameters."""
+        """Return the messages within a time: id, and data or the two parameters."""
         end_s, raw = self.clock.now() + for_s, b""
         while (event := self.peer.next_event()) is not None and event <= end_s:
             self.clock.sleep(max(event - self.clock.now(), 1e-9))
@@ -44,7 +44,7 @@ class Bench:
         return message
 
     def status(self, channel: int) -> tuple[int, int, int, int]:
-        """Counts, velocity, current in mA, bits."""
+        """Return counts, velocity, current in mA, and status bits."""
         number, data = self.ask(f"90 04 {channel:02X} 00 50 01")
         assert number == STATUS
         assert len(data) == 14
@@ -77,7 +77,7 @@ def bench() -> Bench:
 
 
 def test_move_of_channel_2_to_45_degrees(bench):
-    """Check vector; 363 counts, and the completion says so."""
+    """Check vector; the paddle moves to 363 counts and the completion message reports it."""
     bench.send("53 04 06 00 D0 01 02 00 6B 01 00 00")
     ((number, data),) = bench.hear(1.0)
     assert number == COMPLETED
@@ -111,7 +111,7 @@ def test_homing_ends_at_the_home_position(bench):
 
 @pytest.mark.parametrize("percent", [10, 50, 100])
 def test_motion_takes_its_time(bench, percent):
-    """1370 counts at 100 % of 400 degrees a second: 0.425 s."""
+    """1370 counts at 100 % of 400 degrees per second take 0.425 s."""
     bench.send("53 04 06 00 D0 01 01 00 00 00 00 00")
     bench.hear(1.0)
     bench.send(f"30 05 0C 00 D0 01 00 00 {percent:02X} 00 AD 02 C9 00 C9 00 C9 00")
@@ -183,7 +183,7 @@ def test_channels_are_switched_off_by_an_empty_mask_or_by_state_2(bench):
 
 
 def test_all_channels_are_on_after_power_on():
-    """A real MPC220 moved with a client that could not enable a channel (pyLabLib issue 29)."""
+    """As on a real MPC220 moved by a client that could not enable a channel (pyLabLib issue 29)."""
     bench = Bench()
     assert [bench.ask(f"11 02 {channel:02X} 00 50 01")[1][1] for channel in (1, 2, 4)] == [1, 1, 1]
     bench.send("53 04 06 00 D0 01 01 00 5A 05 00 00")
@@ -222,7 +222,7 @@ def test_an_mpc220_has_two_paddles():
         Bench(model="MPC640")
 
 
-# What comes by itself ------------------------------------------------------------------------------------------------
+# Unsolicited messages -----------------------------------------------------------------------------------------------
 
 
 def test_status_messages_come_by_themselves_once_started(bench):
@@ -263,7 +263,7 @@ def test_a_host_that_does_not_listen_costs_no_memory():
 
 
 def test_announced_motions_can_carry_a_whole_status():
-    """As two public drivers read them (14 bytes); what the protocol names comes first."""
+    """The layout read by two public drivers (14 bytes); the fields named in the protocol come first."""
     bench = Bench(long_announcements=True)
     bench.peer.receive(ENABLE_ALL)
     bench.send("53 04 06 00 D0 01 02 00 6B 01 00 00")
@@ -315,7 +315,7 @@ def test_what_cannot_be_done_is_answered_and_changes_nothing(bench, sent):
 @pytest.mark.parametrize(
     "sent",
     [
-        "48 04 06 00 D0 01 01 00 64 00 00 00",  # a relative move, which these do not have
+        "48 04 06 00 D0 01 01 00 64 00 00 00",  # a relative move, which this device does not support
         "29 04 01 00 50 01",
         "34 12 00 00 50 01",
         "53 04 04 00 D0 01 02 00 5B 05",  # too short
@@ -348,7 +348,7 @@ def test_noise_is_skipped_and_half_a_message_forgotten(bench):
 
 
 def test_bytes_take_the_time_of_the_line(bench):
-    """Six there and twenty back at 115 200 baud, eight data bits."""
+    """Six bytes to the device and twenty back at 115 200 baud, eight data bits."""
     start = bench.clock.now()
     bench.send("90 04 04 00 50 01")
     while not (raw := bench.peer.transmit()):
@@ -361,7 +361,7 @@ def test_bytes_take_the_time_of_the_line(bench):
 
 
 def test_paddles_turn_the_light_while_they_move(bench):
-    """Retarders only turn: the matrix is a unitary but for the activation loss, at most 0.05 dB."""
+    """Retarders only rotate: the matrix is unitary except for the activation loss, at most 0.05 dB."""
     bench.send("53 04 06 00 D0 01 02 00 00 00 00 00")
     bench.hear(1.0)
     bench.turns.clear()
@@ -382,7 +382,7 @@ def test_paddles_turn_the_light_while_they_move(bench):
 
 
 def test_power_against_the_middle_paddle_has_only_the_fourth_harmonic(bench):
-    """A half-wave plate: three positions 30 degrees apart give mean and amplitude."""
+    """A half-wave plate: three positions, 30 degrees apart, give mean and amplitude."""
     power = []
     angles = np.arange(0, 171, 5)
     for angle in angles:

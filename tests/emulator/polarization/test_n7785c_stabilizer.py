@@ -1,4 +1,4 @@
-"""The emulated Keysight N7785C: its commands, and that its loop ends where the factor is smallest."""
+"""The emulated Keysight N7785C: its commands, and convergence of its loop to the smallest factor."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Bench:
         return codes
 
     def leak(self, crosstalk: float) -> float:
-        """Share of the light in the complementary port."""
+        """Return the share of the light in the complementary port."""
         share = abs((self.turns[-1] @ self.field)[0]) ** 2
         return float((1 - crosstalk) * share + crosstalk * (1 - share))
 
     def loop(self, steps: int, crosstalk: float, noise_db: float = 0.01, scale: float = 100.0) -> float:
-        """The documented loop; returns the leak at its end."""
+        """Run the documented loop; return the leak at its end."""
         self.ask("STAB:STAB 0")
         self.ask("STAB:STAB 1")
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""The emulated Novoptel PM1000: requests, registers and physics of the PM1000 User's Guide 0.4.8."""
+"""The emulated Novoptel PM1000: requests, registers and physics according to the PM1000 User's Guide 0.4.8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATE = np.array([0.6, 0.0, 0.8])
 
 
 class Bench:
-    """A polarimeter in 100 µW of fully polarized light, and a host on one of its links."""
+    """A polarimeter in 100 µW of fully polarized light, and a host on one of its interfaces."""
 
     def __init__(self, link: str = "lan", seed: int = 1) -> None:
         self.clock = VirtualClock()
@@ -22,7 +22,7 @@ class Bench:
         self.peer = self.device.connect()
 
     def read(self, number: int) -> int:
-        """Read register 512 + number over the LAN link."""
+        """Read register 512 + number over the LAN interface."""
         self.peer.receive(b"\x52" + (512 + number).to_bytes(2, "big"))
         reply = self.peer.transmit()
         assert len(reply) == 2
@@ -33,7 +33,7 @@ class Bench:
         assert self.peer.transmit() == b""
 
     def latched(self) -> np.ndarray:
-        """Unit vector through the latched copies."""
+        """Return the unit vector from the latched copies."""
         self.read(24)
         return np.array([(self.read(28 + axis) - 2**15) / 2**15 for axis in range(3)])
 
@@ -86,7 +86,7 @@ def test_noise_between_requests_is_skipped(bench):
 
 
 def test_usb_bytes_take_the_time_of_the_line():
-    """Nine characters there and five back, ten bits each at 230 400 baud: 0.6 ms."""
+    """Nine characters to the device and five back, ten bits each at 230 400 baud: 0.6 ms."""
     bench = Bench("usb")
     bench.usb(b"R2010000\r")
     assert bench.clock.now() >= 14 * 10 / 230_400
@@ -141,7 +141,7 @@ def test_power_is_integer_and_fraction_of_the_same_instant(bench):
 
 
 def test_latched_vector_belongs_to_one_instant_and_the_live_one_is_torn(bench):
-    """The light turns by half a turn about S2 between the first component and the last."""
+    """The light rotates by half a turn about S2 between the first component and the last."""
     bench.read(24)
     live = [(bench.read(25) - 2**15) / 2**15]
     bench.stokes_w = bench.stokes_w * [1, -1, 1, -1]
@@ -153,7 +153,7 @@ def test_latched_vector_belongs_to_one_instant_and_the_live_one_is_torn(bench):
 
 
 def test_three_ways_to_normalise(bench):
-    """Half of the light unpolarized: unit length, divided by power, and in units of the reference power."""
+    """With half of the light unpolarized: unit length, divided by power, and in units of the reference power."""
     bench.stokes_w = 1e-4 * np.append(1.0, 0.5 * STATE)
     bench.write(38, 200)
     assert bench.read(24) / 2**15 == pytest.approx(0.5, abs=0.01)
@@ -196,7 +196,7 @@ def test_errors_are_within_the_figures(seed):
 
 def test_noise_falls_with_the_root_of_the_averaging_time(bench):
     """3.5e-4 rad in 40 ns (ATE 2) at -18 dBm; a sixteenth of the time is a quarter of the noise."""
-    bench.stokes_w = 10 ** (-4.8) * np.append(1.0, STATE) * 1.07  # within the range whatever its gain
+    bench.stokes_w = 10 ** (-4.8) * np.append(1.0, STATE) * 1.07  # within the range for any gain
     spread = []
     for exponent in (2, 6):
         bench.write(1, exponent)

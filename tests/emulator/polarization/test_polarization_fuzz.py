@@ -1,7 +1,7 @@
-"""Random and mutated requests into every emulated polarization instrument: alive, memory flat, error queue truthful.
+"""Random and mutated requests to every emulated polarization instrument: it keeps working and reports all errors.
 
-The short version runs with the suite; a longer one is in ``make test-long``, and ``make campaign`` sends a million
-of them to each.
+Memory must not grow. The short version runs with the suite; a longer version is in ``make test-long``, and
+``make campaign`` sends a million requests to each instrument.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def epc_alive(host: Host) -> None:
 
 @dataclass(frozen=True)
 class Frames:
-    """An instrument of binary requests."""
+    """An instrument with binary requests."""
 
     make: Callable[[VirtualClock], object]
     request: Callable[[np.random.Generator], bytes]
@@ -64,7 +64,7 @@ def mpc320(clock: VirtualClock) -> Mpc320:
 
 
 def mpc_request(rng: np.random.Generator) -> bytes:
-    """A message that exists, with random content; often damaged."""
+    """Return a message that exists, with random content, often damaged."""
     number = int(rng.choice(list(MESSAGES)))
     size = MESSAGES[number].size
     if size is None:
@@ -134,7 +134,7 @@ FRAMES = {
 
 
 def hammer_frames(target: Frames, seed: int, count: int, caplog) -> None:
-    """Send random requests; the instrument stays alive and its memory does not grow."""
+    """Send random requests; the instrument keeps working and its memory does not grow."""
     clock, rng = VirtualClock(), np.random.default_rng(seed)
     with caplog.at_level(logging.ERROR):
         device = target.make(clock)

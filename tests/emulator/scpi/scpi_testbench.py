@@ -26,7 +26,7 @@ from lumion_hw.emulator.scpi.units import POWER_W, TIME_S
 
 
 class Host:
-    """One connection, used as a host would: send a line, let the device answer."""
+    """One connection, used like a host: send a line, let the device reply."""
 
     def __init__(self, instrument) -> None:
         self.peer = instrument.connect()
@@ -36,7 +36,7 @@ class Host:
         return self.peer.transmit()
 
     def ask(self, line: str) -> str | None:
-        """Send one line; return the reply without its end, or None when there is none."""
+        """Send one line; return the reply without its terminator, or None without a reply."""
         reply = self.raw(line.encode("latin-1") + b"\n")
         return reply.decode("latin-1").rstrip("\r\n") if reply else None
 
@@ -62,7 +62,7 @@ DEFAULTS = {
 
 
 class Meter:
-    """A meter in the manner of the Thorlabs family (wavelength in nm), with extras to reach every parameter kind."""
+    """A meter in the style of the Thorlabs family (wavelength in nm), with additions for every parameter kind."""
 
     def __init__(self, clock: VirtualClock, **profile) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""What all emulated Keysight instruments with slots tell of themselves, and how they say that they are busy.
+"""Common information and busy reports of all emulated Keysight instruments with slots.
 
 Sources: 8163/8164/8166 programming guide (Fifth Edition) pp. 26-27, 60, 81; N777xC programming guide p. 30.
 """
@@ -44,7 +44,7 @@ def laser(clock) -> Host:
     ],
 )
 def test_options_are_the_part_numbers_slot_by_slot_with_two_spaces_for_none(clock, model, modules, reply):
-    """Slots from 0 in an 8164, from 1 in the others (p. 60)."""
+    """Slots start at 0 in an 8164, at 1 in the others (p. 60)."""
     assert mainframe(clock, model=model, modules=modules).ask("*OPT?") == reply
 
 

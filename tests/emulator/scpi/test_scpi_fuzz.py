@@ -1,4 +1,4 @@
-"""Any byte string leaves an instrument alive and its error queue truthful (SCPI-99)."""
+"""For any byte string an instrument keeps working and its error queue is correct (SCPI-99)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIMIT = 2000
 
 
 def check_alive(host: Host, clock: VirtualClock) -> set[int]:
-    """End whatever is under way; the identity must come back, and the queue must empty. Returns the codes seen."""
+    """End pending input; the identity must be returned and the queue must empty. Returns the error codes."""
     host.raw(b"\n" * (LIMIT + 1))  # an announced block may be as long as the input buffer
     while (event := host.peer.next_event()) is not None:
         clock.sleep(max(event - clock.now(), 1e-6))
@@ -96,7 +96,7 @@ def test_many_more_mutated_lines(seed, caplog):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_refused_unit_is_exactly_one_error(seed, caplog):
-    """The event status register and the queue agree: no error without a reason, none swallowed."""
+    """The event status register and the queue agree: no error without a reason, no lost error."""
     rng = np.random.default_rng(seed)
     host = Host(Meter(VirtualClock()).instrument)
     for _ in range(500):

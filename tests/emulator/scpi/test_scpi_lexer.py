@@ -1,4 +1,4 @@
-"""Units to headers and tokens."""
+"""From message units to headers and tokens."""
 
 from __future__ import annotations
 

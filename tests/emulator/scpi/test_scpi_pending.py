@@ -1,4 +1,4 @@
-"""Pending operations: what completes later holds back one connection and nobody else."""
+"""Pending operations: an operation that completes later blocks its connection and no other."""
 
 from __future__ import annotations
 

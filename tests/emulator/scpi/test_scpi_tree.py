@@ -1,4 +1,4 @@
-"""Headers: optional nodes, numeric suffixes, spellings, aliases, and declarations that contradict themselves."""
+"""Headers: optional nodes, numeric suffixes, spellings, aliases, and contradictory declarations."""
 
 from __future__ import annotations
 

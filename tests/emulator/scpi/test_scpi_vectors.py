@@ -1,4 +1,4 @@
-"""Command lines with known answers, and what a path means behind another one (SCPI-99)."""
+"""Command lines with known replies, and the meaning of a path after another path (SCPI-99)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Polatis switch: power monitors, what it keeps without power, all errors at once, ends of lines."""
+"""The emulated Polatis switch: power monitors, state kept without power, query of all errors, line endings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Arroyo TECSource at its bytes, and the chip whose temperature it holds."""
+"""The emulated Arroyo TECSource, byte by byte, and the chip whose temperature it controls."""
 
 from __future__ import annotations
 

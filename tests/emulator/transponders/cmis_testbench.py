@@ -15,7 +15,7 @@ MANAGEMENT_S, POWER_UP_S, INIT_S, TURN_ON_S = 0.5, 15.0, 20.0, 0.05
 
 
 class Host:
-    """One module on a bench, and a host that pokes it."""
+    """One module on a bench, and a host with raw register access."""
 
     def __init__(
         self, profile: str = "400zr", *, start_s: float = 100.0, clock: VirtualClock | None = None, **options
@@ -34,7 +34,7 @@ class Host:
     # raw access by page
 
     def select(self, page: int, bank: int = 0) -> int:
-        """Map a page; returns what PageSelect reads afterwards."""
+        """Map a page; return the value of PageSelect afterwards."""
         self.module.write(126, bytes([bank, page]))
         return self.module.read(127, 1)[0]
 
@@ -61,7 +61,7 @@ class Host:
         return raw(field, self.read(field.page, span.start, len(span)), index)
 
     def lanes(self, name: str) -> int:
-        """The byte of a field with one bit per lane."""
+        """Return the byte of a field with one bit per lane."""
         field = FIELDS[name]
         return self.read(field.page, field.byte)[0]
 
@@ -78,22 +78,22 @@ class Host:
     # flows
 
     def states(self) -> list[int]:
-        """Data path states of the eight host lanes."""
+        """Return the data path states of the eight host lanes."""
         data = self.read(0x11, 128, 4)
         return [data[lane // 2] >> 4 * (lane % 2) & 0xF for lane in range(8)]
 
     def statuses(self) -> list[int]:
-        """ConfigStatus of the eight host lanes."""
+        """Return the ConfigStatus of the eight host lanes."""
         data = self.read(0x11, 202, 4)
         return [data[lane // 2] >> 4 * (lane % 2) & 0xF for lane in range(8)]
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and let the module see what the light was meanwhile."""
+        """Let time pass, and let the module measure the light in that time."""
         self.clock.sleep(seconds)
         self.module.advance()
 
     def until(self, condition: Callable[[], bool], limit_s: float, step_s: float = 0.01) -> float:
-        """Poll; returns how long it took."""
+        """Poll; return the duration."""
         start = self.clock.now()
         while not condition():
             assert self.clock.now() - start < limit_s, "it never happened"
@@ -101,7 +101,7 @@ class Host:
         return self.clock.now() - start
 
     def power_up(self) -> None:
-        """From power-on, or low power, to ModuleReady, with data paths held down and Tx off."""
+        """Go from power-on, or low power, to ModuleReady, with data paths held deactivated and Tx off."""
         self.wait(0.6)
         self.write(0x10, 128, 0xFF)
         self.write(0x10, 130, 0xFF)
@@ -109,20 +109,20 @@ class Host:
         self.until(lambda: self.raw("module_state") == 3, 100.0, 0.5)
 
     def stage(self, app_sel: int, first_lane: int, count: int, *, explicit: bool = False) -> int:
-        """Stage a data path; returns its host-lane mask."""
+        """Stage a data path; return its host-lane mask."""
         value = app_sel << 4 | (first_lane - 1) << 1 | explicit
         for lane in range(first_lane, first_lane + count):
             self.write(0x10, 144 + lane, value)
         return ((1 << count) - 1) << (first_lane - 1)
 
     def apply(self, mask: int, *, immediate: bool = False) -> list[int]:
-        """Apply and wait; returns the ConfigStatus of all lanes."""
+        """Apply and wait; return the ConfigStatus of all lanes."""
         self.write(0x10, 144 if immediate else 143, mask)
         self.wait(0.05)
         return self.statuses()
 
     def bring_up(self) -> None:
-        """To DPActivated with application 1."""
+        """Go to DPActivated with application 1."""
         self.power_up()
         self.write(0x10, 128, 0x00)
         self.write(0x10, 130, 0x00)
@@ -130,14 +130,14 @@ class Host:
 
 
 def ready(profile: str = "400zr", **options) -> Host:
-    """A host whose module is ready, with data paths held down."""
+    """Return a host whose module is ready, with data paths held deactivated."""
     host = Host(profile, **options)
     host.power_up()
     return host
 
 
 def lit(profile: str = "400zr", *, light: ReceivedLight | dict[int, ReceivedLight] = GOOD_LIGHT, **options) -> Host:
-    """A host whose module is activated and has been getting light for 2 s."""
+    """Return a host whose module is activated and has received light for 2 s."""
     host = Host(profile, **options)
     host.light = light
     host.bring_up()

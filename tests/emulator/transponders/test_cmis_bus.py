@@ -1,4 +1,4 @@
-"""How an emulated CMIS module behaves on its bus: pages, roll-over, lengths, access rights, flags, silence."""
+"""Bus behaviour of an emulated CMIS module: pages, roll-over, lengths, access rights, flags, no acknowledgement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_bank_alone_maps_nothing() -> None:
     host.select(0x11)
     host.module.write(126, b"\x05")
     assert host.module.read(126, 2) == b"\x05\x11"
-    assert host.module.read(128, 1) == b"\x11"  # data path states still
+    assert host.module.read(128, 1) == b"\x11"  # still the data path states
 
 
 def test_a_coherent_module_keeps_34h_and_35h_and_a_dr4_does_not() -> None:
@@ -139,7 +139,7 @@ def test_impossible_accesses_are_programming_errors() -> None:
     "profile", ["400zr", *(pytest.param(name, marks=pytest.mark.long) for name in PROFILES if name != "400zr")]
 )
 def test_no_read_only_or_reserved_bit_can_be_written(profile: str) -> None:
-    """Every byte of every page is written with ones and zeros; bits that are not writable stay."""
+    """Write ones and zeros to every byte of every page; bits that are not writable keep their value."""
     host = awake(profile)
     pages = [None, *(page for page in range(256) if host.select(page) == page and not 0xA0 <= page < 0xB0)]
     for page in pages:
@@ -198,7 +198,7 @@ def test_a_read_clears_exactly_the_flag_bytes_it_covers() -> None:
     host.write(0x10, 128, 0x00)
     host.wait(20.5)
     host.select(0x11)
-    assert host.module.read(135, 19)[12:14] == b"\x01\x01"  # Rx LOS and LOL at 147 and 148; 134 is not touched
+    assert host.module.read(135, 19)[12:14] == b"\x01\x01"  # Rx LOS and LOL at 147 and 148; 134 is not read
     assert host.module.read(134, 1) == b"\xff"
     assert host.module.read(134, 1) == b"\x00"
 
@@ -210,12 +210,12 @@ def test_a_condition_that_lasts_sets_its_flag_again_and_an_event_does_not() -> N
     host.select(0x11)
     first, second = host.module.read(128, 128), host.module.read(128, 128)
     assert (first[134 - 128], second[134 - 128]) == (0xFF, 0x00)  # DPStateChanged is an event
-    assert (first[147 - 128], second[147 - 128]) == (0x01, 0x01)  # it is still dark
+    assert (first[147 - 128], second[147 - 128]) == (0x01, 0x01)  # the input is still dark
 
 
 def test_a_flag_is_gone_after_the_read_when_its_condition_is_over() -> None:
     host = lit()
-    assert host.lanes("rx_lol_flag") == 0x01  # from before the receiver had locked
+    assert host.lanes("rx_lol_flag") == 0x01  # set before the receiver locked
     assert host.lanes("rx_lol_flag") == 0x00
 
 
@@ -227,7 +227,7 @@ def test_reading_around_flags_leaves_them() -> None:
     assert host.module.read(8, 1) == b"\x00"
 
 
-# Silence -------------------------------------------------------------------------------------------------------------
+# No acknowledgement -------------------------------------------------------------------------------------------------
 
 
 def test_nothing_answers_during_management_initialisation() -> None:
@@ -280,7 +280,7 @@ def test_every_access_is_logged_with_its_time() -> None:
     assert last.at_s == pytest.approx(100.6)
 
 
-# Other ways in -------------------------------------------------------------------------------------------------------
+# Other interfaces -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

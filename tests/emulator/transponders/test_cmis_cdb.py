@@ -26,7 +26,7 @@ def awake(**options) -> Host:
 
 
 def send(host: Host, command: int, code: int, payload: bytes = b"") -> None:
-    """Write a command as CMIS wants it: 130 and up first, the command last. The check code comes from the vectors."""
+    """Write a command in CMIS order: 130 and up first, the command last. The check code comes from the vectors."""
     host.select(0x9F)
     body = bytes([0, 0, len(payload), code, 0, 0]) + payload
     for start in range(0, len(body), 8):
@@ -141,7 +141,7 @@ def test_an_impossible_length_is_a_parameter_error() -> None:
 
 
 def test_the_longest_payload_has_120_bytes() -> None:
-    """120 are read and found to be no query; 121 there is no room for."""
+    """120 bytes are read and rejected as a query; 121 bytes do not fit."""
     host = awake()
     for length, heard in ((120, BAD_CODE), (121, PARAMETER)):
         host.select(0x9F)

@@ -1,7 +1,7 @@
-"""Every place where the emulated module shows a quantity says the same, in every module state.
+"""All places where the emulated module shows a quantity agree, in every module state.
 
-The monitors of the module (00h) work in all states; those of lanes and of the link need power, and a power that is not
-there is at the floor of -40 dBm on pages 11h, 24h and 35h alike.
+The monitors of the module (00h) work in all states. Those of lanes and of the link need power, and a missing optical
+power is at the floor of -40 dBm on pages 11h, 24h and 35h alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check(host: Host, state: int) -> None:
     laser_c = int.from_bytes(host.read(None, 20, 2), "big", signed=True) / 256
     tec_percent = int.from_bytes(host.read(None, 18, 2), "big", signed=True) * 100 / 32767
     assert samples["laser_temperature", 1] == pytest.approx(laser_c, abs=0.1)
-    assert 20.0 < laser_c < 90.0  # a thermometer works without power to the laser
+    assert 20.0 < laser_c < 90.0  # the thermometer works without laser power
     assert samples["tec_current", 1] == pytest.approx(tec_percent, abs=0.1)
     for sample, lane_monitor in (("tx_power", "tx_power"), ("rx_total_power", "rx_power")):
         milliwatts = float(host.get(lane_monitor, 1))
@@ -81,7 +81,7 @@ def test_what_is_frozen_outlives_a_power_down() -> None:
 
 
 def test_a_new_interval_begins_when_the_module_is_ready_again() -> None:
-    """Light of -8 dBm before the power-down, of -12 dBm afterwards: no average of the two."""
+    """Light of -8 dBm before the power-down and of -12 dBm after it: the average must not mix the two."""
     host = lit(light=GOOD_LIGHT)
     host.write(None, 26, 0x10)
     host.wait(6.0)
@@ -93,7 +93,7 @@ def test_a_new_interval_begins_when_the_module_is_ready_again() -> None:
 
 
 def test_page_14h_shows_what_a_pattern_checker_counts_and_nothing_without_one() -> None:
-    """14h:208 is no reading of the traffic's errors: those are in 24h and 34h (CMIS 8.12, 8.13: BERT results)."""
+    """14h:208 does not show the errors of the traffic: those are on 24h and 34h (CMIS 8.12, 8.13: BERT results)."""
     host = lit()
     host.write(0x14, 128, 0x01)
     host.wait(1.0)

@@ -1,4 +1,4 @@
-"""Staged sets, apply, every ConfigStatus, break-out, and the ways of real firmware."""
+"""Staged sets, apply, every ConfigStatus, break-out, and quirks of real firmware."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def breakout(host: Host, app_sel: int = 2) -> None:
         host.stage(app_sel, first, 2)
 
 
-# The answer -----------------------------------------------------------------------------------------------------------
+# ConfigStatus ---------------------------------------------------------------------------------------------------------
 
 
 def test_apply_shows_in_progress_first_and_the_result_later() -> None:
@@ -64,7 +64,7 @@ def test_a_start_lane_that_is_not_allowed_is_status_4() -> None:
 def test_a_lane_outside_the_range_of_its_data_path_is_status_4() -> None:
     host = ready()
     host.stage(2, 1, 2)
-    host.write(0x10, 144 + 5, 0x20)  # lane 5 says it belongs to the path of lane 1
+    host.write(0x10, 144 + 5, 0x20)  # lane 5 claims to belong to the path of lane 1
     assert host.apply(0x13)[4] == PATH
 
 
@@ -253,7 +253,7 @@ def test_an_active_path_is_commissioned_again_without_intervention() -> None:
         state = host.states()[0]
         if state != seen[-1]:
             seen.append(state)
-    # 4 -> 6 -> (7) -> 3 -> (1) -> 2 -> (7) -> 5 -> 4: the steady states in brackets are left at once
+    # 4 -> 6 -> (7) -> 3 -> (1) -> 2 -> (7) -> 5 -> 4: states in brackets are steady and left at once
     assert seen == [4, 6, 3, 2, 5, 4] or seen == [4, 3, 2, 5, 4]
     assert host.lanes("data_path_init_pending") == 0x00
 
@@ -334,7 +334,7 @@ def test_a_module_can_be_configured_in_low_power() -> None:
     assert host.module.data_path_states() == dict.fromkeys((1, 3, 5, 7), ACTIVATED)
 
 
-# The ways of firmware -------------------------------------------------------------------------------------------------
+# Firmware quirks ------------------------------------------------------------------------------------------------------
 
 
 def test_config_status_can_stay_in_progress_for_ever() -> None:

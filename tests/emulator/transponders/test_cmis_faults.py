@@ -1,4 +1,4 @@
-"""Faults by name, the identity of the profiles, and a bring-up as a host would do it."""
+"""Faults by name, the identity of the profiles, and a complete bring-up."""
 
 from __future__ import annotations
 
@@ -176,11 +176,11 @@ def test_a_serial_number_that_does_not_fit_is_refused() -> None:
         CmisModule.from_profile("400zr", clock=VirtualClock(), serial="X" * 17)
 
 
-# A whole bring-up ----------------------------------------------------------------------------------------------------
+# A complete bring-up --------------------------------------------------------------------------------------------------
 
 
 def test_a_host_brings_up_a_pair_tunes_it_and_takes_it_down() -> None:
-    """From nothing to a link and back: power, application, tune, enable, lock, performance, disable."""
+    """Bring a module up and down again: power, application, tune, enable, lock, performance, disable."""
     clock = VirtualClock()
     ends = [Host(clock=clock, seed=seed) for seed in (1, 2)]
     join(ends[0].module, ends[1].module, Fibre(loss_db=6.0, dgd_ps=3.0, pdl_db=1.0))

@@ -1,4 +1,4 @@
-"""Firmware of the emulated module by CDB: commands byte by byte, power lost at every step (CMIS 5.2, 9.4.2, 9.7).
+"""Firmware of the emulated module by CDB: commands byte by byte, power loss at every step (CMIS 5.2, 9.4.2, 9.7).
 
 The host here is written from the layout of the commands; only the image file comes from the emulator.
 """
@@ -24,7 +24,7 @@ PLUS = "zr-plus-high-power"
 
 
 class Updater:
-    """A host that speaks CDB, on a module that has started."""
+    """A host that speaks CDB, with a started module."""
 
     def __init__(self, profile: str = "400zr", **options) -> None:
         self.host = Host(profile, **options)
@@ -62,7 +62,7 @@ class Updater:
         return dict(zip(names.split(), struct.unpack(">8B5H", self.ask(FEATURES)), strict=True))
 
     def images(self) -> dict[str, tuple[str, tuple[int, int, int]]]:
-        """What runs, is committed and is valid, and the version, of each bank."""
+        """Return whether each bank runs, is committed and is valid, and its version."""
         reply = self.ask(INFO)
         assert len(reply) == 110
         found = {}
@@ -102,7 +102,7 @@ class Updater:
         self.host.wait(0.6)
 
 
-# The whole way --------------------------------------------------------------------------------------------------------
+# A complete update ----------------------------------------------------------------------------------------------------
 
 
 def test_an_update_runs_is_committed_and_stays() -> None:
@@ -151,11 +151,11 @@ def test_a_copy_makes_the_spare_bank_that_of_the_running_one() -> None:
     reply = updater.host.read(0x9F, 136, 6)
     assert (int.from_bytes(reply[:4], "big") > 0, reply[4:]) == (True, b"\xab\x00")
     assert updater.images()["B"] == ("valid", OLD_A)
-    assert updater.run(COPY, b"\xba") == WRONG_STATE  # into the image that runs
+    assert updater.run(COPY, b"\xba") == WRONG_STATE  # into the running image
     assert updater.run(COPY, b"\xaa") == PARAMETER
 
 
-# Power lost -----------------------------------------------------------------------------------------------------------
+# Power loss -----------------------------------------------------------------------------------------------------------
 
 
 def _idle(updater: Updater) -> None:
@@ -246,7 +246,7 @@ def test_power_lost_at_any_step_leaves_a_module_that_starts_and_can_be_updated(s
     assert updater.images() == STEPS[step]
     running = next(version for words, version in STEPS[step].values() if "running" in words)
     assert tuple(updater.host.read(None, 39, 2)) == running[:2]
-    assert updater.download() == DONE  # nothing stands in the way of the next attempt
+    assert updater.download() == DONE  # the next attempt succeeds
     spare = "A" if step is _committed else "B"
     assert updater.images()[spare] == ("valid", NEW)
 
@@ -282,7 +282,7 @@ def test_blocks_are_checked_and_may_be_repeated() -> None:
     updater.begin()
     assert updater.begin() == WRONG_STATE
     (first, block), (second, other) = updater.blocks()[:2]
-    assert updater.write(second, other) == PARAMETER  # a gap, which this module does not allow
+    assert updater.write(second, other) == PARAMETER  # a gap, which this module does not accept
     assert updater.write(first, block) == DONE
     assert updater.write(first, block) == DONE
     assert updater.write(len(FILE), b"x") == PARAMETER
@@ -292,7 +292,7 @@ def test_blocks_are_checked_and_may_be_repeated() -> None:
     assert updater.run(COPY, b"\xab") == WRONG_STATE
 
 
-@pytest.mark.parametrize("length", [104, 116])  # the last block is a whole one, or a short one
+@pytest.mark.parametrize("length", [104, 116])  # the last block is complete, or shorter
 def test_the_last_byte_of_an_image_may_be_written_and_none_behind_it(length: int) -> None:
     updater = Updater()
     updater.begin()
@@ -347,7 +347,7 @@ def test_an_image_is_longer_than_its_header_and_no_longer_than_a_bank() -> None:
     for wrong in (file[:63], file[:64] + b"x"):
         assert updater.run(START, struct.pack(">II", 65, 0) + wrong) == PARAMETER
     assert updater.run(START, struct.pack(">II", MAX_IMAGE_BYTES + 1, 0) + file[:64]) == PARAMETER
-    assert updater.run(START, struct.pack(">II", MAX_IMAGE_BYTES, 0) + file[:64]) == TASK  # not what its header says
+    assert updater.run(START, struct.pack(">II", MAX_IMAGE_BYTES, 0) + file[:64]) == TASK  # not the size in its header
     assert updater.images()["B"] == ("valid", OLD_B)
     assert updater.download(file) == DONE
     with pytest.raises(ValueError, match="65 to"):
@@ -423,7 +423,7 @@ def test_passwords_of_host_and_maker() -> None:
     assert updater.run(0x0002, b"\x00\x00\x00\x01") == PASSWORD  # locked
     updater.host.write(None, 122, *HOST_PASSWORD)
     assert level() == 0x01
-    assert updater.run(0x0002, b"\x80\x00\x00\x01") == PARAMETER  # those of the maker are not a host's to give
+    assert updater.run(0x0002, b"\x80\x00\x00\x01") == PARAMETER  # a host must not set a manufacturer's password
     assert updater.run(0x0002, b"\x12\x34\x56\x78") == DONE
     updater.power_cycle()
     assert level() == 0x00

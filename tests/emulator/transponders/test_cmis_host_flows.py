@@ -1,6 +1,6 @@
-"""What host software in the field does with a module: block reads at linear offsets, masks, break-out, lost and found.
+"""Typical steps of host software: block reads at linear offsets, masks, break-out, removal and insertion.
 
-Written after the order of steps that switch operating systems document, not after their code.
+Written from the order of steps in the documentation of switch operating systems, not from their code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.emulator.transponders.cmis_testbench import GOOD_LIGHT
 
 
 def at(page: int, byte: int) -> int:
-    """Linear offset of an upper byte."""
+    """Return the linear offset of an upper byte."""
     return page * 128 + byte
 
 
@@ -132,7 +132,7 @@ def test_a_mask_silences_the_interrupt_and_leaves_the_flag(
         file.write(offset(page, first), b"\xff" * count)
     assert module.interrupt is False
     clock.sleep(40.0)
-    file.write(at(0x12, 136), b"\x00\x00")  # the channel it is on: complete at once
+    file.write(at(0x12, 136), b"\x00\x00")  # the present channel: complete at once
     assert module.interrupt is False
     assert file.read(3, 1)[0] & 1 == 1
     file.write(offset(mask_page, mask_byte), b"\x00")

@@ -1,4 +1,4 @@
-"""From light to lock: the model of docs/sources.md, and what the module's registers make of it."""
+"""From light to lock: the model of docs/sources.md, and its effect on the module's registers."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_each_lane_of_a_dr4_has_its_own_light() -> None:
     host = lit("400g-dr4", light={lane: light(0.0) for lane in (1, 2, 4)})
     host.read(0x11, 147, 2)
     assert list(host.read(0x11, 147, 2)) == [0b0100, 0b0100]
-    assert host.lanes("rx_output_valid") == 0x00  # the data path needs all its lanes
+    assert host.lanes("rx_output_valid") == 0x00  # the data path needs all of its lanes
     assert host.raw("rx_power", 3) == 0
 
 
@@ -304,7 +304,7 @@ def test_light_that_came_while_nobody_looked_came_when_it_came() -> None:
     one.write(0x10, 130, 0x01)
     pair.clock.sleep(10)
     one.write(0x10, 130, 0x00)
-    pair.clock.sleep(0.05 + 0.35)  # turned on, and not yet half a second of light
+    pair.clock.sleep(0.05 + 0.35)  # turned on, and less than half a second of light
     assert other.lanes("rx_output_valid") == 0x00
     pair.clock.sleep(0.35)
     assert other.lanes("rx_output_valid") == 0xFF

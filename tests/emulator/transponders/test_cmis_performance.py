@@ -1,4 +1,4 @@
-"""Statistics of the emulated module: VDM, freeze, pages 34h and 35h, checkers; and that the pages agree."""
+"""Statistics of the emulated module: VDM, freeze, pages 34h and 35h, checkers, and agreement of the pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def light(**changes) -> ReceivedLight:
 
 
 def vdm(host: Host) -> dict[tuple[str, int], float]:
-    """Every VDM sample by observable and lane, in its unit."""
+    """Return every VDM sample by observable and lane, in its unit."""
     values = {}
     for group in range(host.raw("vdm_groups") + 1):
         descriptors, samples = host.read(0x20 + group, 128, 128), host.read(0x24 + group, 128, 128)
@@ -35,7 +35,7 @@ def vdm(host: Host) -> dict[tuple[str, int], float]:
 
 
 def place_of(host: Host, name: str) -> tuple[int, int]:
-    """Group and number of an instance."""
+    """Return group and number of an instance."""
     code = OBSERVABLES_BY_NAME[name].code
     for group in range(2):
         codes = host.read(0x20 + group, 128, 128)[1::2]
@@ -62,7 +62,7 @@ def counters(host: Host) -> dict[str, int]:
     return dict(zip(names, struct.unpack(">5Q5I", data), strict=True))
 
 
-# Pages that agree -----------------------------------------------------------------------------------------------------
+# Agreement of the pages -----------------------------------------------------------------------------------------------
 
 
 def test_the_error_ratio_is_the_same_on_every_page_and_that_of_the_model() -> None:
@@ -165,7 +165,7 @@ def test_the_release_starts_a_new_interval() -> None:
 
 
 def test_frozen_values_are_still_there_until_the_release_is_done() -> None:
-    """Some hosts read just after they have lowered the request."""
+    """Some hosts read right after they have withdrawn the request."""
     host = lit()
     host.wait(5)
     freeze(host)
@@ -219,9 +219,9 @@ def test_without_lock_there_are_no_counts_and_no_impossible_values() -> None:
 
 
 def test_an_interruption_does_not_make_a_minimum_too_low() -> None:
-    """A sub-interval without lock throughout does not count.
+    """Only sub-intervals with continuous lock count.
 
-    Dark from 3.05 to 5.4 s after the release, locked again 0.5 s later: 0-1, 1-2, 2-3, 6-7 ... 9-10 s are whole.
+    Dark from 3.05 to 5.4 s after the release, locked again 0.5 s later: 0-1, 1-2, 2-3, 6-7 ... 9-10 s are complete.
     """
     host = lit()
     freeze(host)
@@ -266,7 +266,7 @@ def test_limits_of_a_vdm_observable_raise_its_flags() -> None:
     assert host.read(0x2C, byte)[0] >> shift & 0xF == 0b0100  # high warning of 2.5 dB
     host.light = light(pdl_db=4.0)
     host.wait(0.2)
-    assert host.read(0x2C, byte)[0] >> shift & 0xF == 0b0101  # and the high alarm of 3.5 dB
+    assert host.read(0x2C, byte)[0] >> shift & 0xF == 0b0101  # and also the high alarm of 3.5 dB
     host.light = GOOD_LIGHT
     host.wait(0.2)
     host.read(0x2C, byte)

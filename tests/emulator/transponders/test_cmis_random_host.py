@@ -1,4 +1,4 @@
-"""A host that writes anything anywhere: only allowed transitions, truthful statuses, no cross-talk, nothing breaks."""
+"""A host that writes anything anywhere: only allowed transitions, correct statuses, no cross-talk, no crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.emulator.transponders.cmis_testbench import GOOD_LIGHT, Host
 MODULE_STEPS = {(1, 2), (2, 3), (2, 4), (3, 4), (4, 1)}
 PATH_STEPS = {(1, 2), (2, 3), (2, 7), (3, 1), (7, 3), (7, 5), (5, 6), (5, 4), (4, 6), (6, 7)}
 MAX_HOPS = 7
-"""So many transitions may lie between two looks."""
+"""Largest number of transitions between two checks."""
 
 
 def closure(steps: set[tuple[int, int]], hops: int) -> set[tuple[int, int]]:
@@ -67,7 +67,7 @@ INTERESTING = [
 
 
 class RandomHost(RuleBasedStateMachine):
-    """One module that is poked, and one beside it that nobody touches."""
+    """One module that receives random writes, and an untouched module next to it."""
 
     @initialize(profile=st.sampled_from(sorted(PROFILES)), pin=st.booleans(), seed=st.integers(0, 99))
     def insert(self, profile: str, pin: bool, seed: int) -> None:
@@ -136,7 +136,7 @@ class RandomHost(RuleBasedStateMachine):
     def change_the_light(self, bright: bool) -> None:
         self.poked.light = dict.fromkeys(range(1, 5), GOOD_LIGHT) if bright else ReceivedLight()
 
-    # looking, by the module's own hand: nothing is cleared and no page is moved
+    # direct access to the memory: clears no flag and selects no page
 
     def attempt(self, page: int | None, byte: int, data: bytes) -> None:
         try:
@@ -156,7 +156,7 @@ class RandomHost(RuleBasedStateMachine):
         return pages["lower"][3] >> 1 & 7, states, pages
 
     def rest(self) -> list[object]:
-        """What the bystander's controls and states are."""
+        """Return the controls and states of the untouched module."""
         image = self.bystander.module.image()
         return [image["pages"][page] for page in ("03", "10", "13", "2F", "9F")] + [self.bystander.module.state]  # type: ignore[index]
 
@@ -176,7 +176,7 @@ class RandomHost(RuleBasedStateMachine):
         self.statuses_are_truthful(module_now, paths_now, pages)
 
     def every_step_is_allowed(self) -> None:
-        """Also between two looks; the fault state and resets end a module's and its paths' states from anywhere."""
+        """Transitions between two checks are allowed, too; a fault state and resets end all states."""
         for step in self.module.history[self.judged :]:
             pair = (int(step.before or 0), int(step.after or 0))
             if step.machine == "module":
@@ -257,7 +257,7 @@ def test_many_random_hosts_never_do(examples: int) -> None:
 
 
 def writes(profile: str, seed: int) -> Iterator[tuple[int, int, bytes]]:
-    """Every byte of every page, and of some that are not there, in random order, with random data."""
+    """Write every byte of every page, and of some missing pages, in random order with random data."""
     rng = random.Random(seed)
     pages = (*upper_pages(PROFILES[profile]), 0x05, 0x50, 0xB0, 0xFF)
     places = [(page, byte) for page in pages for byte in range(128, 256)] + [(0, byte) for byte in range(128)]

@@ -1,4 +1,4 @@
-"""Images of modules as modules: real dumps, what an emulated module gave, and what is not an image."""
+"""Memory images used as modules: real dumps, images of an emulated module, and invalid images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.module.registers import I2cDevice
 from tests.emulator.transponders.cmis_testbench import lit
 
-SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[4] / "shared"))  # beside the checkout
+SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[4] / "shared"))  # next to the checkout
 DUMPS = SHARED / "data" / "cmis_dumps"
 
 

@@ -49,7 +49,7 @@ def test_power_up_takes_its_time_and_stays_below_what_is_advertised() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_advertised_durations_are_the_smallest_codes_above_the_true_ones(profile: str) -> None:
-    """Advertised is the smallest code whose bound is at least the delay times 1.2."""
+    """The advertised code is the smallest one whose bound is at least the delay times 1.2."""
     timing = PROFILES[profile].timing
     host = Host(profile)
     host.wait(0.6)
@@ -239,7 +239,7 @@ def test_a_software_reset_darkens_the_module_and_silences_its_bus() -> None:
     assert host.sent[-1].enabled is False
     assert host.module.state is None
     host.wait(0.51)
-    assert host.module.read(26, 1) == b"\x40"  # the trigger has cleared itself with everything else
+    assert host.module.read(26, 1) == b"\x40"  # the trigger bit is cleared with everything else
 
 
 def test_after_a_reset_with_the_fault_the_module_stays_in_low_power() -> None:
@@ -338,8 +338,8 @@ def test_one_disabled_lane_deactivates_its_path_and_leaves_the_other_lanes_lit()
     """CMIS 5.2 clause 6.3.3.
 
     DPDeactivateS = DPReDeinitS OR DPTxDisableT OR DPTxForceSquelchT, with DPTxDisableT = OutputDisableTx<N> OR ... OR
-    OutputDisableTx<N+M-1> over the M media lanes of the path. In DPInitialized each media lane is quiet or not as its
-    own OutputDisableTx and OutputSquelchForceTx say.
+    OutputDisableTx<N+M-1> over the M media lanes of the path. In DPInitialized each media lane follows its own
+    OutputDisableTx and OutputSquelchForceTx.
     """
     host = lit("400g-dr4", light=dict.fromkeys(range(1, 5), GOOD_LIGHT))
     host.write(0x10, 130, 0x02)

@@ -1,4 +1,4 @@
-"""The emulated SC18IM700: messages, status register, timing, and survival of garbage."""
+"""The emulated SC18IM700: messages, status register, timing, and operation after garbage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rig:
     """A bridge with one module, and a host at the other end of an in-memory link."""
 
     def look(self) -> float:
-        """The light at the receiver; like the optical world, looking makes every device advance first."""
+        """The light at the receiver; as in the optical world, a reading first makes every device advance."""
         self.bridge.advance()
         return 1e-4
 
@@ -75,7 +75,7 @@ def test_the_status_register_tells_which_acknowledgement_was_missing() -> None:
     rig = Rig()
     rig.ask(b"S\x40\x00P", 1, 0.1)
     assert rig.status() == NACK_ADDRESS
-    rig.ask(b"S\xa2\x0a\x80123456789P", 1, 0.1)  # nine bytes in an eight-byte row
+    rig.ask(b"S\xa2\x0a\x80123456789P", 1, 0.1)  # nine bytes for an eight-byte row
     assert rig.status() == NACK_DATA
     rig.ask(b"S\xa0\x00P", 1, 0.1)
     assert rig.status() == OK
@@ -115,7 +115,7 @@ def test_registers_read_as_delivered_and_as_written() -> None:
 def test_uart_time_is_9600_baud_after_power_up() -> None:
     rig = Rig()
     assert rig.status() == OK
-    assert rig.clock.now() == pytest.approx(4 * 10 / 9600, rel=1e-3)  # three bytes there, one back
+    assert rig.clock.now() == pytest.approx(4 * 10 / 9600, rel=1e-3)  # three bytes to the bridge, one back
 
 
 def test_bus_time_is_that_of_97_khz() -> None:
@@ -210,6 +210,6 @@ def test_no_byte_string_kills_it(garbage: list[bytes]) -> None:
     while rig.ask(b"", 1, 5.0):
         pass
     rig.clock.sleep(0.1)
-    # A complete register write first: garbage may have changed the baud rate, never the meaning of messages.
+    # Start with a complete register write: garbage may have changed the baud rate, but not the meaning of messages.
     answer = rig.ask(b"S\xa0\x01\x14S\xa1\x06P" + STAT, 7, 20.0)
     assert answer == b"LUMION" + OK

@@ -1,4 +1,4 @@
-"""Bytes in flight: UART time in both directions (mesh controller protocol, section 15)."""
+"""Bytes on the line: UART time in both directions (mesh controller protocol, section 15)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TX_ON_W = 1e-3 * 10 ** (1.0 / 10)  # +1.0 dBm, the default launch power
 
 
 class Rig:
-    """A module on a bench: a clock, the light it sends, the light it gets, and raw I2C."""
+    """A module on a bench: a clock, the sent and the received light, and raw I2C."""
 
     def __init__(self, seed: int = 1, *, warm: bool = True, profile: SfpProfile | None = None) -> None:
         self.clock = VirtualClock(100.0)
@@ -254,7 +254,7 @@ def test_los_has_hysteresis_on_the_optical_power() -> None:
         rig.received_w = 1e-3 * 10 ** (level_dbm / 10)
         rig.sleep(1.0)
         seen.append(bool(rig.status() & 0x02))
-    # -20.5 comes from full light: no LOS; then LOS until the light is above -19.5 dBm.
+    # -20.5 dBm after full light gives no LOS; later LOS stays until the light exceeds -19.5 dBm.
     assert seen == [False, True, True, True, False, False]
 
 
@@ -322,7 +322,7 @@ def test_a_laser_that_stays_broken_faults_again() -> None:
 def test_flags_follow_the_monitors_when_they_are_not_latched() -> None:
     rig = Rig()
     assert rig.word(112) == 0
-    rig.received_w = 3e-3  # +4.8 dBm, above the +0 dBm alarm and the -1 dBm warning whatever the offset
+    rig.received_w = 3e-3  # +4.8 dBm, above the +0 dBm alarm and the -1 dBm warning for any offset
     rig.sleep(0.1)
     assert rig.word(112) == 0x0080
     assert rig.word(116) == 0x0080

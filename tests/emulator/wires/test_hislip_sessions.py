@@ -24,7 +24,7 @@ FIRST_ID = 0xFFFF_FF00
 
 
 class Wire:
-    """One channel, as the host sees it."""
+    """One channel on the host's side."""
 
     def __init__(self, front) -> None:
         self.peer = front.connect()

@@ -1,4 +1,4 @@
-"""A megabyte without an end on a serial line: what finds no room is lost, and the device answers again soon."""
+"""A megabyte without a terminator on a serial line: excess bytes are lost, and the device soon responds again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, MAX_UNREAD_BYTES, S
 
 MEGABYTE = 1 << 20
 LINE_S = 10 * LINE_LIMIT / 9600
-"""What a full buffer takes at the slowest of these lines."""
+"""Time for a full buffer on the slowest of these lines."""
 
 
 def bridge(clock: VirtualClock, rng: np.random.Generator) -> I2cBridge:
@@ -34,8 +34,8 @@ MAKERS = {
 QUESTIONS = {
     "epc": (b"\r\nV?\r\n", b"Done\r\n"),
     "itla": (bytes((0x00, 0x00, 0x00, 0x00)), 4),  # NOP
-    "sfp": (b"R\x0aP", bytes((0xF0,))),  # I2CStat: nothing went wrong
-    "mpc": (bytes((0x05, 0x00, 0x00, 0x00, 0x50, 0x01)), 90),  # HW_REQ_INFO: a head of 6 bytes and 84 of data
+    "sfp": (b"R\x0aP", bytes((0xF0,))),  # I2CStat: no error
+    "mpc": (bytes((0x05, 0x00, 0x00, 0x00, 0x50, 0x01)), 90),  # HW_REQ_INFO: a header of 6 bytes and 84 bytes of data
     "pm1000": (b"\rR2800000\r", b"1015\r"),  # register 512 + 128: the firmware
 }
 
@@ -47,7 +47,7 @@ def test_a_megabyte_without_an_end_silences_for_seconds_at_most(kind, piece):
     peer = MAKERS[kind](clock, np.random.default_rng(1)).connect()
     for _ in range(MEGABYTE // piece):
         peer.receive(b"y" * piece)
-    clock.sleep(LINE_S + 1.0)  # and whoever waits for the rest of a message has given up
+    clock.sleep(LINE_S + 1.0)  # an incomplete message has timed out
     peer.transmit()
     question, answer = QUESTIONS[kind]
     peer.receive(question)
@@ -57,14 +57,14 @@ def test_a_megabyte_without_an_end_silences_for_seconds_at_most(kind, piece):
 
 
 def test_messages_that_wait_for_a_slow_bus_are_bounded():
-    """255 bytes take 24 ms on the bus and four on the wire: they come faster than they can be carried out."""
+    """255 bytes take 24 ms on the bus and four on the UART, so they arrive faster than they can be executed."""
     clock = VirtualClock()
     chip = bridge(clock, np.random.default_rng(1))
     peer = chip.connect()
     for _ in range(100):
         peer.receive(b"S\xa1\xffP" * 1000)
         clock.sleep(0.1)
-    for _ in range(2):  # what has arrived is carried out; the answers to what still waited leave
+    for _ in range(2):  # messages that have arrived are executed; replies to the waiting ones are sent
         clock.sleep(LINE_S + MAX_WAITING_MESSAGES * (255 * 9 / 97e3))
         peer.transmit()
     peer.receive(b"R\x0aP")
@@ -84,7 +84,7 @@ def test_a_line_keeps_what_has_room_and_loses_the_rest_from_the_end():
 
 
 def test_bytes_written_one_by_one_come_to_few_pieces_while_they_wait():
-    """Otherwise every look at the line would cost as much as there are bytes on it."""
+    """Otherwise the cost of every access to the line would grow with the number of its bytes."""
     line = SerialLine(9600)
     for _ in range(1000):
         line.receive(b"x", 0.0)

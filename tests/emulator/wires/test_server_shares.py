@@ -1,6 +1,6 @@
-"""What the server does not do: nothing nobody asked for, and nothing for one host at the expense of another.
+"""The server does no unrequested work, and no host suffers from another.
 
-Causes are counted, not timed: how often a device or the light was asked, how many bytes are taken at once.
+Causes are counted, not timed: how often a device or the light was read, and how many bytes are taken at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL = Path(__file__).parents[2] / "data" / "small.yaml"
 
 
 class Counting:
-    """A device that counts what is asked of it; every byte costs it some work."""
+    """A device that counts its accesses; every byte costs it some work."""
 
     def __init__(self, name: str, work: list[float], byte_s: float = 0.0) -> None:
         self.name, self.due_s = name, None
@@ -79,7 +79,7 @@ def dial(address: str) -> socket.socket:
 
 
 def ask(server: EmulatorServer, host: socket.socket) -> None:
-    """Send a byte and let the loop run until it is back."""
+    """Send a byte and run the loop until its echo is back."""
     host.sendall(b"x")
     host.setblocking(False)
     for _ in range(1000):
@@ -116,7 +116,7 @@ def test_what_is_due_is_done_without_a_host(server, work):
 
 @pytest.mark.parametrize("kind", ["thorlabs-pm", "keysight-n77xx", "keysight-816x", "santec-mpm", "santec-tsl"])
 def test_identity_does_not_ask_for_light(kind, tmp_path):
-    """A device that answers from its own state must not bring the optical world up to date."""
+    """A device that replies from its own state must not bring the optical world up to date."""
     text = re.sub(r", tap: {meter: meter0, channel: [23], fraction: 0.1}", "", SMALL.read_text())
     if kind == "santec-tsl":
         text = text.replace("mesh:\n", "  tls: {kind: santec-tsl, model: TSL-570}\nmesh:\n", 1)
@@ -139,7 +139,7 @@ def test_identity_does_not_ask_for_light(kind, tmp_path):
 
 
 def test_one_device_takes_no_more_at_once_than_a_slice_of_work(server, work):
-    """A host that floods a slow device: its bytes are taken in ever smaller pieces, and the others have their turn."""
+    """A host floods a slow device: its bytes are taken in smaller and smaller pieces, and other hosts are served."""
     slow, quick = Counting("slow", work, byte_s=SLICE_S / 100), Counting("quick", work)
     addresses = [server.add_tcp(each) for each in (slow, quick)]
     with dial(addresses[0]) as flood, dial(addresses[1]) as host:
@@ -192,7 +192,7 @@ def test_idle_hosts_cost_the_one_that_asks_no_more_than_a_look_each(server, work
 
 
 class Starved:
-    """The listener of a process that has no descriptors left."""
+    """The listener of a process without free file descriptors."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
@@ -234,7 +234,7 @@ def test_out_of_descriptors_is_said_once_and_waited_for(work, caplog):
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="other systems acknowledge as they like")
 def test_a_message_without_an_answer_is_acknowledged_at_once(server, work):
-    """Else Nagle's algorithm holds the host's next message back for 40 ms, and sends it together with the one after."""
+    """Otherwise Nagle's algorithm delays the host's next message by 40 ms and sends it with the following one."""
 
     class Silent(Counting):
         def receive(self, data: bytes) -> None:
@@ -244,7 +244,7 @@ def test_a_message_without_an_answer_is_acknowledged_at_once(server, work):
 
     device = Silent("meter", work)
     with dial(server.add_tcp(device)) as host:
-        for _ in range(30):  # a conversation: the system hopes to send acknowledgements along with answers
+        for _ in range(30):  # in a conversation the system tries to send acknowledgements along with replies
             ask(server, host)
         taken = len(device.pieces)
         host.sendall(b"y")
@@ -255,7 +255,7 @@ def test_a_message_without_an_answer_is_acknowledged_at_once(server, work):
 
 
 def test_a_mainframe_looks_at_its_sensors_while_its_laser_gives_pulses():
-    """Samples belong to the light of their time: the server has to let the meter look, though nobody asks."""
+    """Samples must use the light of their own time, so the server must let the meter read without a request."""
     clock, pulses = VirtualClock(), []
     laser = SweptLaser(LaserProfile((1480.0, 1640.0)), clock, np.random.default_rng(1), pulses.extend)
     assert laser.next_update_s() is None, "a laser at rest is left alone"

@@ -1,4 +1,4 @@
-"""The server on real sockets and pseudo-terminals: other programs' bytes, floods, stalls and vanishing hosts."""
+"""The server on real sockets and pseudo-terminals: foreign bytes, floods, stalled and disappearing hosts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dial(address: str, timeout: float = PATIENCE_S) -> socket.socket:
 
 
 def line(connection: socket.socket) -> bytes:
-    """Read up to LF."""
+    """Read up to and including LF."""
     data = b""
     while not data.endswith(b"\n"):
         chunk = connection.recv(1)
@@ -57,7 +57,7 @@ def ask(connection: socket.socket, text: bytes) -> bytes:
 
 @contextlib.contextmanager
 def terminal(path: str):
-    """Open a pseudo-terminal as a host does."""
+    """Open a pseudo-terminal like a host."""
     fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         yield fd
@@ -74,7 +74,7 @@ def read_terminal(fd: int, count: int) -> bytes:
 
 
 class Broken:
-    """A device that fails at the call named, or refuses connections."""
+    """A device that fails in the named call, or refuses connections."""
 
     name = "broken"
 
@@ -114,7 +114,7 @@ class Broken:
 
 
 class Echo(Broken):
-    """A device that answers every byte a hundredfold."""
+    """A device that replies to every byte with a hundred bytes."""
 
     name = "echo"
 
@@ -156,7 +156,7 @@ def test_it_listens_on_loopback_only_and_without_nagle(server, meter):
 
 
 def test_any_bytes_leave_it_alive(server, meter):
-    """What `nc` with any file would do, then a proper client, on the same and on another connection."""
+    """First the input of `nc` with any file, then a proper client, on the same and on another connection."""
     address = server.add_tcp(meter)
     rng = np.random.default_rng(4)
     with server.in_thread(), dial(address) as noisy, dial(address) as proper:
@@ -232,7 +232,7 @@ def test_client_that_does_not_read_is_no_longer_listened_to_and_others_go_on(ser
             return sum(len(channel._output) for channel, _ in list(server._channels.values()) if channel._peer is echo)
 
         end, stalled_since, sent = time.monotonic() + PATIENCE_S, time.monotonic(), 0
-        # A busy machine stalls, too: it is the backlog that ends the wait, then 0.3 s in which nothing more is taken.
+        # A busy machine also stalls; the end of the backlog ends the wait, then 0.3 s without further input.
         while sent < 20_000_000 and time.monotonic() < end:
             if backlog() >= BUFFER_LIMIT and time.monotonic() - stalled_since >= 0.3:
                 break

@@ -90,10 +90,9 @@ class SessionSetup:
         """Open a session, check the identity, and restore configured limits; no current changes on its own.
 
         After a loss of its link, the host reuses its old session id. The controller recognizes the same host, unless
-        another
-        host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that an
-        unstable link
-        never displaces a second host. After a failure the link is closed; a refused setting is not a failure.
+        another host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that
+        an unstable link never displaces a second host. After a failure the link is closed; a refused setting is not a
+        failure.
 
         Args:
             automatic: The driver reconnects on its own; no other host is replaced.

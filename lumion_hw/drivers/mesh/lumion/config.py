@@ -83,8 +83,7 @@ def board_configuration(
     """Return the configuration for a controller.
 
     The power limit is rounded down to whole mW. A channel limit is rounded like the currents that are compared with it,
-    so
-    that a heater can be set to exactly its limit.
+    so that a heater can be set to exactly its limit.
 
     Args:
         limits: Limits of the bench file.

@@ -63,11 +63,9 @@ class LumionMeshController(Driver):
     """One LUMION mesh controller; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
     The constructor does not access the device. :meth:`open` attaches; :meth:`configure` must be called before any
-    output is
-    driven. After a ``LinkLost``, call :meth:`open` again, or set a ``reconnect`` policy. A controller that was not
-    restarted keeps its outputs. After reattaching, limits that the controller lost are applied again; currents are
-    restored
-    only with ``resume``. A call that ended with a ``LinkError`` is never repeated automatically.
+    output is driven. After a ``LinkLost``, call :meth:`open` again, or set a ``reconnect`` policy. A controller that
+    was not restarted keeps its outputs. After reattaching, limits that the controller lost are applied again; currents
+    are restored only with ``resume``. A call that ended with a ``LinkError`` is never repeated automatically.
 
     Args:
         link: Link to the controller.
@@ -269,8 +267,7 @@ class LumionMeshController(Driver):
         """Run a sweep on the controller and return all readings.
 
         All points are checked before anything is sent. Lost records are read again. If an error or Ctrl-C ends the
-        wait, the
-        sweep is aborted and the previous currents are restored.
+        wait, the sweep is aborted and the previous currents are restored.
 
         Raises:
             LimitError: A point is outside the limits (the message names point and channel), or the sweep exceeds the
@@ -304,8 +301,7 @@ class LumionMeshController(Driver):
         """Iterate over monitor readings that the controller streams, until the iterator is closed.
 
         The subscription begins with this call and ends with ``close()`` of the iterator, or when the iterator is
-        deleted. If
-        the consumer is too slow, ``dropped`` increases; old readings do not pile up.
+        deleted. If the consumer is too slow, ``dropped`` increases; old readings do not pile up.
 
         Args:
             period_s: Time between two readings, rounded to the controller's tick.
@@ -396,8 +392,7 @@ class LumionMeshController(Driver):
         """Return the controller's counters since its power-up, under the names of protocol section 6.3.
 
         They count frames, bytes, each cause of a bad frame, replays, latches, refusals and trips, and are never reset.
-        The
-        counters of the host are in ``session.counters``.
+        The counters of the host are in ``session.counters``.
         """
         with self._public_call("board_counters"):
             return board_counters(self._session)
@@ -410,10 +405,8 @@ class LumionMeshController(Driver):
         """Set the outputs as ``on_exit`` defines, end the keep-alive and close the link; idempotent, never raises.
 
         A driver that was never configured has not driven any output and leaves the outputs as they are. Also called
-        when the
-        interpreter exits. If zeros cannot be set, an emergency stop is tried, which latches its fault; without an
-        answer, the
-        watchdog of the controller switches the outputs off. A forked child process sends nothing.
+        when the interpreter exits. If zeros cannot be set, an emergency stop is tried, which latches its fault; without
+        an answer, the watchdog of the controller switches the outputs off. A forked child process sends nothing.
         """
         if self._session.belongs_to_other_process:  # only the parent may switch its heaters
             self._session.close()

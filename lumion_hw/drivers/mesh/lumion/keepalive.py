@@ -21,8 +21,7 @@ class KeepAlive:
     """Feeds the watchdog a quarter of its time after the last request, from a ticker and from long waits.
 
     The lease is a watchdog for the application: every call of the driver renews it. When it has expired, the watchdog
-    is no
-    longer fed, so that a healthy thread does not keep a hanging control loop alive.
+    is no longer fed, so that a healthy thread does not keep a hanging control loop alive.
 
     Args:
         session: Session to feed.

@@ -83,8 +83,8 @@ class TelemetryStream:
         request: Request for the subscription.
         keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
             time of its next call.
-        when_lost: Told when the link is lost while somebody waits.
-        ended: Called once, when the subscription has ended.
+        on_lost: Called if the link is lost during a wait.
+        on_ended: Called once, when the subscription has ended.
 
     Raises:
         LumionError: The request failed; there is no subscription.
@@ -264,7 +264,7 @@ class TelemetryStreams:
         target: Device name and address, for messages.
         keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
             time of its next call.
-        when_lost: Told when the link is lost while an iterator waits.
+        on_lost: Called if the link is lost while an iterator waits.
     """
 
     def __init__(

@@ -112,10 +112,8 @@ class QontrolController(Driver):
     """One chain of Qontrol modules; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
     The constructor does not access the device. :meth:`open` detects the modules and changes no output. This driver
-    checks
-    limits before it sends anything, and also sets them in the modules (IMAX, VMAX). The limit of the total power, and
-    the
-    latching of faults, exist only in this driver, not in the modules.
+    checks limits before it sends anything, and also sets them in the modules (IMAX, VMAX). The limit of the total
+    power, and the latching of faults, exist only in this driver, not in the modules.
 
     Args:
         link: Serial link with 115 200 baud, or a TCP link to one.
@@ -337,8 +335,7 @@ class QontrolController(Driver):
         """Return the faults that the modules reported and this driver stored, oldest first.
 
         ``present`` of over-voltage and over-current means that the channel is at its limit now. ``extra`` contains the
-        code,
-        the error line, and ``candidates`` if the channel is ambiguous.
+        code, the error line, and ``candidates`` if the channel is ambiguous.
         """
         with self._call("faults") as outputs:
             self._session.check_identity()

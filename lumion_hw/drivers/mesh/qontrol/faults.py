@@ -117,8 +117,7 @@ def faults_from_reports(
     """Return one fault per distinct report, with its channel or all channels that it may concern.
 
     A report names the channel within a module, but no module. Over-voltage and over-current reports are narrowed down
-    to
-    the channels at their limit; ``extra`` contains the remaining ``candidates``.
+    to the channels at their limit; ``extra`` contains the remaining ``candidates``.
     """
     faults: dict[tuple[int, tuple[int, ...]], Fault] = {}
     for report in reports:

@@ -111,8 +111,7 @@ def compliance_for(
 
     IMAX is the largest current of the heater. VMAX is the voltage that the heater needs for that current, times
     ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below
-    the
-    reading of idle outputs.
+    the reading of idle outputs.
 
     Raises:
         LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.

@@ -103,7 +103,7 @@ def test_error_lines_around_an_acknowledgement_are_reports(reply: list[str], rep
     session.run(sets(4))
     assert [(report.code, report.channel) for report in session.take_reports()] == reports
     assert session.take_reports() == ()
-    assert session.counters.taints == 0
+    assert session.counters.incomplete == 0
 
 
 def test_error_lines_inside_a_reading_do_not_end_it() -> None:

@@ -1,4 +1,4 @@
-"""A host for the emulated mesh controller, made of the protocol's own codec and nothing else."""
+"""A host for the emulated mesh controller, built only from the protocol's codec."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TINY = BoardProfile(n_dac=4, n_adc=4)
 
 
 class Bench:
-    """A board whose outputs are noted and whose monitors are set by the test."""
+    """A board whose outputs are recorded and whose monitors are set by the test."""
 
     def __init__(self, profile: BoardProfile = TINY, *, seed: int = 1, start_s: float = 0.0) -> None:
         self.clock = VirtualClock(start_s)
@@ -77,7 +77,7 @@ class Bench:
 
 
 class Host:
-    """One connection with a session: sends requests, keeps events apart from replies."""
+    """One connection with a session: sends requests and keeps events apart from replies."""
 
     def __init__(self, bench: Bench, session: int = 0x2F71) -> None:
         self.bench = bench
@@ -90,7 +90,7 @@ class Host:
         self.last: Frame | None = None
 
     def raw(self, wire: bytes, wait_s: float = 2.0) -> Frame | None:
-        """Write bytes; return the first reply within a time, or ``None``."""
+        """Write bytes; return the first reply that arrives in time, or ``None``."""
         self.link.write(wire, 0.0)
         return self.reply(wait_s)
 
@@ -109,16 +109,16 @@ class Host:
         return None
 
     def listen(self, wait_s: float) -> list[Any]:
-        """Return the events that arrive within a time, decoded."""
+        """Return the events that arrive in time, decoded."""
         return [decode_event(frame.command, frame.payload) for frame in self.collect(wait_s)]
 
     def heard(self) -> list[Any]:
-        """Return the events that came between replies, decoded, and forget them."""
+        """Return the events that came between replies, decoded, and clear them."""
         events, self.events = self.events, []
         return [decode_event(frame.command, frame.payload) for frame in events]
 
     def collect(self, wait_s: float) -> list[Frame]:
-        """Return everything that arrives within a time."""
+        """Return everything that arrives in time."""
         deadline = self.bench.clock.now() + wait_s
         frames: list[Frame] = []
         while self.bench.clock.now() < deadline:
@@ -132,7 +132,7 @@ class Host:
         return Frame(Kind.REQ, request.command, seq, number, flags, payload=request.encode())
 
     def ask(self, request: Request[Any], **header: Any) -> Any:
-        """Send a request; return its typed reply, or the refusal."""
+        """Send a request; return its typed reply or the refusal."""
         frame = self.frame(request, **header)
         answer = self.raw(encode_frame(frame))
         assert answer is not None, f"no reply to {request}"
@@ -186,7 +186,7 @@ class Host:
             assert isinstance(reply, SweepLoadReply), reply
 
     def start(self, generation: int, sweep_id: int = 1, credit_limit: int = 0, **fields: Any) -> Any:
-        """Start a sweep from the table the board drives."""
+        """Start a sweep from the table that the board drives."""
         base = table_crc32(self.bench.board.driven_codes)
         return self.ask(SweepStartRequest(generation, sweep_id, base, credit_limit, **fields))
 
@@ -212,13 +212,13 @@ def table(codes: list[int]) -> NDArray[np.uint16]:
 
 
 def global_block(**fields: Any) -> ConfigGlobalRequest:
-    """The library's default configuration: watchdog OFF after 2 s, here with a cap nothing reaches."""
+    """Return the library's default configuration: watchdog OFF after 2 s, with a power limit that is never reached."""
     values = {"wd_policy": 0, "wd_timeout_ms": 2000, "wd_param_ms": 0, "total_power_mw": 4_000_000} | fields
     return ConfigGlobalRequest(**values)
 
 
 def set_retry(frame: Frame) -> bytes:
-    """The same request again, as a host repeats it."""
+    """Send the same request again, like a host that repeats it."""
     return encode_frame(
         Frame(
             frame.kind, frame.command, frame.seq, frame.session, frame.flags | HeaderFlag.RETRY, payload=frame.payload
@@ -235,7 +235,7 @@ def data_of(events: list[Any]) -> list[SweepDataEvent]:
 
 
 def done_of(events: list[Any]) -> SweepDoneEvent:
-    """The one SWEEP_DONE among events, which is the last word of its run."""
+    """Return the only SWEEP_DONE among the events; it must be the last event of its run."""
     sweep = [event for event in events if isinstance(event, SweepDataEvent | SweepDoneEvent)]
     assert [isinstance(event, SweepDoneEvent) for event in sweep].count(True) == 1
     assert isinstance(sweep[-1], SweepDoneEvent)

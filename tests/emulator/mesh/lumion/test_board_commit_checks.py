@@ -1,4 +1,4 @@
-"""STAGE, STAGE_SPARSE, COMMIT and SET (section 8): the order of their checks, and all or nothing."""
+"""STAGE, STAGE_SPARSE, COMMIT and SET (section 8): the order of their checks, and all-or-nothing execution."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CRC = table_crc32(CODES)
 
 @dataclass
 class Set:
-    """A board in READY at generation 10 with a full bank 0 of bank generation 5."""
+    """Return a board in READY at generation 10 with a full bank 0 of bank generation 5."""
 
     bench: Bench
     host: Host
@@ -55,7 +55,7 @@ def ready() -> Set:
 
 
 def wrong_everything(ready: Set) -> dict[str, int]:
-    """A commit in which every check after the first fails."""
+    """A commit in which every later check fails as well."""
     return {"bank": 9, "when": 1, "count": 3, "generation": 9, "bank_generation": 4, "crc32": 1, "at_tick": 0}
 
 

@@ -1,4 +1,4 @@
-"""Nothing a host sends kills the board, and the next good frame is understood (section 13)."""
+"""No input of a host stops the board, and the board understands the next good frame (section 13)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION = 0x2F71
 
 
 def ping_works(host: Host) -> None:
-    host.link.write(b"\x00", 0.0)  # ends whatever was begun
+    host.link.write(b"\x00", 0.0)  # ends an incomplete frame
     host.collect(0.3)
     answer = host.raw(encode_frame(Frame(Kind.REQ, Command.PING, 0, 0, payload=PingRequest(0xC0FFEE).encode())))
     assert answer is not None

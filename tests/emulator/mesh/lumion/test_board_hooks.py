@@ -101,7 +101,7 @@ def exchanges(seed: int) -> list[bool]:
 
 
 def _answered(host: Host) -> bool:
-    """Ask once and say whether a good reply came."""
+    """Send one request and return whether a good reply came."""
     host.link.write(encode_frame(host.frame(PingRequest(1))), 0.0)
     found = []
     deadline = host.bench.clock.now() + 0.01

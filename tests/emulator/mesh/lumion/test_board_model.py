@@ -1,4 +1,4 @@
-"""The board against a model of a few lines: driven table, generation, state (section 18, item 3)."""
+"""The board compared with a short model: driven table, generation, state (section 18, item 3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ small = st.integers(0, 6)
 
 
 class BoardModel(RuleBasedStateMachine):
-    """What the board must drive, at which generation, in which state, whatever a host does."""
+    """Model of the driven table, its generation and the board's state for any actions of a host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class BoardModel(RuleBasedStateMachine):
     @precondition(lambda self: self.latched)
     @rule(which=st.integers(0, 1))
     def clear(self, which: int) -> None:
-        """Clear the oldest or the newest fault: only without any do the outputs come back."""
+        """Clear the oldest or the newest fault: the outputs come back only when no fault is left."""
         self.host.ask(FaultClearRequest(self.latched.pop(-which)))
         if not self.latched:
             self.state = READY if self.configured else BOOT
@@ -141,7 +141,7 @@ class BoardModel(RuleBasedStateMachine):
             self._stopped()
 
     def _stopped(self) -> None:
-        """All heaters are off; a fault that is latched already is not doubled."""
+        """Switch all heaters off; an already latched fault is not latched twice."""
         self.driven, self.state = [0] * 4, SAFE
         if self._newest_fault() > self.newest:
             self.newest = self._newest_fault()

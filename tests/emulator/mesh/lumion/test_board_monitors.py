@@ -144,7 +144,7 @@ def test_the_largest_set_fits_and_one_code_more_is_dropped_as_oversize() -> None
 
 
 def test_a_scan_may_look_at_a_world_that_looks_back_at_the_board() -> None:
-    """The optical world asks every device to advance before it computes the light."""
+    """The optical world makes every device advance before it computes the light."""
     bench = Bench()
     asked = []
 

@@ -82,13 +82,13 @@ def test_presets_have_the_sizes_and_frames_of_section_15() -> None:
 
 
 def fast(name: str, pacing: str, mtu: int) -> tuple[Bench, Host]:
-    """A board whose ticks take next to no time: section 14 counts bytes, without turn-around."""
+    """A board with negligible tick time: section 14 counts bytes without turn-around."""
     bench = Bench(replace(preset(name, pacing), mtu=mtu, tick_us=1, n_adc=4))
     return bench, Host(bench).ready()
 
 
 def stop_and_wait_s(bench: Bench, host: Host, request: SetRequest | CommitRequest) -> float:
-    """Time of one request and its reply, less the millisecond of execution."""
+    """Return the time of one request and its reply, minus the millisecond of execution."""
     start = bench.clock.now()
     assert isinstance(host.ask(request), CommitReply)
     return bench.clock.now() - start - bench.board.profile.t_cmd_ms * 1e-3
@@ -147,7 +147,7 @@ def test_a_latency_timer_makes_a_short_reply_wait_for_it() -> None:
         host.ask(PingRequest(1))
         arrivals.append(bench.clock.now())
     gaps_ms = np.diff(arrivals) * 1e3
-    # 19 + 31 bytes and 1 ms of execution are 5.3 ms: every reply comes with the next expiry of the timer.
+    # 19 + 31 bytes and 1 ms of execution take 5.3 ms: every reply comes with the next expiry of the timer.
     assert gaps_ms == pytest.approx(np.full(39, 16.0), abs=0.01)
 
 
@@ -193,7 +193,7 @@ def test_the_answer_is_the_same_in_every_mode() -> None:
     assert answers == [[1, 2, 3, 4]] * 4
 
 
-# -- frames on their way out ------------------------------------------------------------------------------------------
+# -- outgoing frames ----------------------------------------------------------------------------------------------
 
 
 def test_a_record_under_way_is_not_cut_and_reply_and_fault_go_before_the_next_one() -> None:
@@ -294,7 +294,7 @@ def test_a_flood_of_requests_without_replies_is_executed_in_full() -> None:
     assert host.ask(ReadbackRequest(bank=0, rb_flags=0)).generation == 1000
 
 
-# -- the parts --------------------------------------------------------------------------------------------------------
+# -- components ---------------------------------------------------------------------------------------------------
 
 
 def test_bytes_arrive_at_the_line_rate_and_a_second_write_waits_for_the_first() -> None:

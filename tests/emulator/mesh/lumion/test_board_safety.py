@@ -47,7 +47,7 @@ HW_ADC = FaultSource.HW_ADC
 
 
 def energised(**common: int) -> tuple[Bench, Host, float]:
-    """A board that drives, and the instant of the last feed."""
+    """Return a driving board and the time of the last watchdog feed."""
     bench = Bench()
     host = Host(bench).ready(**common)
     fed_at = bench.clock.now()
@@ -66,7 +66,7 @@ def test_off_outputs_are_zero_within_the_timeout_and_one_tick(timeout_ms: int) -
     host.ask(PingRequest(1))
     bench.until(fed_at + timeout_ms * 1e-3 - 0.0005)
     assert bench.board.driven_codes.tolist() == CODES
-    bench.sleep(100.0)  # nobody talks and nobody looks: the instant is exact all the same
+    bench.sleep(100.0)  # no communication and no advance: the trip time is exact nevertheless
     instant, output = bench.drives[-1]
     assert output == ZEROS
     assert instant * 1e3 == pytest.approx(math.ceil(fed_at * 1e3 - 1e-6) + timeout_ms), "the first edge after it"

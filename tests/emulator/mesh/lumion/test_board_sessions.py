@@ -143,7 +143,7 @@ def test_a_repeated_hello_is_harmless_until_something_else_was_executed() -> Non
     host = Host(Bench())
     host.open()
     host.ask(StageRequest(3, 0, 0, table([1])))
-    host.open()  # same session and number, but a request came between: a new session with empty banks
+    host.open()  # same session and number, but with a request in between: a new session with empty banks
     assert host.ask(StageRequest(1, 0, 0, table([1]))) == StageReply(1, 1)
     host.seq = 50
     host.open()

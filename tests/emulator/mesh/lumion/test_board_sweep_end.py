@@ -1,4 +1,4 @@
-"""How a sweep on the emulated board ends early (sections 10.4 and 11): abort, fault, ESTOP, watchdog, new host."""
+"""Early ends of a sweep on the emulated board (sections 10.4 and 11): abort, fault, ESTOP, watchdog, new host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLOW = SweepImage(tuple(SweepPoint([(0, 1000 * number)]) for number in range(1, 
 
 
 def running(**common: int) -> tuple[Bench, Host]:
-    """Generation 6 runs SLOW from BASE; half a second has passed."""
+    """Return a board at generation 6 that has run SLOW from BASE for half a second."""
     bench = Bench()
     host = Host(bench).ready(**common)
     host.drive(5, BASE)

@@ -1,4 +1,4 @@
-"""Loading a sweep image into the emulated board (section 10.2): pieces, CRC, structure."""
+"""Loading of a sweep image into the emulated board (section 10.2): pieces, CRC, structure."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def _patched(offset: int, data: bytes) -> bytes:
         (_patched(16, b"\2"), Refusal(Status.BAD_VALUE, value=16)),  # end_action
         (_patched(17, b"\2"), Refusal(Status.BAD_VALUE, value=17)),  # trigger
         (_patched(18, b"\1\0"), Refusal(Status.BAD_VALUE, value=18)),  # odd mask_len
-        (_patched(4, b"\4"), Refusal(Status.BAD_VALUE, index=3, value=42)),  # a fourth point is not there
-        (BYTES + b"\0", Refusal(Status.BAD_VALUE, value=42)),  # bytes behind the last point
+        (_patched(4, b"\4"), Refusal(Status.BAD_VALUE, index=3, value=42)),  # there is no fourth point
+        (BYTES + b"\0", Refusal(Status.BAD_VALUE, value=42)),  # bytes after the last point
         (BYTES[:-1], Refusal(Status.BAD_VALUE, index=2, value=34)),  # a table cut short
         (_patched(22, b"\4\0"), Refusal(Status.BAD_CHANNEL, channel=4, index=0, limit=4)),
         (_patched(18, b"\2\0\x10\0"), Refusal(Status.BAD_CHANNEL, channel=4, limit=4)),  # monitor 4 of 4

@@ -1,7 +1,7 @@
-"""Random command sequences with sweeps against a small model (section 18, items 3 and 4).
+"""Random command sequences with sweeps compared with a short model (section 18, items 3 and 4).
 
-The model knows what is driven, at which generation and in which state, also in the middle of a run; besides, every
-table ever driven is one that somebody gave, a point of a sweep, a step of a ramp, or zeros.
+The model predicts the driven table, its generation and the board's state, also during a run. In addition, every driven
+table must be a table from the host, a point of a sweep, a step of a ramp, or zeros.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ points = st.lists(st.tuples(st.integers(0, 3), st.integers(0, CODE_MAX + 10)), m
 
 
 class OffEdge(Host):
-    """Asks 0.4 ms behind a tick edge, so that no request meets an edge at the same instant."""
+    """Sends requests 0.4 ms after a tick edge, so that no request coincides with an edge."""
 
     def ask(self, request: Any, **header: Any) -> Any:
         bench = self.bench
@@ -54,7 +54,7 @@ class OffEdge(Host):
 
 @dataclass
 class ModelRun:
-    """A run: which table it drives at which tick."""
+    """A run: the table driven at each tick."""
 
     start_tick: int
     dwell_ms: int
@@ -68,7 +68,7 @@ class ModelRun:
 
 
 class SweepModel(RuleBasedStateMachine):
-    """Board and model side by side."""
+    """The board and the model, driven in parallel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class SweepModel(RuleBasedStateMachine):
         return int((self.bench.clock.now() - self.bench.board.core.origin_s) * 1e3 + 1e-4)
 
     def settle(self) -> None:
-        """Let the model's run go on to the present tick."""
+        """Advance the model's run to the present tick."""
         if self.run is not None:
             present = self.run.at(self.now())
             self.driven = self.run.final if present is None else present
@@ -244,7 +244,7 @@ class SweepModel(RuleBasedStateMachine):
     @precondition(lambda self: self.fault)
     @rule()
     def clear(self) -> None:
-        for record in list(self.bench.board.core.faults.records):  # one that is cleared already stays so
+        for record in list(self.bench.board.core.faults.records):  # a cleared fault stays cleared
             self.host.ask(FaultClearRequest(record.fault_id))
         self.fault, self.state = False, READY if self.configured else BOOT
 

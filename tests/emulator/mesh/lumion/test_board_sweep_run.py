@@ -43,7 +43,7 @@ FULL_SCALE_MA = 10.0
 
 
 class Lit(Bench):
-    """Monitor k shows the share of full scale that output k drives, so that a record tells which point it saw."""
+    """Monitor k shows the share of full scale of output k, so a record identifies its point."""
 
     def _sense(self, n_avg: int, at_s: float) -> Any:
         super()._sense(n_avg, at_s)
@@ -51,7 +51,7 @@ class Lit(Bench):
 
 
 def ramp(count: int, **fields: Any) -> SweepImage:
-    """Channel 0 takes the codes 1000, 2000, ..."""
+    """Return a sweep in which channel 0 takes the codes 1000, 2000, ..."""
     return SweepImage(tuple(SweepPoint([(0, 1000 * number)]) for number in range(1, count + 1)), **fields)
 
 
@@ -64,7 +64,7 @@ def ready(image: SweepImage, profile: BoardProfile = TINY, **common: int) -> tup
 
 
 def until_done(host: Host, wait_s: float = 60.0) -> list[Any]:
-    """Listen, feeding the watchdog, until the run has said its last word."""
+    """Listen and feed the watchdog until the run has ended."""
     events: list[Any] = host.heard()
     deadline = host.bench.clock.now() + wait_s
     while not any(isinstance(event, SweepDoneEvent) for event in events):
@@ -76,7 +76,7 @@ def until_done(host: Host, wait_s: float = 60.0) -> list[Any]:
 
 
 def latches(bench: Bench, since_s: float) -> list[tuple[float, int]]:
-    """Return (ms, code of channel 0) of every change of the outputs from an instant on."""
+    """Return (ms, code of channel 0) of every change of the outputs after a given time."""
     return [
         (round(instant * 1e3, 3), round(output[0] / FULL_SCALE_MA * 65535))
         for instant, output in bench.drives
@@ -104,14 +104,14 @@ def test_a_board_that_acts_late_asks_for_the_light_of_the_instants_it_missed() -
     bench, host = ready(ramp(3, settle_us=2300, dwell_us=10_000, n_avg=4))
     bench.scans.clear()
     start = host.started(6, credit_limit=10)
-    bench.sleep(0.5)  # nobody looks for half a second, as on a machine with too much to do
+    bench.sleep(0.5)  # no advance for half a second, as on an overloaded machine
     t0 = start.tick
     assert latches(bench, t0 * 1e-3) == [(t0, 1000), (t0 + 10, 2000), (t0 + 20, 3000), (t0 + 30, 100)]
     assert [round(at * 1e3, 3) for at, _ in bench.scans] == [t0 + 2.3, t0 + 12.3, t0 + 22.3]
 
 
 def test_without_a_dwell_time_the_next_point_latches_at_the_edge_after_the_scans() -> None:
-    # 2.3 ms settling, 10 scans of 50 us: over at 2.8 ms, next edge at 3 ms
+    # 2.3 ms settling and 10 scans of 50 us: done at 2.8 ms, next edge at 3 ms
     bench, host = ready(ramp(2, settle_us=2300, n_avg=10))
     start = host.started(6)
     until_done(host)
@@ -268,7 +268,7 @@ def test_records_are_pushed_up_to_the_credit() -> None:
 
 
 def pushes(bench: Bench, host: Host, start_s: float) -> list[tuple[float, int, int]]:
-    """Return (ms after the start, first record, records) of every push of a run."""
+    """Return (ms after the start, first record, records) of every push in a run."""
     found = []
     for _ in range(2000):
         for event in host.listen(bench.board.profile.tick_s / 2):
@@ -283,7 +283,7 @@ def test_a_push_waits_20_ms_for_its_frame_to_fill_and_not_beyond_the_end() -> No
     bench, host = ready(ramp(40, dwell_us=1_000))
     start = host.started(6, credit_limit=1000)
     first, second = pushes(bench, host, start.tick * 1e-3)
-    # One record per ms, the first one made after 50 us of scan: 20 or 21 of them when 20 ms have passed.
+    # One record per ms, the first after a scan of 50 us: 20 or 21 records after 20 ms.
     assert first[0] == pytest.approx(20.05, abs=0.6)
     assert (first[1], second[1]) == (0, first[2])
     assert first[2] in (20, 21)

@@ -1,4 +1,4 @@
-"""SWEEP_START on the emulated board (section 10.3): every check in its order, and nothing driven before the last."""
+"""SWEEP_START on the emulated board (section 10.3): all checks in order, and no output before the last check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ IMAGE = SweepImage((SweepPoint([(0, 10)]), SweepPoint([(0, 20)])), dwell_us=50_0
 
 
 def loaded(image: SweepImage = IMAGE, profile: BoardProfile = TINY, **common: int) -> tuple[Bench, Host]:
-    """A board that drives BASE under generation 5 and holds the image as sweep 1."""
+    """Return a board that drives BASE at generation 5 and holds the image as sweep 1."""
     bench = Bench(profile)
     host = Host(bench).ready(**common)
     host.drive(5, BASE)

@@ -1,4 +1,4 @@
-"""Telemetry of the emulated board (section 9): periods, credits, drop counters, and where events go."""
+"""Telemetry of the emulated board (section 9): periods, credits, drop counters, and recipients of events."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_produced_is_received_and_dropped_and_lost() -> None:
     produced_from = bench.clock.now()
     for _ in range(40):
         for frame in host.collect(0.01):
-            if frame.seq % 5:  # every fifth is lost on the way
+            if frame.seq % 5:  # every fifth frame is lost on the way
                 track.receive(frame.seq, 0)
         renewal = track.renewal()
         if renewal is not None:
@@ -190,7 +190,7 @@ def test_produced_is_received_and_dropped_and_lost() -> None:
 
 
 def test_a_line_too_slow_for_the_period_drops_the_oldest_records_and_sends_the_newest() -> None:
-    # 64 monitors are 159 bytes, 13.8 ms at 115 200 baud (72.5 records/s, section 14); 200/s are asked for.
+    # 64 monitors are 159 bytes, 13.8 ms at 115 200 baud (72.5 records/s, section 14); 200/s are requested.
     bench = Bench(preset("mesh144", "uart:115200"))
     host = Host(bench)
     host.open()
@@ -237,7 +237,7 @@ def test_the_reply_to_a_request_overtakes_waiting_telemetry() -> None:
     host.collect(0.5)
     asked = bench.clock.now()
     host.ask(PingRequest(1))
-    # One frame of 159 bytes may be under way, it is not cut; then the 31 bytes of the reply.
+    # A frame of 159 bytes that is being sent is not cut; the 31 bytes of the reply follow it.
     longest = (19 + 159 + 31) * 10 / 115_200 + 1e-3
     assert bench.clock.now() - asked <= longest + 1e-4
 

@@ -1,4 +1,4 @@
-"""The emulated board's watch over its monitors (section 9.3): hold-off, hysteresis, state events, and their time."""
+"""Monitor watching of the emulated board (section 9.3): hold-off, hysteresis, state events, and their times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def watching(*records: tuple[int, int, int, int], period: int = 1, profile=TINY)
 
 
 def shine(bench: Bench, at_s: float, **monitors_ma: float) -> None:
-    """Change the light of monitors at an instant; as on a bench, the board looks at what was there until then."""
+    """Change the light of monitors at a time; as on a bench, the board first processes the light up to then."""
     bench.until(at_s)
     bench.monitors_ma = bench.monitors_ma.copy()
     for name, level_ma in monitors_ma.items():
@@ -48,7 +48,7 @@ def shine(bench: Bench, at_s: float, **monitors_ma: float) -> None:
 
 
 def told(host: Host, wait_s: float) -> list[tuple[int, int, list[int]]]:
-    """Return tick, since and dark monitors of the events of a time."""
+    """Return tick, since and dark monitors of the events within a time."""
     return [(event.tick, event.since, dark_in(event)) for event in host.listen(wait_s)]
 
 
@@ -69,7 +69,7 @@ def test_the_event_leaves_at_the_scan_that_decides() -> None:
     shine(bench, 0.2, m1=DARK_MA)
     while not host.decoder.feed(host.link.read(1.0)):
         pass
-    # The scan of tick 200 has begun when it went dark; 201 begins the run, 204 decides, 50 us is the scan itself.
+    # The scan of tick 200 has started before it went dark; the run starts at 201, 204 decides, the scan takes 50 us.
     assert bench.clock.now() == pytest.approx(0.20405, abs=2e-5)
 
 
@@ -140,7 +140,7 @@ def test_without_clear_records_are_added_and_replaced() -> None:
 def test_a_lost_event_is_asked_for_again() -> None:
     bench, host = watching((1, BELOW, FROM, 0))
     shine(bench, 0.2, m1=DARK_MA)
-    host.collect(0.01)  # lost
+    host.collect(0.01)  # this event is lost
     reply = host.ask(WatchRequest())
     (state,) = host.heard() + host.listen(0.001)
     assert (reply.next_event, reply.n_dark) == (2, 1)
@@ -230,7 +230,7 @@ def test_an_hour_nobody_looked_at_costs_a_few_scans() -> None:
 
 
 def reference(codes: list[int], hold: int) -> list[int]:
-    """Return the scans at which the state changes, by the words of section 9.3."""
+    """Return the scans at which the state changes, computed from the text of section 9.3."""
     dark, run, changes = False, None, []
     for scan, code in enumerate(codes):
         against = code >= FROM if dark else code < BELOW

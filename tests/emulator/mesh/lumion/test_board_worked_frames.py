@@ -1,4 +1,4 @@
-"""The worked frames of the specification (section 19), byte for byte, on the 4-channel voltage board they describe."""
+"""The worked frames of the specification (section 19), byte for byte, on its 4-channel voltage board."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def wire(text: str) -> bytes:
 
 
 def at_generation_41() -> tuple[Bench, Host]:
-    """The board of section 19, configured, at active generation 41, in a fresh session 0x2F71."""
+    """Return the board of section 19, configured, at active generation 41, in a new session 0x2F71."""
     bench = Bench(BOARD)
     host = Host(bench)
     host.open()
@@ -85,7 +85,7 @@ def test_the_hello_is_answered_with_the_block_of_19_2() -> None:
         "00000000290000" + "00c260fda30020000000100000"
         "46502d30303037000000000000000000312e302e300000000000000000000000"
     )
-    # All but schema_crc32 (an example value there), boot_id (random) and uptime_ms.
+    # All fields except schema_crc32 (an example value there), boot_id (random) and uptime_ms.
     assert body[:40] + body[52:] == expected
     assert reply.active_generation == 41
     assert reply.boot_id == bench.board.boot_id != 0

@@ -12,11 +12,11 @@ from lumion_hw.emulator.mesh.qontrol import IDEAL_READBACK, ChainProfile, Heater
 from lumion_hw.links.memory import MemoryLink
 
 TWO = (ModuleSpec(number=1), ModuleSpec())
-"""The chain of the recordings: one module with a number, one without."""
+"""The chain of the recordings: one module with a serial number, one without."""
 
 
 class Rig:
-    """A chain whose currents are noted, and a host. Readings are exact unless a profile says otherwise."""
+    """A chain whose currents are recorded, and a host. Readings are exact unless a profile says otherwise."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Rig:
         return link
 
     def raw(self, data: bytes, wait_s: float = 0.0) -> bytes:
-        """Send bytes; return everything that comes within ``wait_s``."""
+        """Send bytes; return everything received within ``wait_s``."""
         self.link.write(data, 0.0)
         deadline, answer = self.clock.now() + wait_s, b""
         while fresh := self.link.read(deadline):
@@ -55,18 +55,18 @@ class Rig:
         return answer
 
     def ask(self, request: str, wait_s: float = 0.0) -> list[str]:
-        """Send a text line; return the lines that come within ``wait_s``."""
+        """Send a text line; return the lines received within ``wait_s``."""
         return self.lines(request.encode("latin-1") + b"\n", wait_s)
 
     def lines(self, data: bytes, wait_s: float = 0.0) -> list[str]:
-        """Send bytes; return the lines that come within ``wait_s``. Every line ends with LF alone."""
+        """Send bytes; return the lines received within ``wait_s``. Every line ends with LF only."""
         text = self.raw(data, wait_s).decode("latin-1")
         assert not text or text.endswith("\n")
         assert "\r" not in text
         return text.split("\n")[:-1]
 
     def wait(self, seconds: float) -> list[str]:
-        """Let time pass; return the lines nobody asked for."""
+        """Let time pass; return the unsolicited lines."""
         return self.lines(b"", seconds)
 
     @property

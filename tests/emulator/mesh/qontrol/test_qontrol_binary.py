@@ -56,7 +56,7 @@ def test_a_vector_over_two_modules_is_acknowledged_twice() -> None:
     data = vector(0x00, 0, words)
     assert data[:7] == bytes.fromhex("82 00 00 00 00 00 10")
     assert rig.raw(data) == b"OK\nOK\n"
-    # 1 kOhm: mA are V
+    # 1 kOhm: currents in mA equal voltages in V
     assert rig.currents_ma == pytest.approx([word * STEP_V for word in words])
 
 
@@ -95,10 +95,10 @@ def test_enumeration_from_the_second_module() -> None:
         ("84 36 00 00 00 00 00", ["OK"]),  # action INTEST
         ("88 35 00 00 00 00 00", ["E10:00"]),  # CCFN: unknown, as in text
         ("81 60 00 00 00 00 00", ["E10:00"]),  # no such code
-        ("81 24 00 00 00 00 00", ["E13:00"]),  # ID is not written
-        ("88 0a 00 00 00 00 00", ["E13:00"]),  # VIP is read for all channels only
+        ("81 24 00 00 00 00 00", ["E13:00"]),  # ID is read-only
+        ("88 0a 00 00 00 00 00", ["E13:00"]),  # VIP can only be read for all channels
         ("c1 00 00 00 00 00 00", ["E15:00"]),  # odd parity
-        ("c0 00 00 00 00 00 00", ["E13:00"]),  # broadcast: nothing is known of it
+        ("c0 00 00 00 00 00 00", ["E13:00"]),  # broadcast: undocumented
         ("88 00 00 00 10 00 00", ["E12:16"]),
         ("81 00 00 ff ff 00 00", ["E12:65535"]),
     ],
@@ -116,7 +116,7 @@ def test_a_header_with_odd_parity_changes_nothing() -> None:
 
 def test_a_module_can_be_addressed_by_its_number_and_local_channel() -> None:
     rig = Rig((ModuleSpec(number=0x0001), ModuleSpec(number=0x0A0B)))
-    header = 0x80 | 0x10  # even already
+    header = 0x80 | 0x10  # parity is even already
     assert rig.lines(bytes([header, 0x00, 0x0A, 0x0B, 0x03, 0x15, 0x55])) == ["OK"]
     assert rig.currents_ma[11] == pytest.approx(5461 * STEP_V)
     assert rig.lines(bytes([header, 0x00, 0x0A, 0x0C, 0x03, 0x15, 0x55])) == ["E12:03"]

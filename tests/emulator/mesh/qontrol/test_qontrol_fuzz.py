@@ -1,4 +1,4 @@
-"""Any bytes at all leave the emulated Qontrol chain alive, its memory bounded and its outputs within their limits."""
+"""For any input bytes the emulated Qontrol chain keeps working, with bounded memory and outputs within their limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS = [bytes([header]) for header in (0x80, 0x81, 0x82, 0x83, 0x84, 0x88, 0x
 
 
 def pieces() -> st.SearchStrategy[bytes]:
-    """Bytes that look like requests more often than pure chance."""
+    """Generate bytes that look like requests more often than by chance."""
     vectors = st.lists(st.integers(0, 65535), max_size=20).map(
         lambda words: (
             b"\x82\x00\x00\x00\x00"
@@ -40,7 +40,7 @@ def pieces() -> st.SearchStrategy[bytes]:
 
 
 def still_good(rig: Rig) -> None:
-    """The chain answers after a pause and the end of whatever line was begun; nothing flows that must not."""
+    """Check: after a pause that ends an incomplete line the chain replies, and no forbidden current flows."""
     rig.clock.sleep(0.3)
     rig.raw(b"\n", 0.5)
     rig.clock.sleep(0.3)
@@ -96,7 +96,7 @@ def test_the_reader_gives_every_request_the_time_of_its_last_byte() -> None:
 
 
 class OutputsModel(RuleBasedStateMachine):
-    """Sets and reads in both dialects against the dullest model there is: a list of set values into 1 kOhm each."""
+    """Compare sets and reads in both dialects with the simplest model: a list of set values into 1 kOhm each."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loads, limits and error lines nobody asked for: what the emulated outputs really do."""
+"""Loads, limits and unsolicited error lines: the actual behaviour of the emulated outputs."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_modules_that_limit_instead_of_refusing_can_be_had() -> None:
     assert rig.ask("IMAX3?") == ["+24.0000 mA"]
 
 
-# -- the outside
+# -- external interface
 
 
 def test_the_currents_are_reported_at_construction_and_whenever_they_change() -> None:

@@ -1,4 +1,4 @@
-"""When replies of the emulated Qontrol chain come, and how they can go wrong on purpose."""
+"""Reply times of the emulated Qontrol chain, and deliberate timing faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTE_S = 10 / 115_200
 
 
 def first_reply_s(rig: Rig, request: bytes = b"V3=1\n") -> float:
-    """Return how long the first byte of a reply takes."""
+    """Return the time until the first byte of a reply."""
     start = rig.clock.now()
     rig.link.write(request, 0.0)
     assert rig.link.read(start + 1.0)
@@ -82,7 +82,7 @@ def test_bytes_take_their_time_at_115200_baud() -> None:
     data = b""
     while not data.endswith(b"\n"):
         data += rig.link.read(start + 1.0)
-    # 7 bytes there, 3 bytes back
+    # 7 bytes to the chain, 3 bytes back
     assert rig.clock.now() - start == pytest.approx(10 * BYTE_S, abs=2e-5)
 
 
@@ -125,7 +125,7 @@ def test_every_mode_answers_within_100_ms_and_without_gaps_of_50_ms(mode: ReplyM
 
 def test_a_reply_does_not_wait_for_the_requests_behind_it() -> None:
     rig = Rig(baud=115_200)
-    # 4 bytes there and 10 back, while the 1000 bytes behind them take 87 ms
+    # 4 bytes to the chain and 10 back, while the following 1000 bytes take 87 ms
     assert first_reply_s(rig, b"ID?\n" + b"V3=1\n" * 200) < 0.003
 
 
