@@ -93,12 +93,12 @@ def _held_out_error(record: CalibrationRecord) -> str:
     rms_db, excess_db = (record.quality.get(f"held_out_{name}_db") for name in ("rms", "excess"))
     if rms_db is None:
         return "not measured"
-    text = f"{rms_db:.2g} dB rms in settings that took no part in the fit"
+    text = f"{rms_db:.3f} dB rms in settings that took no part in the fit"
     if excess_db is None:
         return text
     if excess_db <= 0.0:
         return f"{text}; reading noise explains all of this (goal: at most 0.1 dB above noise)"
-    return f"{text}; {excess_db:.2g} dB remain after subtraction of the reading noise (goal: at most 0.1 dB)"
+    return f"{text}; {excess_db:.3f} dB remain after subtraction of the reading noise (goal: at most 0.1 dB)"
 
 
 def _effort(record: CalibrationRecord) -> str:

@@ -193,7 +193,7 @@ def _faults(material: Material) -> Iterator[Block]:
     if others:
         yield ReportTable(("also found",), [[fault] for fault in others])
     if not record.faults and not record.defects:
-        yield "None was found."
+        yield "No faults were found."
 
 
 def _physics(material: Material) -> Iterator[Block]:

@@ -106,7 +106,7 @@ def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
         return sweep(currents_ma)
 
     bench.mesh.sweep = disturbed
-    with pytest.raises(CalibrationError, match="was lost during each of 4 attempts"):
+    with pytest.raises(CalibrationError, match="was lost in each of 4 attempts"):
         probe.measure_many(_settings(bench))
 
 
