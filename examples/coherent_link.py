@@ -1,7 +1,9 @@
-"""A link of two polarizations with its bit errors: python examples/coherent_link.py BENCH RECORD FROM TO [--emulate].
+"""Connect two coherent modules and print the bit error ratio.
 
-Both tributaries go their own ways through the mesh. The receiver accepts them by its own PDL, DGD and bit error ratio
-before correction; power cannot tell.
+Run: python examples/coherent_link.py BENCH RECORD FROM TO [--emulate].
+
+Each tributary has its own path through the mesh. The link is accepted by the PDL, DGD and pre-FEC bit error ratio that
+the receiver reports, because power alone does not show whether the link works.
 """
 
 import argparse
@@ -11,7 +13,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup, explain
 
 
 def main():
-    parser = argparse.ArgumentParser(description="A link of two polarizations, with its bit error ratio.")
+    parser = argparse.ArgumentParser(description="Connect two coherent modules and print the bit error ratio.")
     for name in ("bench", "record", "source", "target"):
         parser.add_argument(name)
     parser.add_argument("--emulate", action="store_true")
@@ -23,10 +25,16 @@ def main():
         request = CircuitRequest(given.source, given.target, polarization="dual")
         print(explain(setup.plan([request])))
         (proof,) = setup.connect([request])
-        told = proof.acceptance
-        print(f"locked after {told.lock.elapsed_s:.1f} s")
-        print(f"PDL {told.pdl_db:.2f} dB, DGD {told.dgd_ps:.1f} ps, predicted {proof.circuit.budget.pdl_db:.2f} dB")
-        print(f"pre-FEC BER {told.prefec_ber:.2e}, at most {told.max_ber:.2e} for a module that just meets its sheet")
+        acceptance = proof.acceptance
+        print(f"locked after {acceptance.lock.elapsed_s:.1f} s")
+        print(
+            f"PDL {acceptance.pdl_db:.2f} dB, DGD {acceptance.dgd_ps:.1f} ps, "
+            f"predicted PDL {proof.circuit.budget.pdl_db:.2f} dB"
+        )
+        print(
+            f"pre-FEC BER {acceptance.prefec_ber:.2e}, "
+            f"at most {acceptance.max_ber:.2e} for a module that just meets its data sheet"
+        )
         setup.disconnect([request])
 
 

@@ -1,7 +1,7 @@
 """Connect two modules and leave them connected: python examples/connect_pair.py BENCH RECORD FROM TO [--emulate].
 
-What was connected before stays; what is connected now is still there when this script has ended, for an hour, and
-`lumion circuits BENCH` lists it. With --emulate the bench lives and ends with this script.
+Existing circuits are not changed. The new circuit stays for an hour after the script has ended, and
+`lumion circuits BENCH` lists it. With --emulate the bench exists only while the script runs.
 """
 
 import argparse
@@ -16,7 +16,7 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--emulate", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--state", default=None, help="where it is kept what is connected")
+    parser.add_argument("--state", default=None, help="directory that stores the circuit state")
     given = parser.parse_args()
 
     def open_bench():

@@ -1,7 +1,7 @@
-"""Hold two modules together for an hour: python examples/hold_an_hour.py BENCH RECORD FROM TO [--emulate].
+"""Keep two modules connected for an hour: python examples/hold_an_hour.py BENCH RECORD FROM TO [--emulate].
 
-The polarization is followed, phases that drift are set right, and what breaks is told. With --emulate the hour passes
-in seconds.
+Maintenance tracks the polarization, corrects phase drift and reports faults. With --emulate the hour takes only
+seconds.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitMaintenance, CircuitRequest, CircuitServic
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Hold a circuit for an hour.")
+    parser = argparse.ArgumentParser(description="Keep a circuit connected for an hour.")
     for name in ("bench", "record", "source", "target"):
         parser.add_argument(name)
     parser.add_argument("--emulate", action="store_true")
@@ -23,8 +23,8 @@ def main():
     def open_bench():
         return Bench.emulate(given.bench, seed=given.seed) if given.emulate else Bench.open(given.bench)
 
-    def tell(held_s, health):
-        print(f"{held_s / 60.0:6.1f} min  " + "  ".join(circuit.words() for circuit in health))
+    def print_health(held_s, health):
+        print(f"{held_s / 60.0:6.1f} min  " + "  ".join(circuit.describe() for circuit in health))
 
     with (
         tempfile.TemporaryDirectory() as state,
@@ -32,9 +32,9 @@ def main():
     ):
         circuits.connect([CircuitRequest(given.source, given.target)])
         maintenance = CircuitMaintenance(circuits, period_s=300.0, reads_per_s=0.2)
-        maintenance.run(60.0 * given.minutes, tell)
+        maintenance.run(60.0 * given.minutes, print_health)
         worst_db = max(circuit.worst_db for circuit in maintenance.health)
-        print(f"never more than {worst_db:.2f} dB lost, {maintenance.summary()['reads']} readings")
+        print(f"largest loss of light {worst_db:.2f} dB, {maintenance.summary()['reads']} readings")
 
 
 if __name__ == "__main__":

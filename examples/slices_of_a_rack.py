@@ -1,4 +1,4 @@
-"""What a slice of a rack is worth on a torus and on a switched fabric: no bench needed.
+"""Compare slices of a rack on a torus and on a switched fabric. No bench is needed.
 
 Run: python examples/slices_of_a_rack.py
 """
@@ -14,14 +14,19 @@ RACKS = {"torus": TorusRack((4, 4, 4)), "fabric": FabricRack(size=64, per_server
 
 def main() -> None:
     """Place one slice beside busy accelerators, then serve a stream of requests."""
-    busy = np.indices((4, 4, 4)).sum(axis=0).ravel() % 2 == 0  # every other one: no two neighbours are free
+    busy = (
+        np.indices((4, 4, 4)).sum(axis=0).ravel() % 2 == 0
+    )  # every second accelerator, so that no two neighbours are free
     for name, rack in RACKS.items():
         placed = rack.place(SliceRequest(8), busy)
-        what = "does not fit" if placed is None else f"uses {placed.bandwidth_share:.0%} of its links"
-        print(f"{name}: a slice of 8 beside {busy.sum()} that are busy {what}")
+        result = "does not fit" if placed is None else f"uses {placed.bandwidth_share:.0%} of its links"
+        print(f"{name}: a slice of 8 beside {busy.sum()} busy accelerators {result}")
     for name, rack in RACKS.items():
-        found = serve_stream(rack, MIXES["tpu-v4-small"], load=1.0, requests=2000, seed=1)
-        print(f"{name}: accepted {found.accepted:.1%}, lost though enough were free {found.fragmented:.1%}")
+        statistics = serve_stream(rack, MIXES["tpu-v4-small"], load=1.0, requests=2000, seed=1)
+        print(
+            f"{name}: accepted {statistics.accepted:.1%}, "
+            f"rejected although enough accelerators were free {statistics.fragmented:.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure every pair of modules, one at a time: python examples/survey_pairs.py BENCH RECORD [--emulate] [--out pairs].
 
-Writes pairs.csv, and pairs.png where matplotlib is installed. A pair that cannot be had says why.
+Writes pairs.csv, and pairs.png if matplotlib is installed. Pairs that cannot be connected are listed with the reason.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup
 
 
 def survey(bench, setup):
-    """Yield source, target, loss in dB, predicted loss in dB, margin in dB, and why there is none."""
+    """Yield source, target, loss, predicted loss and margin in dB, and the reason if the pair cannot be connected."""
     sources = dict.fromkeys(path.transponder for path in bench.wiring.inputs if path.transponder)
     targets = dict.fromkeys(path.transponder for path in bench.wiring.outputs if path.transponder)
     for source in sources:
@@ -46,7 +46,7 @@ def draw(rows, path):
     image = axes.imshow([[float("nan") if cell is None else cell for cell in line] for line in table])
     axes.set_xticks(range(len(targets)), targets, rotation=45)
     axes.set_yticks(range(len(sources)), sources)
-    figure.colorbar(image, label="loss over the mesh / dB")
+    figure.colorbar(image, label="mesh loss (dB)")
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)

@@ -1,7 +1,7 @@
 """Program a random unitary on a calibrated mesh: python examples/unitary.py RECORD [--modes 4] [--seed 1].
 
-Prints where the light enters and leaves, the fidelity that the record predicts, how sure it is of that, and writes the
-heater currents as a table. Nothing is driven; `bench.mesh.program(setting.currents_ma)` would.
+Prints the ports, the fidelity that the record predicts and its uncertainty, and writes the heater currents as a table.
+No device is driven; `bench.mesh.program(setting.currents_ma)` would program the mesh.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from lumion_hw.mesh import CalibratedMesh, predicted_fidelities, program_unitary
 
 
 def random_unitary(n, rng):
-    """Return a unitary drawn uniformly."""
+    """Return a random unitary from the uniform (Haar) distribution."""
     q, r = np.linalg.qr(rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n)))
     return q * (np.diag(r) / np.abs(np.diag(r)))
 
@@ -28,17 +28,17 @@ def main():
     given = parser.parse_args()
 
     record = load_record(given.record)
-    known = CalibratedMesh.from_record(record)
+    mesh = CalibratedMesh.from_record(record)
     unitary = random_unitary(given.modes, np.random.default_rng(given.seed))
-    setting = program_unitary(known, unitary)
+    setting = program_unitary(mesh, unitary)
 
     print("inputs ", setting.block.inputs, "outputs", setting.block.outputs)
     print(f"loss {setting.loss_db:.2f} dB, heat {setting.heat_mw:.0f} mW")
     print(f"fidelity predicted {setting.fidelity:.5f} ({setting.unrefined_fidelity:.5f} before refinement)")
     if record.joints is None:
-        print("this record knows no joint phases: the fidelity will not be reached")
+        print("this record has no joint phases, so the mesh will not reach this fidelity")
     else:
-        expected = predicted_fidelities(known, setting, unitary)
+        expected = predicted_fidelities(mesh, setting, unitary)
         print(f"expected {expected.mean():.5f}, 1 of 20 below {np.quantile(expected, 0.05):.5f}")
     heaters = np.arange(len(setting.currents_ma))
     table = np.column_stack([heaters, record.heater_channels, setting.currents_ma])

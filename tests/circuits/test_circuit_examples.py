@@ -60,7 +60,7 @@ def test_hold_for_an_hour(record: Path, monkeypatch, capsys) -> None:
     options = ("--emulate", "--seed", 5)
     out = printed(monkeypatch, capsys, "hold_an_hour.py", SMALL, record, "sfp-b", "sfp-a", *options)
     assert len(re.findall(r"min  sfp-b:sfp-a", out)) >= 12
-    worst_db = float(re.findall(r"more than (\d+\.\d+) dB", out)[0])
+    worst_db = float(re.findall(r"loss of light (\d+\.\d+) dB", out)[0])
     assert worst_db < 0.5
 
 

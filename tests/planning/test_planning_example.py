@@ -20,7 +20,7 @@ def test_spares_and_what_they_save_are_printed(capsys: pytest.CaptureFixture[str
 def test_a_slice_that_a_torus_has_no_box_for_has_a_place_on_a_fabric(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / "slices_of_a_rack.py"), run_name="__main__")
     out = capsys.readouterr().out
-    assert "torus: a slice of 8 beside 32 that are busy does not fit" in out
-    assert "fabric: a slice of 8 beside 32 that are busy uses 100% of its links" in out
+    assert "torus: a slice of 8 beside 32 busy accelerators does not fit" in out
+    assert "fabric: a slice of 8 beside 32 busy accelerators uses 100% of its links" in out
     lost = dict(re.findall(r"^(\w+): accepted .* were free ([\d.]+)%$", out, re.MULTILINE))
     assert float(lost["fabric"]) == 0.0 < float(lost["torus"])
