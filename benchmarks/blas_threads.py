@@ -1,4 +1,4 @@
-"""Two rounds of the global fit of a record's mesh, on one BLAS thread and on as many as the machine has cores.
+"""Time of two rounds of the global fit of a record's mesh, with one BLAS thread and with one per core.
 
 ``env -u OPENBLAS_NUM_THREADS python benchmarks/blas_threads.py record.json``
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder has a module of the same name as the package calibration
 
 import numpy as np
 from threadpoolctl import threadpool_info

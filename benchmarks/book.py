@@ -1,7 +1,7 @@
-"""Pages of the book that are not in docs/: the reference of all public names, and the files that pages link to.
+"""Add pages to the book that are not in docs/: the reference of all public names, and files that pages link to.
 
-A hook of mkdocs (mkdocs.yml), run by `make docs`. Pages are written for a checkout, where links lead to files outside
-docs/. The hook turns these into pages and files of the book, so that no link leaves it.
+This is a hook of mkdocs (mkdocs.yml), run by `make docs`. In a checkout, pages link to files outside docs/. The hook
+adds these files to the book, so that no link leaves it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES_BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
-"""Pages of the repository that are pages of the book."""
+"""Files of the repository that become pages of the book."""
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
 _WORDS_OF_TESTS = re.compile(r"^```python (?:no-run|long)$", re.MULTILINE)
 _ROLE = re.compile(r":(?:class|meth|func|data|mod|attr|exc|obj):<code>[~!]?([\w.]+)</code>")
 _LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//")
-"""What a browser fetches by itself, from elsewhere."""
+"""HTML that makes a browser load something from another server."""
 
 
 PLACES = (
@@ -44,7 +44,7 @@ PLACES = (
     "firmware_protocol",
     "lumion_hw.standards.cmis",
 )
-"""All packages that users import from."""
+"""Packages that users import from."""
 
 
 def _parsed(place: str, suffix: str) -> ast.Module:
@@ -73,7 +73,7 @@ def reference(place: str) -> str:
 
 
 def in_book(path: str) -> str | None:
-    """Return where the book has a file of the repository; ``None`` for what it has not, such as a directory."""
+    """Return the path in the book of a file of the repository; ``None`` if the book does not have it."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if path in PAGES_BESIDE:
@@ -82,11 +82,11 @@ def in_book(path: str) -> str | None:
 
 
 def rewritten(markdown: str, path: str) -> str:
-    """Return a page with links as they are in the book.
+    """Return a page with its links changed to paths in the book.
 
     Args:
         markdown: The page.
-        path: Where the repository has it.
+        path: Path of the page in the repository.
     """
     here, home = posixpath.dirname(path), posixpath.dirname(in_book(path) or "")
 
@@ -98,7 +98,7 @@ def rewritten(markdown: str, path: str) -> str:
 
 
 def pointed_at(markdown: str, path: str) -> set[str]:
-    """Return the files outside the book that a page points at."""
+    """Return the files outside the book to which a page links."""
     whole = {
         posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1])) for found in _LINK.finditer(markdown)
     }
@@ -106,7 +106,7 @@ def pointed_at(markdown: str, path: str) -> set[str]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are not in docs/, and the files that pages point at."""
+    """Add the pages that are not in docs/, and the files to which pages link."""
     from mkdocs.structure.files import File
 
     for place in PLACES:
@@ -123,18 +123,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn the links of a page of docs/ to the book."""
+    """Change the links of a page of docs/ to paths in the book."""
     name = f"docs/{page.file.src_uri}"
     return rewritten(markdown, name) if (ROOT / name).is_file() else markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show roles of docstrings as names."""
+    """Replace Sphinx roles in docstrings by plain names."""
     return _ROLE.sub(lambda found: f"<code>{found[1].rpartition('.')[2]}</code>", html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Refuse a page that makes a browser fetch something from elsewhere."""
+    """Raise an error if a page makes a browser load something from another server."""
     from mkdocs.exceptions import PluginError
 
     if found := _LOADED.search(output):

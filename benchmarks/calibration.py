@@ -1,9 +1,9 @@
-"""The calibration of the emulated 72-PUC bench over seeds: goals, bounds, and how true stated errors are.
+"""Calibrate the emulated 72-PUC bench for many seeds: compare with goals, bounds and the stated standard errors.
 
 Run: .venv/bin/python benchmarks/calibration.py [--first 0] [--seeds 50] [--workers 2] [--json FILE] [--csv FILE]
-The whole procedure, through drivers and bytes, on the built-in bench lumion-prototype: eight modules, each at a
-wavelength and in a fibre of its own, 28 monitors; every non-ideality of the emulator on, drift of the chip too. CPU
-time is that of the calibration and of the bench it is emulated on. The hidden truth is read for judging only.
+Runs the whole procedure through drivers and wire bytes on the built-in bench lumion-prototype: eight modules, each with
+its own wavelength and fibre, and 28 monitors. Every non-ideality of the emulator is on, including chip drift. CPU time
+includes the emulated bench. The hidden truth is used only to judge the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-# This folder holds a module of the name of the package it measures.
+# This folder has a module of the same name as the package calibration.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
 
 COLUMNS = (
@@ -63,7 +63,7 @@ FURTHER = (
 
 
 def one(bench_name: str | None, seed: int) -> dict[str, Any]:
-    """Calibrate and judge the bench of one seed."""
+    """Calibrate the bench of one seed and judge the result."""
     with TemporaryDirectory() as directory:
         from benchmarks.goals import goal_bench
 
@@ -93,7 +93,7 @@ def calibrated(bench_file: str | Path, seed: int) -> dict[str, Any]:
 
 
 def results(bench_name: str | None, seeds: Sequence[int], workers: int) -> Iterator[dict[str, Any]]:
-    """Yield the result of every seed as it comes; one that fails says so and is counted as missed."""
+    """Yield the result of every seed when it is ready. A failed seed is reported and counted as missed."""
     if workers <= 1:
         for seed in seeds:
             yield _safely(bench_name, seed)
@@ -106,7 +106,7 @@ def results(bench_name: str | None, seeds: Sequence[int], workers: int) -> Itera
 def _safely(bench_name: str | None, seed: int) -> dict[str, Any]:
     try:
         return one(bench_name, seed)
-    except Exception as error:  # noqa: BLE001 - one seed must not end a run of an hour
+    except Exception as error:  # noqa: BLE001 - a failed seed must not end a run of an hour
         return {"figures": {"seed": float(seed)}, "normalised": {}, "faults": [f"{type(error).__name__}: {error}"]}
 
 
@@ -143,7 +143,7 @@ def goal_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
 
 
 def further_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
-    """Yield one row of text per figure that has no goal of its own."""
+    """Yield one row of text per figure without a goal."""
     for text, name in FURTHER:
         values = np.array([row[name] for row in rows if name in row])
         if len(values):
@@ -151,7 +151,7 @@ def further_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...
 
 
 def honesty_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield one row of text per group of parameters: are the stated standard errors true?"""
+    """Yield one row of text per parameter group, which compares errors with the stated standard errors."""
     names = {name: None for result in found for name in result["normalised"]}
     for name in names:
         pooled = np.concatenate([np.array(result["normalised"].get(name, ())) for result in found])
@@ -177,13 +177,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=50, help="number of seeds")
-    parser.add_argument("--workers", type=int, default=1, help="processes; more than one per core measures nothing")
     parser.add_argument(
-        "--bench", help="bench file, or the name of a built-in bench; lumion-prototype with drift if not given"
+        "--workers", type=int, default=1, help="number of processes; at most one per core for valid times"
     )
-    parser.add_argument("--json", type=Path, help="where to write all figures and normalised errors")
-    parser.add_argument("--csv", type=Path, help="where to write the rows")
-    parser.add_argument("--tables", type=Path, nargs="+", help="print the tables of what --json wrote, measure nothing")
+    parser.add_argument(
+        "--bench", help="bench file or name of a built-in bench; by default lumion-prototype with drift"
+    )
+    parser.add_argument("--json", type=Path, help="output file for all figures and normalised errors")
+    parser.add_argument("--csv", type=Path, help="output file for the rows")
+    parser.add_argument(
+        "--tables", type=Path, nargs="+", help="print the tables of a file written by --json, without a measurement"
+    )
     given = parser.parse_args()
     if given.tables:
         every = [result for path in given.tables for result in json.loads(path.read_text())]

@@ -1,9 +1,8 @@
-"""Calibration of the emulated 72-PUC bench with a fault: is it found and named, and is the rest still within goal?
+"""Calibrate the emulated 72-PUC bench with a fault: check that it is located and that the rest meets its goals.
 
 Run: .venv/bin/python benchmarks/calibration_faults.py [--case NAME]... [--seed FIRST] [--seeds NUMBER]
-Faults are injected into the emulated bench at places drawn from the seed; drivers, bytes and the whole procedure are
-those of a real one. Truth is read for judging only. CPU time is that of the calibration and of the bench it is emulated
-on, without the judging.
+Faults are injected into the emulated bench at random places. Drivers, wire bytes and procedure are the same as for a
+real bench. The truth is used only to judge the result. CPU time includes the emulated bench but not the judging.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# The cases and the judge are those of the tests; they take the place of this folder, which would hide calibration.
+# Cases and judge are those of the tests. This folder is removed from the path, because it would hide calibration.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -26,10 +25,10 @@ from tests.ideal_bench import ideal_bench
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", action="append", choices=sorted(CASES), help="a fault; all if not given")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="name of a fault; by default all")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--bench", help="bench file or built-in bench; an ideal lumion-prototype if not given")
+    parser.add_argument("--bench", help="bench file or built-in bench; by default an ideal lumion-prototype")
     given = parser.parse_args()
     with TemporaryDirectory() as directory:
         print_verdicts(given, given.bench or ideal_bench("lumion-prototype", Path(directory)))

@@ -1,8 +1,8 @@
-"""What every stage of the calibration leaves behind and what its choices are worth.
+"""Remaining error after every stage of the calibration, and the effect of its choices.
 
 Run: .venv/bin/python benchmarks/calibration_method.py [first seed] [number of seeds]
-The emulated 72-PUC mesh, 28 fibre ports as sources and monitors, every non-ideality of the emulator on; noise 0.5 % and
--60 dBm. Truth is read for judging only.
+Uses the emulated 72-PUC mesh with 28 fibre ports as sources and monitors, every non-ideality of the emulator, and noise
+of 0.5 % and -60 dBm. The truth is used only to judge the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# The simulated bench is that of the tests; it takes the place of this folder, which would hide the package calibration.
+# The simulated bench is that of the tests. This folder is removed from the path: it would hide the package calibration.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -66,7 +66,7 @@ def errors_mrad(simulated: SimulatedMesh, found: MeshParameters) -> str:
 
 
 def law_errors(simulated: SimulatedMesh, start: Start) -> np.ndarray:
-    """Error of the phase at one turn, rad, per heater."""
+    """Return the phase error at a phase of one turn, in rad, per heater."""
     true, errors = simulated.laws(2.05), []
     for heater, fit in enumerate(start.heaters):
         if fit.law is not None:
@@ -76,7 +76,7 @@ def law_errors(simulated: SimulatedMesh, start: Start) -> np.ndarray:
 
 
 def stages(seed: int) -> list[object]:
-    """One whole run: what each stage leaves to the next."""
+    """Run the whole calibration and print the remaining errors after every stage."""
     bench = SimulatedBench.draw(WHOLE, seed)
     logbook = Logbook(bench)
     start = Bootstrap(logbook, 1000.0, RHO2_RANGE, 0.8, seed).run()
@@ -123,7 +123,7 @@ STAGES = (
 
 
 def searched(simulated: SimulatedMesh, count: int, *, informed: bool) -> str:
-    """One start of the search with true laws, from the lock-in or from nothing: steps and share unexplained."""
+    """Search once with the true heater laws, from the lock-in result or at random; return steps and residual."""
     sources, rng = np.array(simulated.ports), np.random.default_rng(8)
     currents, _ = simulated.random_settings(count)
     number = np.arange(count) * len(sources) // count
@@ -148,7 +148,7 @@ def walk_of(simulated: SimulatedMesh, **kind: float) -> IncrementalSettings:
 def bound_mrad(
     simulated: SimulatedMesh, walk: IncrementalSettings, count: int, free: Sequence[str]
 ) -> tuple[str, float]:
-    """The bound of random settings, with the prior, and their hardware time."""
+    """Return the Cramér-Rao bound of random settings with the prior, and their hardware time."""
     model, truth = MeshModel(WHOLE, simulated.ports, simulated.ports), simulated.parameters()
     plan = walk.random(count, np.random.default_rng(2))
     bound = plan_bound(model, truth, plan, NOISE, default_prior(model.space, truth), free)
@@ -157,7 +157,7 @@ def bound_mrad(
 
 
 def choices(seed: int) -> list[list[object]]:
-    """Bounds of random settings of several kinds."""
+    """Print the bounds of several kinds of random settings."""
     simulated = SimulatedMesh.draw(WHOLE, seed)
     cases: tuple[tuple[str, dict[str, float], int, Sequence[str]], ...] = (
         ("all heaters warm", {"off_share": 0.0}, 700, FREE_GROUPS),

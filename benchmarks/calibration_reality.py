@@ -1,13 +1,13 @@
-"""What the calibration states, and what is true, on chips with physics that its model does not know.
+"""Compare stated and true errors of the calibration on chips with physics that its model does not have.
 
 Run: .venv/bin/python benchmarks/calibration_reality.py [--bench small|prototype] [--seeds 10] [--rows NAME ...]
      [--workers 2] [--out FILE] [--table FILE ...]
 
-A row is one effect of the emulated chip alone (docs/emulated-chip.md), at the sizes of `realistic` and of `harsh`; the
-ideal chip; and all effects together. Results are appended to --out as they come, one JSON document per line; what is
-there already is not run again, so that hours of it can be run in parts. --table prints what such files hold and
-measures nothing: benchmarks/results/calibration_reality.jsonl holds those of docs/performance.md. The hidden truth is
-read for judging only. `small` is the bench of the tests, 15 PUCs; `prototype` the built-in one, 72 PUCs.
+A row is a single effect of the emulated chip (docs/emulated-chip.md) with the size of `realistic` or `harsh`, the ideal
+chip, or all effects together. Results are appended to --out, one JSON document per line. Existing results are not run
+again, so a run of hours can be split. --table prints such files without a measurement; the results of
+docs/performance.md are in benchmarks/results/calibration_reality.jsonl. The hidden truth is used only to judge the
+results. `small` is the bench of the tests with 15 PUCs, `prototype` the built-in bench with 72 PUCs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 import yaml
 
 HERE = Path(__file__).parent
-# This folder holds a module of the name of the package it measures.
+# This folder has a module of the same name as the package calibration.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
 
 GROUPS = {
@@ -41,11 +41,11 @@ GROUPS = {
     "loss_db": "loss",
     "law_turn": "laws at one turn",
 }
-"""Groups of parameters, and the heads of the columns that hold error over stated error."""
+"""Parameter groups, with the titles of the columns for error divided by stated error."""
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """Return the emulation section of every row, by its name."""
+    """Return the emulation section of the bench file for every row, by name."""
     from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
 
     found: dict[str, dict[str, Any]] = {"ideal": {"physics": "ideal"}}
@@ -56,7 +56,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def one(bench: str, row: str, seed: int) -> dict[str, Any]:
-    """Calibrate and judge one bench of one row."""
+    """Calibrate one bench of one row and judge the result."""
     from lumion_hw.bench.file.loader import builtin_path
 
     source = HERE.parent / "tests" / "data" / "small.yaml" if bench == "small" else builtin_path("lumion-prototype")
@@ -70,7 +70,7 @@ def one(bench: str, row: str, seed: int) -> dict[str, Any]:
             found = _goal_benchmark().calibrated(path, seed)
             normalised = {name: [len(values), _rms(values)] for name, values in found["normalised"].items()}
             return named | found | {"normalised": normalised}
-        except Exception as error:  # noqa: BLE001 - one seed must not end a run of an hour
+        except Exception as error:  # noqa: BLE001 - a failed seed must not end a run of an hour
             return named | {"figures": {}, "normalised": {}, "faults": [f"{type(error).__name__}: {error}"]}
 
 
@@ -88,19 +88,19 @@ def _goal_benchmark() -> Any:
 
 
 def results(bench: str, asked: Sequence[tuple[str, int]], workers: int) -> Iterator[dict[str, Any]]:
-    """Yield every result as it comes."""
+    """Yield every result when it is ready."""
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         for done in as_completed([pool.submit(one, bench, name, seed) for name, seed in asked]):
             yield done.result()
 
 
 def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the results in some files; none of one that is not there."""
+    """Return the results in files; files that do not exist are ignored."""
     return [json.loads(line) for path in paths if path.exists() for line in path.read_text().splitlines()]
 
 
 def print_table(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print a row per effect: medians over seeds, and errors over stated ones pooled over certified seeds."""
+    """Print one row per effect: medians over seeds, and errors divided by stated errors over all certified seeds."""
     head = (
         "chip",
         "certified",
@@ -143,11 +143,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bench", choices=("small", "prototype"), default="prototype")
     parser.add_argument("--first", type=int, default=0, help="first seed")
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of every row")
-    parser.add_argument("--rows", nargs="+", choices=list(rows()), metavar="NAME", help="which rows; all if not given")
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds per row")
+    parser.add_argument("--rows", nargs="+", choices=list(rows()), metavar="NAME", help="names of rows; by default all")
     parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, help="file that results are appended to")
-    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, measure nothing")
+    parser.add_argument("--out", type=Path, help="file to which results are appended")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, without a measurement")
     given = parser.parse_args()
     if given.table:
         print_table(read(given.table))

@@ -1,12 +1,12 @@
-"""Cost of a calibration against the size of the mesh: CPU, memory, hardware time, and their exponents.
+"""Cost of a calibration as a function of mesh size: CPU time, memory, hardware time, and scaling exponents.
 
 Run: .venv/bin/python benchmarks/calibration_scale.py [--pucs 15 30 72 138 265] [--seed 5] [--out FILE]
      [--table FILE ...]
 
-The whole procedure through drivers and bytes on hexagonal meshes, each in a process of its own, one after the other.
-Every fibre port has a monitor; light comes in at eight of them (three of the smallest), spread evenly. CPU time is that
-of the calibration and of the bench it is emulated on, memory the largest resident size of the process. The exponent is
-the slope over the number of PUCs, both in logarithms, from 72 PUCs on and over all.
+Runs the whole procedure through drivers and wire bytes on hexagonal meshes, each in a separate process, one after the
+other. Every fibre port has a monitor; light enters at eight evenly spaced ports (three on the smallest mesh). CPU time
+includes the emulated bench; memory is the largest resident size of the process. The exponent is the log-log slope over
+the number of PUCs, from 72 PUCs on and over all sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 import yaml
 
 HERE = Path(__file__).parent
-# This folder holds a module of the name of the package it measures.
+# This folder has a module of the same name as the package calibration.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
 
 MESHES: dict[int, dict[str, Any]] = {
@@ -52,7 +52,7 @@ COSTS = ("cpu_s", "memory_mb", "hardware_s")
 
 
 def document(pucs: int) -> dict[str, Any]:
-    """Return the bench of a size."""
+    """Return the bench file for a mesh size."""
     from lumion_hw.mesh.layout.topologies import build_mesh
 
     ((word, numbers),) = MESHES[pucs].items()
@@ -80,7 +80,7 @@ def document(pucs: int) -> dict[str, Any]:
 
 
 def one(pucs: int, seed: int) -> dict[str, Any]:
-    """Calibrate and judge the bench of one size."""
+    """Calibrate the bench of one size and judge the result."""
     spec = importlib.util.spec_from_file_location("goal_benchmark", HERE / "calibration.py")
     if spec is None or spec.loader is None:
         raise RuntimeError("benchmarks/calibration.py is missing")
@@ -90,7 +90,7 @@ def one(pucs: int, seed: int) -> dict[str, Any]:
         path = Path(directory) / "bench.yaml"
         path.write_text(yaml.safe_dump(document(pucs)), encoding="utf-8")
         found = goals.calibrated(path, seed)
-    # Linux counts it in kB.
+    # Linux reports kB.
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
     return {"pucs": pucs, "faults": found["faults"], "figures": found["figures"] | {"memory_mb": memory_mb}}
 
@@ -114,8 +114,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pucs", type=int, nargs="+", choices=sorted(MESHES), default=sorted(MESHES))
     parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="file that results are appended to")
-    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, measure nothing")
+    parser.add_argument("--out", type=Path, help="file to which results are appended")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, without a measurement")
     given = parser.parse_args()
     if given.table:
         print_table([json.loads(line) for path in given.table for line in path.read_text().splitlines()])

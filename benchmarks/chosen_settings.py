@@ -1,10 +1,10 @@
-"""What choosing settings saves: hardware time until the phases of a mesh are known well enough.
+"""Hardware time that optimized settings save until the phases of a mesh reach a given standard error.
 
 Usage: OPENBLAS_NUM_THREADS=1 python benchmarks/chosen_settings.py RECORD [--sigma-mrad 1]
 
-RECORD is a calibration record, best of the 72-PUC bench (`lumion-calibrate run lumion-prototype --emulate`): the mesh
-in it stands for the truth. From the random settings a search needs, three ways to go on are followed by their expected
-information until passive phases and loops have the standard error wanted, or 60 s are over.
+RECORD is a calibration record, preferably of the 72-PUC bench (`lumion-calibrate run lumion-prototype --emulate`),
+whose mesh is used as the truth. After the random settings of the phase search, three strategies are compared by their
+expected information, until passive phases and loops have the requested standard error or 60 s have passed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder has a module of the same name as the package calibration
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _MOST_S = 60.0
 
 
 def main() -> None:
-    """Follow the three ways and print a table."""
+    """Compare the three strategies and print a table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("record", type=Path)
     arguments.add_argument("--sigma-mrad", type=float, default=1.0)

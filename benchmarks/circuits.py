@@ -1,10 +1,10 @@
-"""Circuits on emulated benches over seeds: what is lost, how long it takes, what is held, what leaks.
+"""Circuits on emulated benches for many seeds: loss, set-up time, tracking, leakage and planning time.
 
 Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/circuits.py single|time|hold|dual|leakage|planning [--seeds 50]
-Every seed is a bench of its own. Its calibration record is written down from the hidden truth and falsified by the
-standard errors that a calibration reaches (docs/performance.md#calibration-by-a-fit-of-the-whole-mesh): 50 calibrations
-would take half an hour. The truth is read for that record and for judging only. Bench time is that of the virtual
-clock: bytes on wires at their rates, settling, averaging.
+Every seed is a different bench. Its calibration record is the hidden truth plus random errors of the size that a
+calibration reaches (docs/performance.md#calibration-by-a-fit-of-the-whole-mesh), because 50 calibrations would take
+half an hour. The truth is used only for that record and to judge results. Bench time is time on the virtual clock:
+bytes on wires at their rates, settling, averaging.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-# The record from the truth and the simulated fibres are those of the tests; they take the place of this folder.
+# Record and simulated fibres are those of the tests. This folder is removed from the path.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -45,19 +45,19 @@ from tests.circuits.plan.planning_cases import fully_known
 from tests.polarization.simulated_squeezers import Squeezers, turned
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
-"""Standard errors of a calibration: phases and couplers to 1 mrad; light on unseen ways to 0.05 dB rms, shared out."""
+"""Standard errors of a calibration: phases and couplers 1 mrad; light on unmeasured paths 0.05 dB rms in total."""
 BEST_WITHIN_DB = 0.2
 SEARCH_MS, KNOWN_MS, FOUR_OVER_ONE = 150.0, 25.0, 1.3
 HELD_WITHIN_DB = 0.3
 READ = ("pdl", "dgd", "osnr", "rx_signal_power", "prefec_ber")
 IDLE_DB, UNSEEN_DB = -25.0, -60.0
 METER_S, WANDER_S = 0.01, 10.0
-"""Averaging of the meter. The controller has a fast interface and settles in a millisecond. And how long a
-fibre turns about much the same axis."""
+"""Averaging time of the meter; settling time of a controller with a fast interface; correlation time of the axis about
+which a fibre turns."""
 
 
 def known_record(bench: Bench, seed: int) -> CalibrationRecord:
-    """Return the record of a bench as a calibration would find it: the truth, and errors of the size it states."""
+    """Return the record of a bench like that of a calibration: the truth plus errors of the stated size."""
     record, rng = replace(fully_known(bench), ports=record_of_truth(bench).ports), np.random.default_rng([seed, 16])
     joints = tuple(phase + PHASE_SIGMA_RAD * float(rng.standard_normal()) for phase in record.joints.phase_rad)
     pucs = tuple(
@@ -86,7 +86,7 @@ def known_record(bench: Bench, seed: int) -> CalibrationRecord:
 
 
 def drawn_requests(bench: Bench, seed: int, count: int) -> list[CircuitRequest]:
-    """Return random circuits: every module sends at most once, and receives at most once."""
+    """Return random circuits in which every module sends at most once and receives at most once."""
     rng = np.random.default_rng([seed, 17])
     names = list(dict.fromkeys(path.transponder for path in bench.wiring.inputs if path.transponder))
     while True:
@@ -96,7 +96,7 @@ def drawn_requests(bench: Bench, seed: int, count: int) -> list[CircuitRequest]:
 
 
 def planned(bench: Bench, record: CalibrationRecord, seed: int, count: int) -> CircuitPlan:
-    """Return a plan of random circuits; a draw that no plan fits is drawn again."""
+    """Return a plan of random circuits; circuits without a plan are drawn again."""
     for attempt in range(20):
         try:
             return plan_circuits(bench, record, drawn_requests(bench, 1000 * attempt + seed, count))
@@ -111,21 +111,21 @@ def percentiles(values: Sequence[float], form: str = ".3f") -> str:
     return " / ".join(f"{value:{form}}" for value in (*np.percentile(array, [50, 95, 99]), array.max()))
 
 
-# What is lost -------------------------------------------------------------------------------------------------------
+# Loss -------------------------------------------------------------------------------------------------------
 
 
 def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
-    """Return what polarization and settings of the mesh cost over the best possible, dB, by the hidden truth."""
+    """Return the excess loss of polarization and of mesh settings over the optimum, in dB, from the hidden truth."""
     world = bench.emulated.world
     index = next(i for i, path in enumerate(bench.wiring.inputs) if path == circuit.entry)
     chain = world.chains[index]
 
     def through() -> float:
-        """Return the power at the end that came in by this input alone."""
+        """Return the power at the end that comes from this input alone."""
         return float(world.mesh_output_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
 
     seen, fibre = through(), chain.fibre_out
-    # Light of the other polarization: what both bring together is what the best polarization would bring.
+    # Add the light of the orthogonal polarization: the sum is the power of the best polarization.
     chain.fibre_out = np.array([[0.0, 1.0], [1.0, 0.0]]) @ fibre
     world.disturb()
     other = through()
@@ -138,7 +138,7 @@ def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
 
 
 def single(seeds: int, bench_name: str) -> None:
-    """Print how far circuits end from the best possible."""
+    """Print the excess loss of circuits over the best possible."""
     rows: list[tuple[float, float, float, float]] = []
     refused = 0
     for seed in range(seeds):
@@ -168,11 +168,11 @@ def single(seeds: int, bench_name: str) -> None:
     print(f"\nWithin {BEST_WITHIN_DB} dB: {within:.1%} (goal 99 %): {'met' if within >= 0.99 else 'MISSED'}.")
 
 
-# How long it takes --------------------------------------------------------------------------------------------------
+# Set-up time --------------------------------------------------------------------------------------------------
 
 
 def spans(bench: Bench, setup: PathSetup, plan: CircuitPlan) -> Iterator[tuple[str, float]]:
-    """Yield what setting a plan up takes, in ms of bench time: four times, each knowing more."""
+    """Set a plan up four times, each time with more prior knowledge; yield the bench times in ms."""
     clock = bench.clock
 
     def taken(align: bool) -> float:
@@ -212,11 +212,11 @@ def bench_time(seeds: int, bench_name: str) -> None:
     print(f"\nGoals: {SEARCH_MS:.0f} ms with search, {KNOWN_MS:.0f} ms without; four at most {FOUR_OVER_ONE} of one.")
 
 
-# What is held -------------------------------------------------------------------------------------------------------
+# Tracking -------------------------------------------------------------------------------------------------------
 
 
 class Fibre:
-    """A controller whose fibres turn while time passes, half before it and half behind, about axes that wander."""
+    """A controller with fibres before and after it that rotate the polarization over time about drifting axes."""
 
     def __init__(self, seed: int, clock: VirtualClock, rad_per_s: float) -> None:
         self.path = Squeezers(seed, n=4, told=False)
@@ -226,7 +226,7 @@ class Fibre:
         self._turned_at_s = clock.now()
 
     def reading_w(self) -> float:
-        """Let the fibres turn until now, and read."""
+        """Rotate the fibres up to now, then read."""
         elapsed = self._clock.now() - self._turned_at_s
         self._turned_at_s = self._clock.now()
         walk = np.sqrt(elapsed / WANDER_S)
@@ -236,7 +236,7 @@ class Fibre:
         return self.path.reading_w()
 
     def rest(self) -> None:
-        """Let the fibres turn only from now on."""
+        """Start the rotation of the fibres now."""
         self._turned_at_s = self._clock.now()
 
     @staticmethod
@@ -245,7 +245,7 @@ class Fibre:
 
 
 def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list[NDArray[np.float64]], int]:
-    """Follow fibres side by side with one meter; return the loss at every reading of each, and the meter's looks."""
+    """Track fibres in parallel with one meter; return the loss at every reading, and the number of meter readings."""
     clock, looks = VirtualClock(), 0
     light = [Fibre(100 * seed + number, clock, rad_per_s) for number in range(fibres)]
 
@@ -265,7 +265,7 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
     losses: list[list[float]] = [[] for _ in light]
     end_s = clock.now() + 60.0 * minutes
     while clock.now() < end_s:
-        # All set at once and ask at once: one look serves them all.
+        # All controllers are set and read at the same time, so one meter reading serves all.
         clock.run_parallel([tracking.step for tracking in tracked])
         for kept, fibre in zip(losses, light, strict=True):
             kept.append(fibre.path.loss_db)
@@ -273,7 +273,7 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
 
 
 def hold(seeds: int, minutes: float, rad_per_s: float) -> None:
-    """Print what is lost while fibres turn."""
+    """Print the loss while fibres rotate."""
     print(f"\n### Held: {rad_per_s:g} rad/s, {minutes:g} min of bench time, {METER_S * 1e3:.0f} ms of averaging\n")
     print(
         "| fibres at once | looks of the meter | readings of each | loss dB: mean | 99 % | 99.9 % | worst "
@@ -300,11 +300,11 @@ def hold(seeds: int, minutes: float, rad_per_s: float) -> None:
         )
 
 
-# What leaks ---------------------------------------------------------------------------------------------------------
+# Leakage ---------------------------------------------------------------------------------------------------------
 
 
 def leakage(seeds: int, bench_name: str) -> None:
-    """Print the light of circuits at receivers that nobody sends to, over their own at their ends, by the truth."""
+    """Print the light of circuits at idle receivers relative to the light at their own ends, from the truth."""
     print(f"\n### Dark leakage into idle receivers, {bench_name}, {seeds} seeds\n")
     print("| circuits | idle receivers | level dB: median | 99 % | worst | below -25 dB | over the prediction, worst |")
     print("|---|---|---|---|---|---|---|")
@@ -328,7 +328,7 @@ def leakage(seeds: int, bench_name: str) -> None:
 
 
 def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]]:
-    """Yield true and predicted level of every circuit at every idle receiver, dB."""
+    """Yield the true and the predicted level of every circuit at every idle receiver, in dB."""
     world = bench.emulated.world
     for circuit in plan.circuits:
         index = next(i for i, path in enumerate(bench.wiring.inputs) if path == circuit.entry)
@@ -344,14 +344,14 @@ def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]
 
 
 def expected_ber(received_dbm: float, osnr_db: float, penalty_db: float) -> float:
-    """Return the bit errors before correction to be expected (docs/sources.md: reception of 400ZR)."""
+    """Return the expected pre-FEC bit error ratio (docs/sources.md: reception of 400ZR)."""
     noise_db = [16.4 + received_dbm + 20.0, 17.0, osnr_db - 10.0 * np.log10(59.84 / 12.5)]
     esnr_db = -10.0 * np.log10(sum(10.0 ** (-each / 10.0) for each in noise_db)) - penalty_db
     return float(0.375 * erfc(np.sqrt(10.0 ** (esnr_db / 10.0) / 10.0)))
 
 
 def dual(seeds: int, bench_name: str) -> None:
-    """Print what pairs of ways differ by, and bit errors against those that the budget lets expect."""
+    """Print the differences between the two paths, and bit error ratios relative to those of the budget."""
     rows = []
     for seed in range(seeds):
         with Bench.emulate(bench_name, seed=seed) as bench:
@@ -391,7 +391,7 @@ def dual(seeds: int, bench_name: str) -> None:
 
 
 def levelled(seeds: int, bench_name: str) -> None:
-    """Print what the arms differ by where the record knows nothing of the outputs: as planned, and as set up."""
+    """Print the level difference of the arms for records without output losses: as planned, and as set up."""
     print(f"\n### Arms of records without outputs, {bench_name}, {seeds} seeds\n")
     print("| seed | as planned dB | as set up dB | as the receiver tells | PDL as read |\n" + "|" + "---|" * 5)
     ends = []
@@ -422,7 +422,7 @@ LARGE_PLAN_MS, PLAN_MS = 50.0, 10.0
 
 
 def large_bench() -> BenchModel:
-    """Return a bench of 265 PUCs and 16 modules, each at two of its ports, round the rim."""
+    """Return a bench with 265 PUCs and 16 modules, each at two ports, around the edge of the mesh."""
     names = [f"sfp-{number}" for number in range(16)]
     ports = np.linspace(0, HexMesh.columns(LARGE).n_ports, 2 * len(names), endpoint=False).astype(int).tolist()
     mesh = {"kind": "lumion-mesh", "heater_max_ma": 2.5, "heater_ohm": 1000.0, "total_power_mw": 3000.0}
@@ -437,7 +437,7 @@ def large_bench() -> BenchModel:
 
 
 def drawn_record(model: BenchModel, seed: int) -> CalibrationRecord:
-    """Return the record of a chip that nobody has; light does not come into planning."""
+    """Return an arbitrary record; planning time does not depend on its values."""
     mesh, rng = model.topology(), np.random.default_rng([seed, 19])
     pucs, ports = mesh.n_pucs, mesh.fibre_ports
     chip = MeshParameters(
@@ -458,7 +458,7 @@ def drawn_record(model: BenchModel, seed: int) -> CalibrationRecord:
 
 
 def planning(seeds: int, bench_name: str) -> None:
-    """Print the CPU time of plans, everything included; the first plan of a record is not counted."""
+    """Print the total CPU time of plans, without the first plan of a record."""
     print(f"\n### CPU of a plan, {seeds} draws of each number of circuits, ms\n")
     print("| mesh | circuits | planned | median | 95 % | worst | in time |\n" + "|" + "---|" * 7)
     for model, most_ms in ((load_bench(bench_name), PLAN_MS), (large_bench(), LARGE_PLAN_MS)):
@@ -490,11 +490,11 @@ def planning(seeds: int, bench_name: str) -> None:
 
 
 def main() -> None:
-    """Make the table asked for."""
+    """Print the requested table."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("table", choices=("single", "time", "hold", "dual", "leakage", "planning"))
     arguments.add_argument("--seeds", type=int, default=50)
-    arguments.add_argument("--bench", help="bench file; the prototype, for dual tests/data/zr_pair.yaml")
+    arguments.add_argument("--bench", help="bench file; by default the prototype, for dual tests/data/zr_pair.yaml")
     arguments.add_argument("--minutes", type=float, default=60.0, help="hold: bench time")
     arguments.add_argument("--rate", type=float, default=1.0, help="hold: rad/s")
     asked = arguments.parse_args()

@@ -1,9 +1,9 @@
-"""The pictures of the cookbook, drawn by its own pages.
+"""Draw the pictures of the cookbook with the code of its pages.
 
-Run: .venv/bin/python benchmarks/cookbook.py    runs the blocks that draw, and writes docs/img anew
+Run: .venv/bin/python benchmarks/cookbook.py    runs the code blocks with pictures and rewrites docs/img
 
-A page of docs/cookbook/ that shows a picture has a block that saves it under the same name; what a reader runs and what
-he sees are then the same thing. Needs the extras plots and frames.
+A page of docs/cookbook/ with a picture has a code block that saves it under the same name, so that readers get the
+picture that they see. Needs the extras plots and frames.
 """
 
 from __future__ import annotations

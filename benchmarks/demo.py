@@ -1,7 +1,7 @@
-"""What the demo costs: its CPU time beside that of a fixed loop of plain Python in the same run.
+"""CPU time of the demo, compared with that of a fixed loop of plain Python in the same run.
 
 Run: .venv/bin/python benchmarks/demo.py [options of `lumion demo`]
-The loop says how fast the machine is today: what compares between machines and days is the ratio.
+The loop measures the speed of the machine, so only the ratio is comparable between machines and days.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOPS = 10_000_000
 
 
 def loop_s() -> float:
-    """Return the CPU time of the fixed loop: the least of three, as what slows it is never the loop."""
+    """Return the CPU time of the fixed loop: the smallest of three, because other programs only slow it down."""
     times = []
     for _ in range(3):
         began, total = time.process_time(), 0
@@ -28,7 +28,7 @@ def loop_s() -> float:
 
 
 def demo_s(options: list[str]) -> float:
-    """Return the CPU time of a whole process of the demo, its start included."""
+    """Return the CPU time of a demo process, including its start."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as directory:

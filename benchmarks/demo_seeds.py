@@ -1,7 +1,7 @@
-"""The main job over many seeds: every circuit proven, and how good the calibration behind it is.
+"""Run the main job for many seeds; print the proven circuits and the quality of the calibration.
 
 Run: .venv/bin/python benchmarks/demo_seeds.py [first seed] [number of seeds] [bench file]
-Truth is read for judging only; the runs themselves never see it.
+The truth is used only to judge the results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder has a module of the same name as the package calibration
 
 import numpy as np
 

@@ -1,9 +1,9 @@
-"""What it costs to serve a bench of 3 and of 23 devices: `*IDN?` round trip, a Qontrol set, CPU when idle, start.
+"""Cost of serving benches of 3 and 23 devices: `*IDN?` round trip, a Qontrol set, idle CPU, start time.
 
 Run: .venv/bin/python benchmarks/emulator_latency.py [--rounds 20] [--idle-s 10]
-Both benches are served by `lumion emulate` at the same time, each a process of its own on loopback, and asked in turns:
-what the machine does besides falls on both alike, so the ratio says more than the milliseconds. An echo of the same
-bytes by a bare socket server stands beside them. CPU is that of the serving processes by the system's account.
+Both benches are served by `lumion emulate` at the same time, in separate processes on loopback, and queried in turns.
+Other load affects both equally, so the ratio is more reliable than the times. A bare socket server that echoes the same
+bytes is measured too. CPU time is that of the serving processes.
 
 Goals: 23 devices answer within 1.5x of 3; a set of a Qontrol channel takes 5 ms (16 bytes there and back at 115 200
 baud, 1 ms in the module, and what the host needs); idle below 3 % of a core; start under 3 s.
@@ -40,7 +40,7 @@ EXTRA = {
 
 
 def bench_file(directory: Path, n_devices: int) -> Path:
-    """Write the built-in prototype with five instruments more (23 devices), or two of them and its mesh alone (3)."""
+    """Write the built-in prototype with five more instruments (23 devices), or its mesh and two instruments (3)."""
     document = yaml.safe_load((files("lumion_hw.bench") / "builtin" / "lumion-prototype.yaml").read_text())
     document["devices"] |= EXTRA
     if n_devices == 3:
@@ -54,7 +54,7 @@ def bench_file(directory: Path, n_devices: int) -> Path:
 
 
 class Served:
-    """A bench in a process of its own."""
+    """A served bench in a separate process."""
 
     def __init__(self, directory: Path, n_devices: int) -> None:
         bench, endpoints = bench_file(directory, n_devices), directory / f"endpoints-{n_devices}.json"
@@ -89,7 +89,7 @@ class Served:
 
 
 def ask(connection: socket.socket, request: bytes) -> bytes:
-    """Send a request and take the line that answers it."""
+    """Send a request and return the reply line."""
     connection.sendall(request)
     reply = b""
     while not reply.endswith(b"\n"):
@@ -112,7 +112,7 @@ def median_ms(connection: socket.socket, request: bytes, count: int = QUERIES) -
 
 @contextlib.contextmanager
 def echo() -> Iterator[socket.socket]:
-    """Connect to a server that sends back what it gets: what the machine can do at best."""
+    """Connect to an echo server, which is the fastest possible peer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

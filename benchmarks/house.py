@@ -1,11 +1,11 @@
-"""The house in figures and as a picture: rooms, floors of imports, circles, names, comments, and what a start loads.
+"""Statistics of the source code: packages, import layers and cycles, names, comments, start-up; or a picture.
 
-Run: .venv/bin/python benchmarks/house.py [ROOT]            figures of a checkout, this one if none is named
-     .venv/bin/python benchmarks/house.py --picture FILE    the rooms and three ways through them, as SVG
+Run: .venv/bin/python benchmarks/house.py [ROOT]            figures of a checkout, by default this one
+     .venv/bin/python benchmarks/house.py --picture FILE    the packages and three calls through them, as SVG
      .venv/bin/python benchmarks/house.py --identifiers     names with a word outside benchmarks/vocabulary.txt
 
-Everything is counted from the source text, so that two checkouts can be compared by one command; only the last rows
-run the package, with this interpreter.
+Figures are counted in the source text, so that any checkout can be measured. Only the last rows run the package, with
+this interpreter.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "calibration.record.conversion",
     ),
 }
-"""Modules that each passes, in order; a test holds them to exist."""
+"""Modules of each call path, in order; a test checks that they exist."""
 
 PURPOSES = {
     "lumion_hw.cli": "the commands",
@@ -92,7 +92,7 @@ PURPOSES = {
     "lumion_hw.files": "reading and writing files safely",
     "firmware_protocol": "messages of the mesh controller, C codec",
 }
-"""What each room is for, as the picture says it."""
+"""Purpose of each package, as shown in the picture."""
 FILLS = {"calibration": "#fdf3e1", "lumion_hw": "#eaf1fb", "firmware_protocol": "#e9f5ec"}
 HALO = 'stroke="white" stroke-width="3" paint-order="stroke"'
 """White around a label, so that lines behind it do not cross its letters."""
@@ -110,7 +110,7 @@ def sources(root: Path) -> dict[str, Path]:
 
 
 def imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Return which modules each imports anywhere in its text, for type checking too."""
+    """Return the imports of each module, including those inside functions and for type checking."""
     graph = {}
     for name, path in modules.items():
         wanted = set()
@@ -119,7 +119,7 @@ def imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
                 wanted |= {f"{node.module}.{one.name}" for one in node.names} | {node.module}
             elif isinstance(node, ast.Import):
                 wanted |= {one.name for one in node.names}
-        # A name out of a package counts for the module of that name, where there is one, and else for the package.
+        # A name imported from a package counts as the module of that name if it exists, else as the package.
         graph[name] = {
             other for other in wanted if other in modules and other != name and not name.startswith(f"{other}.")
         }
@@ -156,8 +156,8 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def floors(graph: Mapping[str, set[str]]) -> int:
-    """Return the number of modules on the longest way down the imports; a circle counts once."""
-    groups = circles(graph)  # a group comes after all that it imports
+    """Return the number of modules on the longest chain of imports; a cycle counts once."""
+    groups = circles(graph)  # a group follows all groups that it imports
     group_of = {name: number for number, group in enumerate(groups) for name in group}
     height: list[int] = []
     for number, group in enumerate(groups):
@@ -167,17 +167,17 @@ def floors(graph: Mapping[str, set[str]]) -> int:
 
 
 def class_names(modules: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Return the modules of every class at the top of a module, by its name."""
+    """Return the modules that define each top-level class, by class name."""
     found = defaultdict(list)
     for name, path in modules.items():
-        code = re.sub(r'"""[\s\S]*?"""', "", path.read_text())  # to parse all modules takes seconds
+        code = re.sub(r'"""[\s\S]*?"""', "", path.read_text())  # parsing all modules would take seconds
         for class_name in re.findall(r"^class (\w+)", code, re.MULTILINE):
             found[class_name].append(name)
     return found
 
 
 def comment_share(paths: Iterable[Path]) -> float:
-    """Return the share of lines that carry a comment; docstrings are none."""
+    """Return the fraction of lines with a comment; docstrings do not count."""
     lines = comments = 0
     for path in paths:
         text = path.read_text()
@@ -188,7 +188,7 @@ def comment_share(paths: Iterable[Path]) -> float:
 
 
 def identifiers(modules: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Return the places of every identifier that is defined in a checkout.
+    """Return the locations of every identifier that is defined in a checkout.
 
     Classes, functions, parameters, attributes, constants and local variables count, magic methods do not.
     """
@@ -225,7 +225,7 @@ def undecided(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def figures(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield what can be counted in the text of a checkout."""
+    """Yield the figures that are counted in the source text."""
     modules = sources(root)
     lines = sum(path.read_text().count("\n") for path in modules.values())
     tests = list((root / "tests").rglob("*.py"))
@@ -261,7 +261,7 @@ devices:
 
 
 def starts(root: Path, runs: int = 5) -> Iterator[tuple[str, str]]:
-    """Yield what it takes to start: modules of ours, function calls, and the time beside that of numpy alone."""
+    """Yield start-up figures: own modules, function calls, and the time relative to importing numpy."""
     bench = root / ".bench-of-two.yaml"
     bench.write_text(BENCH)
     environment = {**os.environ, "PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
@@ -291,7 +291,7 @@ def starts(root: Path, runs: int = 5) -> Iterator[tuple[str, str]]:
 
 
 def rooms(root: Path) -> list[list[str]]:
-    """Return the rooms from top to bottom as the import contracts have them; those side by side in one row."""
+    """Return the packages from top to bottom as in the import contracts; one row per layer."""
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = {contract["id"]: contract["layers"] for contract in contracts if "layers" in contract}
     inside = [[name.strip() for name in layer.split("|")] for layer in layers["rooms"]]
@@ -301,9 +301,9 @@ def rooms(root: Path) -> list[list[str]]:
 
 
 def picture(root: Path) -> str:
-    """Return the rooms as SVG, each with its purpose, and the ways of :data:`WAYS` through them.
+    """Return an SVG of the packages with their purposes and the call paths of :data:`WAYS`.
 
-    The picture depends on the import contracts and on this file only, so a test can tell whether it is up to date.
+    The picture depends on the import contracts and on this file only, so a test can check that it is up to date.
     """
     wide, tall, gap, left = 560, 40, 8, 24
     rows = rooms(root)
@@ -338,7 +338,7 @@ def picture(root: Path) -> str:
 def _way(
     number: int, what: str, stops: tuple[str, ...], places: Mapping[str, tuple[float, float, float]], x: float
 ) -> str:
-    """Return one way: its stops in order down a column of its own, each beside the room it is in."""
+    """Return the SVG of one call path: its modules in a column, each beside its package."""
     colour = COLOURS[number]
     head, _, tail = what.partition(": ")
     text = [f'<text x="{x}" y="26" font-weight="600" fill="{colour}">{escape(head)}</text>']
@@ -350,7 +350,7 @@ def _way(
         _, y, _ = places[room]
         slot = taken.get(y, 0)
         taken[y] = slot + 1
-        # Two stops below each other in a row, further ones beside them.
+        # Two modules below each other in a row, further ones beside them.
         at_x, at_y = x + 8 + 160 * (slot // 2), y + 10 + 20 * (slot % 2)
         points.append((at_x, at_y))
         label = ".".join(stop.split(".")[-2:])
@@ -368,7 +368,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("root", nargs="?", type=Path, default=HERE)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--text-only", action="store_true", help="run nothing of the package")
+    parser.add_argument("--text-only", action="store_true", help="do not run the package")
     parser.add_argument("--identifiers", action="store_true", help="list identifiers outside the vocabulary")
     args = parser.parse_args()
     if args.identifiers:

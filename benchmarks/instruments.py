@@ -1,13 +1,12 @@
-"""Queries and blocks over TCP through our SCPI session, beside the bare socket and PyMeasure, in one run.
+"""Time of queries and blocks over TCP with our SCPI session, a bare socket and PyMeasure.
 
 Run: .venv/bin/python benchmarks/instruments.py [--queries 20000] [--samples 1000000]
-PyMeasure is the extra of this benchmark: without `pip install pymeasure` its row says so and the rest is measured.
-The instrument is a process of its own on loopback that answers without thinking, so that the figures are those of the
-host. Every reply is compared with what was sent; rounds of the clients alternate, and a ratio is the
-median of those of each round.
+PyMeasure is optional: without `pip install pymeasure` only the rest is measured. The instrument is a separate process
+on loopback with fixed replies, so that the figures are those of the host. Every reply is checked. Rounds of the clients
+alternate, and a ratio is the median of the ratios of all rounds.
 
-Goals: a query within 2x of the bare socket and at most PyMeasure's time; a block at 0.5 of the bare socket's rate at
-least, also when every byte is a line feed.
+Goals: a query within 2x of the bare socket and at most PyMeasure's time; a block at
+least at 0.5 of the bare socket's rate, even if every byte is a line feed.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ GOAL_QUERY, GOAL_BLOCK = 2.0, 0.5
 
 
 def payloads(n_samples: int) -> dict[str, bytes]:
-    """Return the contents of the blocks: powers as float32, and nothing but line feeds."""
+    """Return the test blocks: powers as float32, and line feeds only."""
     powers = np.random.default_rng(1).uniform(1e-9, 1e-3, n_samples).astype("<f4")
     return {"powers": powers.tobytes(), "all 0x0A": b"\n" * 4 * n_samples}
 
 
 def serve(n_samples: int, told) -> None:
-    """Answer three questions, one connection after the other, until told to end."""
+    """Answer three queries, one connection after the other, until the process ends."""
     blocks = [b"#%d%d%s\n" % (len(str(len(each))), len(each), each) for each in payloads(n_samples).values()]
     answers = {b"*IDN?": IDENTITY, QUERY.encode(): REPLY.encode() + b"\n", b"BLOCK0?": blocks[0], b"BLOCK1?": blocks[1]}
     server = socket.create_server(("127.0.0.1", 0))
@@ -59,7 +58,7 @@ def serve(n_samples: int, told) -> None:
 
 @contextlib.contextmanager
 def instrument(n_samples: int) -> Iterator[int]:
-    """Run the instrument in a process of its own; give its port."""
+    """Run the instrument in a separate process; return its port."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(n_samples, theirs), daemon=True)
@@ -72,14 +71,14 @@ def instrument(n_samples: int) -> Iterator[int]:
 
 
 class Bare:
-    """The bare socket, with the least a client has to do."""
+    """A bare socket with the minimal work of a client."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def query(self) -> str:
-        """Ask for one reading."""
+        """Query one reading."""
         self.socket.sendall(QUERY.encode() + b"\n")
         data = self.socket.recv(4096)
         while not data.endswith(b"\n"):
@@ -103,7 +102,7 @@ class Bare:
 
 
 class Ours:
-    """Our session: lock, deadline, check for strays, counters."""
+    """Our SCPI session, with lock, deadline, check for stray bytes, and counters."""
 
     def __init__(self, port: int) -> None:
         clock = SystemClock()
@@ -111,7 +110,7 @@ class Ours:
         self.session.open()
 
     def query(self) -> str:
-        """Ask for one reading."""
+        """Query one reading."""
         return self.session.query(QUERY)
 
     def block(self, command: str) -> bytes:
@@ -124,7 +123,7 @@ class Ours:
 
 
 class PyMeasure:
-    """PyMeasure's instrument class on pyvisa-py, as its users write it."""
+    """PyMeasure's instrument class on pyvisa-py, used as in its documentation."""
 
     def __init__(self, port: int) -> None:
         from pymeasure.instruments import Instrument
@@ -139,7 +138,7 @@ class PyMeasure:
         )
 
     def query(self) -> str:
-        """Ask for one reading."""
+        """Query one reading."""
         return self.instrument.ask(QUERY).strip()
 
     def close(self) -> None:
@@ -160,7 +159,7 @@ Rounds = dict[str, list[float]]
 
 
 def ratio(rounds: Rounds, client: str, other: str = "bare socket") -> float:
-    """Return how long one client takes per time of another: each round by itself, for the load of a machine changes."""
+    """Return the median ratio of two clients' times, calculated per round because the load of the machine changes."""
     return statistics.median(mine / yours for mine, yours in zip(rounds[client], rounds[other], strict=True))
 
 

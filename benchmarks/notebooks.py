@@ -1,7 +1,7 @@
-"""Run the notebooks of examples/ again and keep their outputs: python benchmarks/notebooks.py [--out DIR] [NAME ...].
+"""Run the notebooks of examples/ and store their outputs: python benchmarks/notebooks.py [--out DIR] [NAME ...].
 
-What differs from one machine to the next is left out: times of execution, and which Python ran them. Needs nbclient and
-ipykernel, of the extra ``test``.
+Execution times and the Python version are removed, because they differ between machines. Needs nbclient and ipykernel
+(extra ``test``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ def executed(notebook, folder):
 def main():
     import nbformat
 
-    parser = argparse.ArgumentParser(description="Run the notebooks of examples/ again and keep their outputs.")
+    parser = argparse.ArgumentParser(description="Run the notebooks of examples/ and store their outputs.")
     parser.add_argument(
-        "--out", type=Path, default=EXAMPLES, help="where they go; over those of examples/ if not given"
+        "--out",
+        type=Path,
+        default=EXAMPLES,
+        help="output folder; by default the notebooks of examples/ are overwritten",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks to run; all if none is given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks to run; by default all")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     for path in sorted(EXAMPLES.glob("*.ipynb")):

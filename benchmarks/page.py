@@ -1,15 +1,15 @@
-"""What the page of a served bench costs: 50 states a second of a mesh of 72 PUCs, one page and twenty, and loading it.
+"""Cost of the web page of a served bench: 50 states per second of 72 PUCs, with one and twenty pages, and loading.
 
     .venv/bin/python benchmarks/page.py [--seconds 20]
     .venv/bin/python benchmarks/page.py picture --record RECORD [--out docs/img/page.png]
 
-A process publishes states as the owner of the built-in bench does when everything changes in each of them: all 144
-heaters, all readings of its modules and its meter, the heat of all PUCs, six circuits. The same process without the
-page is the bench itself; what it takes more with the page, and with pages open, is the page's. Pages are sockets that
-read everything; with Chromium and its driver installed, a real one is opened as well.
+A process publishes states like the owner of the built-in bench, with every value changed in each state: all 144
+heaters, all readings of modules and meter, the heat of all PUCs, six circuits. The cost of the page is the difference
+to the same process without a page. Pages are sockets that read everything; with Chromium and its driver installed, a
+real page is opened as well.
 
-The picture is that of the documentation: the built-in bench, emulated and served with a record of it, a minute after
-one of its servers was replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
+The picture is for the documentation: the emulated built-in bench, served with its record, a minute after one server was
+replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BENCH, RATE_PER_S, PUCS_A_PATH = "lumion-prototype", 50.0, 12
 
 
 class Publisher:
-    """Publishes states of a bench as its owner does, as many a second as are wanted."""
+    """Publishes states of a bench like its owner, at a given rate."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -86,7 +86,7 @@ class Publisher:
         )
 
     def subscribe(self) -> Any:
-        """Return a place for the newest state, as an owner does."""
+        """Return a mailbox for the newest state, like an owner."""
         subscription = self._subscription(self.state, lambda gone: None)
         self._subscriptions.append(subscription)
         return subscription
@@ -102,7 +102,7 @@ class Publisher:
 
 
 def publish(page: bool) -> None:
-    """Be the process that is measured: tell where the page is, publish until stdin ends."""
+    """Run as the measured process: print the port of the page and publish until stdin ends."""
     publisher: Any = Publisher()
     threading.Thread(target=publisher.run, daemon=True).start()
     address = ""
@@ -126,12 +126,12 @@ class Measured:
         self.host, _, self.port = self.address.removeprefix("http://").strip("/").rpartition(":")
 
     def cpu_s(self) -> float:
-        """Return the CPU time that it has taken."""
+        """Return the CPU time of the process."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100.0
 
     def resident_mb(self) -> float:
-        """Return the memory that it holds."""
+        """Return the resident memory of the process."""
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * 4096 / 1e6
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Measured:
 
 
 class Page(threading.Thread):
-    """A page that reads everything it is told."""
+    """A client of the page that reads all events."""
 
     def __init__(self, measured: Measured) -> None:
         super().__init__(daemon=True)
@@ -156,7 +156,7 @@ class Page(threading.Thread):
 
 
 def cost(measured: Measured, n_pages: int, seconds: float) -> tuple[float, float, list[Page], list[int]]:
-    """Return CPU share in percent, memory in MB, and the pages with how many updates each had in the time."""
+    """Return the CPU load in percent, memory in MB, and the pages with their numbers of updates."""
     pages = [Page(measured) for _ in range(n_pages)]
     for page in pages:
         page.start()
@@ -170,7 +170,7 @@ def cost(measured: Measured, n_pages: int, seconds: float) -> tuple[float, float
 
 
 def load_sizes(measured: Measured) -> tuple[int, int]:
-    """Return how many bytes a page loads, as they are and as they are sent to a browser."""
+    """Return the bytes that a page loads, uncompressed and as sent to a browser."""
     plain = packed = 0
     paths = ["/", "/page.css", "/page.js", "/live.js", "/mesh.js", "/tables.js", "/actions.js", "/icon.svg"]
     for path in [*paths, "/mesh.svg", "/margins"]:
@@ -185,12 +185,12 @@ def load_sizes(measured: Measured) -> tuple[int, int]:
 
 
 def counters(driver: Any) -> dict[str, float]:
-    """Return what Chromium counts of a page, by name."""
+    """Return Chromium's performance counters of a page, by name."""
     return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
 
 
 def in_chromium(measured: Measured, seconds: float) -> str:
-    """Return how many updates a second a real browser shows, and how long its page works on each."""
+    """Return the updates per second in a real browser, and the work per update."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         return "no Chromium here"
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -217,7 +217,7 @@ def in_chromium(measured: Measured, seconds: float) -> str:
 
 
 def picture(record: Path, out: Path, after_s: float) -> None:
-    """Draw the page of the built-in bench after a recovery; refuse one on which a value is old or a device silent."""
+    """Draw the page of the built-in bench after a recovery; report stale values and silent devices."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from p4p.client.thread import Context
     from p4p.nt import NTURI
@@ -261,7 +261,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--record", type=Path, help="Calibration record of the built-in bench, for the picture.")
-    parser.add_argument("--out", type=Path, default=Path("docs/img/page.png"), help="Where the picture goes.")
+    parser.add_argument("--out", type=Path, default=Path("docs/img/page.png"), help="Output file for the picture.")
     asked = parser.parse_args()
     if asked.what == "picture":
         picture(asked.record, asked.out, 60.0)

@@ -1,10 +1,10 @@
-"""Planning of spares and slices: how fast, and what becomes of the published factors.
+"""Planning of spares and slices: speed, and comparison with published factors.
 
 Usage: python benchmarks/planning.py [--states 100000] [--seed 1]
 
-Prints the seconds of 100,000 states of 64 racks of 64 accelerators on two processes, beside drawing as many random
-numbers as there are accelerators in them (what a simulation without distances between failures would have to do);
-the factors over in-rack spares by what is counted; and slices of a rack of 64 on a torus and on a fabric.
+Prints the time of 100,000 states of 64 racks with 64 accelerators on two processes, and the time to draw one random
+number per accelerator (the minimum of a simulation that draws every accelerator); the factors over in-rack spares by
+method of counting; and slices of a rack of 64 on a torus and on a fabric.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 
-sys.path.pop(0)  # this folder would hide packages of the same names
+sys.path.pop(0)  # this folder has modules with the names of packages
 
 import numpy as np
 

@@ -1,8 +1,8 @@
 """Readings and remaining loss of the polarization search and of tracking, on simulated squeezers.
 
 Run: .venv/bin/python benchmarks/polarization.py [trials] [search] [tracking]
-Every trial draws an input state, a state that the device takes, and the unknown rest retardances; the periods are
-known. What the search reports is compared with the truth, which it never sees.
+Every trial draws an input state, the state that the device passes, and the unknown retardances at zero drive; the
+periods are known. The result of the search is compared with the hidden truth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GOAL_LOSS_DB, GOAL_MEDIAN, GOAL_P95 = 0.05, 8, 20
 
 
 class Squeezers:
-    """Squeezers at 0°, 45°, 0° … between a random state of light and a random state that the device takes."""
+    """Squeezers at 0°, 45°, 0° … between a random input state and a random state that the device passes."""
 
     settle_s = 1e-3
 
@@ -54,7 +54,7 @@ class Squeezers:
 
     @property
     def share(self) -> float:
-        """Share of the light that the device takes."""
+        """Return the fraction of the light that the device passes."""
         turned = self.chain.turn(self.rest_rad + 2.0 * np.pi * self.drive_mv / PERIOD, self.light)
         return float(accepted_share(turned, self.taken, 1.0, self.crosstalk))
 
@@ -93,7 +93,7 @@ def search_row(trials: int, n: int, noise_db: float, sign: int, crosstalk: float
 
 
 def tracking_row(trials: int, reads: int, motion: str, drift_rad: float) -> None:
-    """Let the fibres before and behind four squeezers turn, by half of the motion each, while the tracker follows."""
+    """Track the polarization while the fibres before and after four squeezers rotate, each by half of the motion."""
     dithered, centre, told, steps, ends, returns = [], [], [], [], 0, 0
     for seed in range(trials):
         squeezers = Squeezers(seed, 4, 0.01)

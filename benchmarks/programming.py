@@ -1,11 +1,11 @@
-"""Programming 144 channels, confirmed by the checksum of the table, beside a bare echo of the same bytes.
+"""Time to program 144 channels with verification by checksum, compared with a bare echo of the same bytes.
 
 Run: .venv/bin/python benchmarks/programming.py
-Host and far ends live in one process and take turns in rounds on the same kind of link, so that a busy machine slows
-all of them alike. The bare echo is a thread that writes back what it reads. The least board is the same thread with a
-few lines that decode a SET, check it and answer with the checksum of what it drives: the difference is protocol and
-driver. The emulated board is served by the emulator's server; it takes its ``t_cmd`` of 1 ms to answer, as a controller
-does. The last rows are the driver's and the emulated board's own work, without a wire and without waiting.
+Host and peers run in one process and in turns on the same kind of link, so that other load affects all equally. The
+bare echo is a thread that writes back what it reads. The least board is the same thread plus minimal code that decodes
+and checks a SET and replies with a checksum: the difference is the cost of protocol and driver. The emulated board is
+served by the emulator's server and replies after its ``t_cmd`` of 1 ms, like a controller. The last rows are the work
+of the driver and of the emulated board alone, without a link and without waiting.
 """
 
 from __future__ import annotations
@@ -79,21 +79,21 @@ HELLO = fp.HelloReply(
     fw_version="1.0.0",
 )
 FRAME = fp.encode_frame(fp.Frame(fp.Kind.REQ, fp.Command.SET, 258, 0x2F71, payload=b"\x01" * (8 + 2 * N)))
-"""As many bytes on the wire as a SET of 144 codes: 312."""
+"""As many bytes as a SET of 144 codes on the wire: 312."""
 
 
 Answer = Callable[[bytes], bytes]
 
 
 class LeastBoard:
-    """The least that answers like a controller: identity, configuration, and tables that are driven and proven."""
+    """A minimal controller: identity, configuration, and tables that are verified by checksum."""
 
     def __init__(self) -> None:
         self._decoder = fp.Decoder(4096)
         self._crc32 = 0
 
     def __call__(self, data: bytes) -> bytes:
-        """Return what is answered to ``data``."""
+        """Return the reply to ``data``."""
         return b"".join(self._answer(frame) for frame in self._decoder.feed(data) if isinstance(frame, fp.Frame))
 
     def _answer(self, frame: fp.Frame) -> bytes:
@@ -240,27 +240,27 @@ def measure(kind: str) -> dict[str, float]:
 
 
 class Timed:
-    """A peer around a peer, that knows how long the inner one worked."""
+    """A peer that wraps another and measures its working time."""
 
     def __init__(self, inner: Peer) -> None:
         self._inner = inner
         self.spent_s = 0.0
 
     def receive(self, data: bytes) -> None:
-        """Hand over what came."""
+        """Pass received bytes to the inner peer."""
         began = time.perf_counter()
         self._inner.receive(data)
         self.spent_s += time.perf_counter() - began
 
     def transmit(self) -> bytes:
-        """Fetch what leaves."""
+        """Return the bytes that the inner peer sends."""
         began = time.perf_counter()
         data = self._inner.transmit()
         self.spent_s += time.perf_counter() - began
         return data
 
     def next_event(self) -> float | None:
-        """When there may be more."""
+        """Return the time of the next output of the inner peer."""
         return self._inner.next_event()
 
     def close(self) -> None:
@@ -269,19 +269,19 @@ class Timed:
 
 
 class Waiting(SystemClock):
-    """A wall clock that knows how long was slept, for the board's tick is nobody's work."""
+    """A wall clock that sums its sleeping time, because waiting for the board's tick is not work."""
 
     slept_s = 0.0
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, and add it up."""
+        """Sleep and add the time to the sum."""
         began = time.perf_counter()
         super().sleep(seconds)
         self.slept_s += time.perf_counter() - began
 
 
 def without_a_wire() -> tuple[float, float]:
-    """Return the driver's and the board's own time per table in µs, the median of rounds."""
+    """Return the working time of driver and board per table in µs, as medians over rounds."""
     clock = Waiting()
     peer = Timed(board(clock).connect())
     driver = LumionMeshController(MemoryLink(lambda: peer, clock, "memory"), clock, device="mesh0")

@@ -1,8 +1,8 @@
-"""Frames of the wire protocol beside the bare `cobs` package with zlib, and the decoder on garbage.
+"""Speed of wire-protocol frames compared with the bare `cobs` package and zlib, and of the decoder on garbage.
 
 Run: .venv/bin/python benchmarks/protocol.py
-Everything runs in one process, the candidates in turn in short rounds, and each figure is the best of its rounds: what
-the machine does beside it only makes a figure worse. A frame has a body of 300 bytes: header and payload, without CRC.
+Candidates run in one process in short alternating rounds, and each figure is the best of its rounds, because other load
+only makes it worse. A frame has a body of 300 bytes: header and payload, without CRC.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BODIES = {
 
 
 def bare(encode: Callable[[bytes], bytes], decode: Callable[[bytes], bytes]) -> tuple[Callable, Callable]:
-    """The least a program does that has a COBS library and zlib and nothing else."""
+    """Minimal framing with a COBS library and zlib only."""
 
     def to_wire(body: bytes) -> bytes:
         return b"\0" + encode(body + CRC.pack(zlib.crc32(body))) + b"\0"
@@ -56,7 +56,7 @@ def bare(encode: Callable[[bytes], bytes], decode: Callable[[bytes], bytes]) -> 
 
 
 def objects() -> tuple[Callable, Callable]:
-    """Frames as objects: what sessions and the emulated board use."""
+    """Frames as objects, as used by sessions and the emulated board."""
     decoder = fp.Decoder(4096)
     frames = {body: fp.Decoder(4096).feed(fp.encode_body(body))[0] for body in BODIES.values()}
     return (lambda body: fp.encode_frame(frames[body])), decoder.feed

@@ -1,11 +1,11 @@
-"""64 Qontrol channels set and verified: our driver beside the maker's client, on one emulated chain, in one process.
+"""Time to set and verify 64 Qontrol channels on an emulated chain, with our driver and with the maker's client.
 
 Run: .venv/bin/python benchmarks/qontrol.py [--apart] [--modes fast,usb1,ftdi16]
 Needs `pip install qontrol` for the comparison; without it only our driver is measured. Every figure is the median of
-several sets, each of which is read back and compared. `--apart` serves the chain from a process of its own, because
-the maker's client spins while it waits and so takes time from an emulator that shares its interpreter. The maker's
-client without waiting for acknowledgements cannot read afterwards, since they are still in the line: the benchmark
-takes them out by hand there. It is compared with our driver told to send as far ahead (`window_bytes`).
+several sets, each of which is read back and compared. `--apart` serves the chain from a separate
+process, because the maker's client polls while it waits and so slows an emulator in the same interpreter. In the mode
+without waiting, acknowledgements stay in the input buffer of the maker's client; the benchmark removes them before it
+reads. The same mode of our driver sends as far ahead (`window_bytes`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def serve_forever(transport: str, reply_mode: str, directory: str, told) -> None
 
 @contextlib.contextmanager
 def served(transport: str, reply_mode: str, directory: str) -> Iterator[str]:
-    """Serve a fresh chain of 64 channels; give its address."""
+    """Serve a new chain of 64 channels; return its address."""
     from lumion_hw.emulator.mesh.qontrol import ChainProfile, ModuleSpec, QontrolChain, ReplyMode
     from lumion_hw.emulator.wires.server import EmulatorServer
 
@@ -78,7 +78,7 @@ def served(transport: str, reply_mode: str, directory: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def served_apart(transport: str, reply_mode: str, directory: str) -> Iterator[str]:
-    """Serve it from another process."""
+    """Serve the chain from another process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve_forever, args=(transport, reply_mode, directory, theirs))
@@ -122,7 +122,7 @@ def our_times(address: str, runs: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def maker_client(address: str, *, binary: bool) -> Iterator[object]:
-    """Give the maker's client, unchanged, on a port or a TCP address."""
+    """Return the unmodified client of the maker on a port or a TCP address."""
     import qontrol
     import serial
 
@@ -202,7 +202,7 @@ def table_rows(transport: str, reply_mode: str, apart: bool, directory: str, com
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--apart", action="store_true", help="serve the chain from a process of its own")
+    parser.add_argument("--apart", action="store_true", help="serve the chain from a separate process")
     parser.add_argument("--modes", default="fast,usb1,ftdi16", help="reply timings of the emulator")
     options = parser.parse_args()
     warnings.simplefilter("ignore", SyntaxWarning)  # escapes in the maker's client

@@ -1,15 +1,14 @@
-"""Where the time of a recovery goes, what starts none, and what any sequence of failures leaves.
+"""Recovery: time of its steps, false alarms, random sequences of failures, and rehearsal with a training job.
 
 Run: .venv/bin/python benchmarks/recovery.py [bench|quiet|chaos|rehearsal] [number]
 
-bench      Bench time and CPU time from the fault to proven circuits, medians of 10: by the own protocol, with the
-           latencies that are published of a commercial controller, and by the modules' loss of signal alone.
-quiet      Fades that start nothing, and false alarms in 10,000 hours of bench time.
+bench      Bench time and CPU time from the fault to proven circuits, medians of 10: with our protocol, with the
+           published latencies of a commercial controller, and with the modules' loss of signal only.
+quiet      Fades that must not start a recovery, and false alarms in 10,000 hours of bench time.
 chaos      200 random sequences of failures, returns, device faults and kills of the manager.
 rehearsal  Wall clock from a fault to the first training step, medians of 10.
 
-The record of the benches is written down from the hidden truth, as in the tests: what is measured here is what is done
-with it.
+The calibration record of the benches is made from the hidden truth, as in the tests.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder has a module of the same name as the package calibration
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import yaml
@@ -52,7 +51,7 @@ PUBLISHED_WRITE_MS = 56.25
 def managed(
     bench: Bench, directory: Path, record: CalibrationRecord, detectors: list[Detector] | None = None
 ) -> Iterator[FabricManager]:
-    """Manage a bench's fabric, as a program of its own would."""
+    """Manage the fabric of a bench, like a separate program."""
     with (
         BenchLock(directory, "benchmark") as lock,
         CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as circuits,
@@ -65,7 +64,7 @@ def managed(
 
 
 def edited(directory: Path, emulation: dict[str, Any] | None = None, **keys: Any) -> Path:
-    """Return the built-in bench with other keys of its controller, and of its emulation."""
+    """Return the built-in bench with changed keys of its controller and its emulation."""
     data = yaml.safe_load(builtin_path("lumion-prototype").read_text(encoding="utf-8"))
     data["devices"]["mesh0"] |= keys
     data["emulation"] = data.get("emulation", {}) | (emulation or {})
@@ -75,12 +74,12 @@ def edited(directory: Path, emulation: dict[str, Any] | None = None, **keys: Any
 
 
 class EmulatorShare:
-    """CPU time that the emulated devices take, counted where bytes pass to them and from them.
+    """CPU time of the emulated devices, measured where bytes enter and leave them.
 
     Attributes:
-        spent_s: So far.
-        at_fault_s: At the last fault.
-        until_proven_ms: From there until the circuits in its place were proven.
+        spent_s: Total until now.
+        at_fault_s: Total at the last fault.
+        until_proven_ms: From the fault until the new circuits were proven.
     """
 
     def __init__(self) -> None:
@@ -88,7 +87,7 @@ class EmulatorShare:
         self._depth = 0
 
     def counted(self, peer: Any) -> Any:
-        """Return a device's end of a link whose calls are counted."""
+        """Return the device end of a link with timed calls."""
         for name in ("receive", "transmit", "next_event"):
             setattr(peer, name, self._timed(getattr(peer, name)))
         return peer
@@ -142,7 +141,7 @@ def bench_time(trials: int) -> None:
 
 
 def count_emulator(bench: Bench, share: EmulatorShare) -> None:
-    """Count what the devices of an open bench take: their ends of the links that are open."""
+    """Measure the CPU time of the devices of an open bench, at their ends of the open links."""
     links = [each for each in gc.get_objects() if isinstance(each, MemoryLink)]
     for link in links:
         if link._peer is not None:
@@ -150,10 +149,10 @@ def count_emulator(bench: Bench, share: EmulatorShare) -> None:
 
 
 def lost(manager: FabricManager, server: str, later_s: float, share: EmulatorShare) -> Any:
-    """Kill a server at some instant, and return the spans of its replacement."""
+    """Stop a server at a random time and return the time spans of its replacement."""
     bench = manager.bench
     manager.run(0.2)
-    # In the middle of a watch, at whatever instant between two looks of a detector.
+    # During monitoring, at a random time between two checks of the detector.
     manager.fault_s = bench.clock.now() + 0.05 + later_s
 
     def kill() -> None:
@@ -174,7 +173,7 @@ def lost(manager: FabricManager, server: str, later_s: float, share: EmulatorSha
 
 
 def back(manager: FabricManager) -> None:
-    """Bring every server back."""
+    """Return every server to service."""
     for name in list(manager.state.failed):
         manager.bench.emulated.faults.revive_modules(find_unit(manager.bench.model, name).nics)
     manager.bench.clock.sleep(1.0)
@@ -182,7 +181,7 @@ def back(manager: FabricManager) -> None:
 
 
 def quiet(hours: int) -> None:
-    """Fades on one fibre, and noise and drift for hours: neither may start anything."""
+    """Check that fades on one fibre, and noise and drift for hours, start no recovery."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Bench.emulate(seed=4) as bench,
@@ -207,7 +206,7 @@ def quiet(hours: int) -> None:
 
 
 def turning(rate_rad2_per_s: float, for_s: float) -> None:
-    """Watch and keep a fabric whose fibres turn, with all noise and drift of a bench."""
+    """Monitor and maintain a fabric whose fibres rotate, with all noise and drift of a bench."""
     keys = {
         "fibre_drift_rad2_per_s": rate_rad2_per_s,
         "temperature_sigma_k": 0.05,
@@ -235,9 +234,9 @@ def turning(rate_rad2_per_s: float, for_s: float) -> None:
 
 
 def alarm_bound(hours: int) -> str:
-    """Say how far noise is from a verdict: readings of so many hours, and the tail that they leave."""
-    # Every millisecond of so many hours cannot be drawn. The dimmest light that is watched is worth 40 steps of the
-    # converter, and dark is a tenth of it; the noise of a reading is 0.5 % and the floor, well below a step.
+    """Print the distance of noise from the threshold, and the expected false readings in many hours."""
+    # Too many hours to simulate every millisecond. The weakest monitored light is 40 steps of the
+    # converter, and the threshold is a tenth of it; the noise of a reading is 0.5 % and the floor, well below a step.
     with Bench.emulate(seed=4) as bench:
         step_ma, responsivity = bench.mesh.monitor_step_ma, bench.mesh.responsivity_a_per_w
     level_ma, floor_ma = 40.0 * step_ma, 1e-6 * responsivity
@@ -251,7 +250,7 @@ def alarm_bound(hours: int) -> str:
 
 
 def chaos(sequences: int) -> None:
-    """Random failures, returns, device faults and kills of the manager on the small bench."""
+    """Run random failures, returns, device faults and kills of the manager on the small bench."""
     from tests.fabric.chaos import sequence
 
     connected = refused = recoveries = managers = 0

@@ -1,10 +1,10 @@
-"""Routing: speed, success and excess over the optimum of the router, beside CP-SAT and published times.
+"""Speed, success rate and excess path length of the router, compared with CP-SAT and published times.
 
 Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/routing.py [switch] [random] [large] [matchings]
-Without arguments all four tables are made; `random` takes most of the time. One thread throughout, CP-SAT included;
-every routing is traced through its own states inside the time that is stated. Requests are drawn from fixed seeds.
-Times are CPU time, so that other programs do not count; beside each table stands that of a million rounds of plain
-Python in the same run, by which machines and days can be compared.
+Without arguments all four tables are made; `random` takes most of the time. Everything runs on one thread, including
+CP-SAT. The times include tracing every routing through its states. Requests are drawn from fixed seeds. Times are CPU
+times, so other programs do not count. The time of a million rounds of plain Python in the same run is printed too, for
+comparisons between machines.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SWITCH_INPUTS, SWITCH_OUTPUTS = (0, 39, 38, 37, 36, 35), range(15, 21)
 SETS = 20
 CIRCUITS = range(2, 11)
 OPTIMUM_S = 20.0
-"""Time CP-SAT may take to prove one optimum."""
+"""Time limit of CP-SAT to prove one optimum."""
 IMPROVE_S = 0.1
-"""Time the router may take in all: to find a routing and to improve it."""
+"""Time limit of the router to find and improve a routing."""
 DRAWS = {8: 40, 16: 40, 24: 40, 32: 100}
-"""Requests drawn on 725 PUCs, by number of circuits."""
+"""Number of requests on 725 PUCs, by number of circuits."""
 OPEN_S = 120.0
-"""Time CP-SAT may take for what the router leaves undecided there."""
+"""Time limit of CP-SAT for requests that the router leaves undecided on 725 PUCs."""
 
 
 def loop() -> str:
@@ -54,7 +54,7 @@ def loop() -> str:
 
 
 def timed(mesh: HexMesh, pairs: Pairs, **options: object) -> tuple[float, Routing | None, str]:
-    """Return ms, the routing if any, and the name of the error if none."""
+    """Return the time in ms, the routing or ``None``, and the name of the error if there is no routing."""
     began = time.process_time()
     try:
         routing, error = route(mesh, RouteRequest(pairs, objective="hops", **options)), ""  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def hops_in_time(mesh: HexMesh, pairs: Pairs, *, compiled: bool) -> float:
     bound = sum(cost or 0.0 for cost in negotiation.alone())
     found = negotiation.run(200, bound).ways
     if found is None:
-        raise LookupError("routed before, and not now")
+        raise LookupError("routed at first but not in this run")
     better = negotiation.improve(found, bound, lambda: time.process_time() - began >= IMPROVE_S)
     return problem.cost(better)
 
@@ -85,7 +85,7 @@ def drawn(mesh: HexMesh, circuits: int, seed: int) -> Pairs:
 
 def switch() -> None:
     mesh = HexMesh.smartlight()
-    route(mesh, RouteRequest([(0, 20)]))  # tables of the mesh are made once
+    route(mesh, RouteRequest([(0, 20)]))  # builds the tables of the mesh
     times, hops = [], set()
     for outputs in itertools.permutations(SWITCH_OUTPUTS):
         ms, routing, _ = timed(mesh, list(zip(SWITCH_INPUTS, outputs, strict=True)), exact="never")

@@ -1,8 +1,8 @@
-"""What a scan costs: time of a point over the bare driver calls, and a million points in memory and on disk.
+"""Cost of a scan: time per point compared with bare driver calls, and a million points in memory and on disk.
 
 Run: .venv/bin/python benchmarks/scan.py [overhead] [million]
-The overhead is CPU time, in turns with the same calls in a bare loop: real drivers, emulated links, byte by byte, on
-virtual time, so that nobody waits. What is more is the work of the scan itself.
+The overhead is the CPU time beyond the same driver calls in a bare loop, measured in turns with real drivers, emulated
+links and virtual time, so that there is no waiting.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ devices:
 
 
 def per_point(run: Callable[[int], object], n: int) -> float:
-    """Return the CPU time that a point takes, by two lengths of a run: what is done once falls out."""
+    """Return the CPU time per point from runs of two lengths, which removes the time of one-off work."""
     times = []
     for points in (n, 3 * n):
         begun = time.process_time()
@@ -101,7 +101,7 @@ def scanned(bench: Bench, sweep: Mapping[str, NDArray[np.float64]], folder: Path
 
 
 def million(n: int = 1_000_000) -> None:
-    """Print what a million points take: file, memory beyond what the program took before, and time."""
+    """Print file size, additional memory and time for a million points."""
     plan = ScanPlan(
         (
             ScanAxis(

@@ -1,15 +1,15 @@
-"""How good schedules are, and how long they take to make.
+"""Quality of schedules and the time to generate them.
 
 Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/schedules.py [stragglar|cost|demand|mesh|phases|rotations]
 
-stragglar  Rounds beside the lower bound and the best known before, n = 4 ... 256; time to make and verify all.
+stragglar  Rounds compared with the bound and earlier results, n = 4 ... 256; time to generate and verify all.
 cost       Times at several dark times, break-even points, smallest buffers.
-demand     A skewed 64 x 64 demand in full, and served shares by number of configurations beside the proven optimum.
-mesh       Schedules as settings of the 72-PUC mesh: rounds split, or rounds and places of ranks chosen for it.
-phases     A job on the emulated small bench: dark times as measured, and the iteration beside the model.
-rotations  Searches the rotations of StragglAR anew with CP-SAT (extra cpsat) and prints rotations.json; minutes.
+demand     A skewed 64 x 64 demand in full, and the served fraction by number of configurations and its optimum.
+mesh       Schedules as settings of the 72-PUC mesh: rounds split, or rounds and rank placement chosen for the mesh.
+phases     A job on the emulated small bench: measured dark times, and the iteration time compared with the model.
+rotations  Searches the rotations of StragglAR again with CP-SAT (extra cpsat) and prints rotations.json; minutes.
 
-Without a word all but the last. In one process; times are CPU times.
+Without an argument all except the last are run, in one process. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder has a module of the same name as the package calibration
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
@@ -55,7 +55,7 @@ from lumion_hw.schedules import (
 
 ROOT = Path(__file__).parents[1]
 KNOWN = {6: 7, 10: 12, 12: 14, 14: 17, 18: 21, 20: 23, 22: 26, 24: 27, 26: 30, 28: 32, 30: 34, 48: 53}
-"""Best counts known before, by one matching of most weight per round or the generator of the authors."""
+"""Best earlier round counts, from one maximum-weight matching per round or from the generator of the authors."""
 NAMES = ("ring", "halving-doubling", "stragglar", "all-to-all", "bruck")
 
 
@@ -197,7 +197,7 @@ def phases_table() -> None:
 
 
 def rotations() -> None:
-    """Search a rotation for every even number to 62 that is no power of two, and print the file."""
+    """Search a rotation for every even number up to 62 that is not a power of two, and print the file."""
     found = {}
     for ranks in [n for n in range(6, 64, 2) if n & (n - 1)]:
         for seed in range(5):
@@ -209,10 +209,10 @@ def rotations() -> None:
 
 
 def rotation_of(ranks: int, limit_s: float, seed: int) -> list[tuple[int, int, int, int]] | None:
-    """Return pairs of places and the ages they send, so that every chunk is everywhere after log2 n + 1 rounds.
+    """Return pairs of positions and the ages they send, so that all chunks are everywhere after log2 n + 1 rounds.
 
-    Place x is that of the rank whose turn comes in x rounds. A chunk of age k that is sent to place y reaches the rank
-    y + k places beyond the one whose turn it was when the chunk was finished; each of these is reached once.
+    Position x is the rank whose turn comes in x rounds. A chunk of age k that is sent to position y reaches the rank
+    y + k positions after the rank whose turn it was when the chunk was finished; every such rank is reached once.
     """
     from ortools.sat.python import cp_model
 
@@ -231,7 +231,7 @@ def rotation_of(ranks: int, limit_s: float, seed: int) -> list[tuple[int, int, i
         model.add_exactly_one(paired[x, y] for y in places if y != x)
         for k in ages:
             beyond = (x + k) % late
-            if beyond:  # it was given the chunk when that was younger
+            if beyond:  # the sender received the chunk at a lower age
                 before = [takes[(beyond - j) % late, j] for j in range(1, k) if (beyond - j) % late]
                 model.add_bool_or([*before, gives[x, k].negated()])
         model.add_exactly_one(takes[(x - k) % late, k] for k in ages if (x - k) % late)
@@ -260,6 +260,6 @@ PARTS = {
 if __name__ == "__main__":
     chosen = sys.argv[1:] or [name for name in PARTS if name != "rotations"]
     if unknown := [name for name in chosen if name not in PARTS]:
-        sys.exit(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+        sys.exit(f"unknown part {unknown[0]!r}; parts: {', '.join(PARTS)}")
     for name in chosen:
         PARTS[name]()

@@ -1,11 +1,11 @@
-"""What serving a bench costs: heater setpoints over PV Access beside a bare p4p server, and clients that come and go.
+"""Cost of serving a bench: heater setpoints over PV Access compared with a bare p4p server, and many short clients.
 
-    .venv/bin/python benchmarks/serve.py setpoints     144 heaters written and read back, beside the same array bare
-    .venv/bin/python benchmarks/serve.py visitors      memory, threads and files over many clients that come and go
-    .venv/bin/python benchmarks/serve.py soak          for hours, with clients of all kinds: memory, threads, files
+    .venv/bin/python benchmarks/serve.py setpoints     144 heaters written and read back, compared with a bare array
+    .venv/bin/python benchmarks/serve.py visitors      memory, threads and files over many short-lived clients
+    .venv/bin/python benchmarks/serve.py soak          the same for hours, with clients of all kinds
 
-The bench is the built-in one with its 72 PUCs, its devices emulated in a process of their own. A bare server keeps the
-array; a served bench drives it and reads it back, so what its controller and its line take is measured in the same run.
+The bench is the built-in one with 72 PUCs, with its devices emulated in a separate process. A bare server only stores
+the array; a served bench programs it and reads it back, so the time of controller and link is measured separately.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ for _ in range(int(sys.argv[2])):
 
 @contextlib.contextmanager
 def emulated(bench: str = BENCH, seed: int = 0) -> Iterator[Path]:
-    """The devices in a process of their own, as hardware is; gives the file with their addresses."""
+    """Emulate the devices in a separate process; return the bench file with their addresses."""
     with tempfile.TemporaryDirectory() as directory:
         endpoints = Path(directory) / "endpoints.json"
         command = [sys.executable, "-m", "lumion_hw.cli", "emulate", bench, "--seed", str(seed), "--tcp-only"]
@@ -79,9 +79,9 @@ def emulated(bench: str = BENCH, seed: int = 0) -> Iterator[Path]:
 def served(
     endpoints: Path, bench: str = BENCH, more: Sequence[str] = (), tidied: Path | None = None
 ) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own; gives address, or what else its first line says, and process id.
+    """Run a server in a separate process; return the address from its first output line, and the process id.
 
-    With ``tidied`` SIGUSR1 has it give back memory that is free, and write there how many blocks Python has.
+    With ``tidied``, SIGUSR1 makes the server return free memory and write its number of Python blocks to that file.
     """
     with tempfile.TemporaryDirectory() as state:
         how = ["-m", "lumion_hw.cli"] if tidied is None else ["-c", TIDIED, str(tidied)]
@@ -105,7 +105,7 @@ def served(
 
 @contextlib.contextmanager
 def bare() -> Iterator[str]:
-    """A p4p server with one array, in a process of its own; gives its address."""
+    """Run a p4p server with one array in a separate process; return its address."""
     process = subprocess.Popen([sys.executable, "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -132,7 +132,7 @@ def shown(name: str, times_ms: list[float]) -> float:
 
 
 def measured(address: str, bare_address: str, tables: np.ndarray) -> dict[str, list[float]]:
-    """Write and read back the same array on both servers, in turns."""
+    """Write and read back the same array on both servers in turns."""
     from p4p.client.thread import Context
 
     from lumion_hw import Bench
@@ -152,7 +152,7 @@ def measured(address: str, bare_address: str, tables: np.ndarray) -> dict[str, l
 
     half = len(tables) // 2
     found: dict[str, list[float]] = {"bare": [], "ours": []}
-    for _ in range(2):  # in turns: a machine that is busy is so for both
+    for _ in range(2):  # in turns, so that other load affects both
         found["bare"] += timed_ms(write(theirs, "bare"), half)
         found["ours"] += timed_ms(write(ours, HEATERS), half)
     ours.put(f"{BENCH}:lease:owner", "")
@@ -214,7 +214,7 @@ def visitors(rounds: int, each: int) -> None:
               f"{ended[1]} threads, {ended[2]} files")  # fmt: skip
 
 
-# -- a soak: hours of clients that come and go -------------------------------------------------------------------------
+# -- soak test: hours of short-lived clients -------------------------------------------------------------------------
 
 SOAKED, WARM_UP_S, SAMPLE_S, FLAT_PERCENT = "small-bench", 600.0, 300.0, 5.0
 HOLDER = """
@@ -265,7 +265,7 @@ time.sleep(3600)
 
 
 class OpenPage(threading.Thread):
-    """A page that reads everything it is told, or nothing at all."""
+    """A client of the page that reads all events, or none."""
 
     def __init__(self, address: str, reads: bool = True) -> None:
         super().__init__(daemon=True)
@@ -289,7 +289,7 @@ class OpenPage(threading.Thread):
                 self.longest_silence_s = max(self.longest_silence_s, heard_s - before_s)
 
     def was_given_up(self) -> bool:
-        """Return whether the server has ended the connection of one that read nothing."""
+        """Return whether the server has closed the connection of a client that read nothing."""
         self._socket.settimeout(5.0)
         try:
             while self._socket.recv(1 << 20):
@@ -301,14 +301,14 @@ class OpenPage(threading.Thread):
         return True
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 class Soak:
-    """Clients of one server, cycle by cycle, and what its process holds."""
+    """Runs cycles of clients on one server and measures the memory of the server."""
 
     def __init__(self, pva: str, page: str, pid: int, state: Path, tidied: Path) -> None:
         self.pva, self.page, self._pid, self._state, self._tidied = pva, page, pid, state, tidied
@@ -331,17 +331,17 @@ class Soak:
         process.communicate()
 
     def visit(self) -> None:
-        """Attached scripts that read and leave, one after the other."""
+        """Run attached scripts that read and disconnect, one after the other."""
         ended = subprocess.run([sys.executable, "-c", SOAK_VISIT, self.pva, "3"], timeout=120.0, check=False)
         self.counts["scripts that left" if ended.returncode == 0 else "scripts that failed"] += 3
 
     def die(self) -> None:
-        """A script that is killed while it holds the lease."""
+        """Kill a script while it holds the lease."""
         self._end(self._process(HOLDER))
         self.counts["killed with the lease"] += 1
 
     def freeze(self) -> None:
-        """A script that freezes with the lease, comes back, is refused and leaves."""
+        """Freeze a script that holds the lease; after that it continues, is refused and disconnects."""
         process = self._process(HOLDER)
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(6.0)
@@ -351,7 +351,7 @@ class Soak:
         self.counts[f"frozen, and then {told.split()[-1] if told.split() else 'silent'}"] += 1
 
     def recover(self) -> None:
-        """A server of the fabric is declared failed, its spare takes over, and it is repaired."""
+        """Declare a server of the fabric failed, so that its spare takes over, and repair it."""
         from p4p.client.thread import Context
         from p4p.nt import NTURI
 
@@ -363,7 +363,7 @@ class Soak:
                 uri = NTURI([(key, "s") for key in arguments])
                 try:
                     context.rpc(f"small:{name}", uri.wrap(name, kws=arguments), timeout=60.0)
-                except Exception as error:  # noqa: BLE001 - counted and gone on: hours must not end by one answer
+                except Exception as error:  # noqa: BLE001 - count the error and continue: one error must not end a test of hours
                     self.counts[f"{name}: {type(error).__name__} {error}"[:120]] += 1
                 else:
                     self.counts[name] += 1
@@ -375,12 +375,12 @@ class Soak:
             rpc("lease:release")
 
     def scrape(self) -> None:
-        """Prometheus."""
+        """Read the metrics like Prometheus."""
         with urllib.request.urlopen(f"{self.page.rstrip('/')}/metrics", timeout=10.0) as answer:
             self.counts["scrapes"] += b"lumion_reading" in answer.read()
 
     def cycle(self) -> None:
-        """All of them once, in 90 s, beside one that reads nothing of PV Access and a page that stalls."""
+        """Run all clients once in 90 s, together with a PV Access client that reads nothing and a stalled page."""
         began_s, stalled = time.monotonic(), OpenPage(self.page, reads=False)
         watcher = self._process(WATCHER)
         os.kill(watcher.pid, signal.SIGSTOP)
@@ -403,12 +403,12 @@ class Soak:
         time.sleep(max(began_s + 90.0 - time.monotonic(), 5.0))
 
     def _memory(self) -> tuple[float, float]:
-        """Return resident memory, all and without files."""
+        """Return the resident memory, in total and without mapped files."""
         status = dict(line.split(":", 1) for line in Path(f"/proc/{self._pid}/status").read_text().splitlines())
         return tuple(round(int(status[name].split()[0]) / 1024.0, 2) for name in ("VmRSS", "RssAnon"))  # type: ignore[return-value]
 
     def _held(self, what: str) -> int:
-        """Return how many threads or files last: those of a question side by side come and go meanwhile."""
+        """Return the smallest number of threads or files over some time, because short queries open temporary ones."""
         found = []
         for _ in range(20):
             found.append(len(os.listdir(f"/proc/{self._pid}/{what}")))
@@ -416,7 +416,7 @@ class Soak:
         return min(found)
 
     def sample(self, at_s: float) -> dict[str, object]:
-        """Return what the server's process holds now, between two cycles, as it is and tidied up."""
+        """Return memory, threads and files of the server between two cycles, before and after freeing memory."""
         rss_mb, anon_mb = self._memory()
         self._tidied.unlink(missing_ok=True)
         os.kill(self._pid, signal.SIGUSR1)
@@ -452,7 +452,7 @@ def cpu_s(pid: int) -> float:
 
 
 def soak(hours: float, out: Path) -> None:
-    """Serve a small bench with circuits, fabric and page for hours; a line of JSON every five minutes."""
+    """Serve a small bench with circuits, fabric and page for hours; print a line of JSON every five minutes."""
     with tempfile.TemporaryDirectory() as directory:
         record, state = Path(directory) / "record.json", Path(directory) / "state"
         calibrate = [sys.executable, "-c", CALIBRATE, SOAKED, "--emulate", "--seed", "1", "--out", str(record)]
@@ -489,7 +489,7 @@ def soak(hours: float, out: Path) -> None:
 
 
 def told_of(samples: list[dict[str, Any]]) -> None:
-    """Say whether memory stayed flat after warming up, and what is left over."""
+    """Print whether memory stayed constant after warm-up, and remaining threads and files."""
     warm = [each for each in samples if each["kind"] == "soaked" and each["at_s"] >= WARM_UP_S]
     memory = [each["tidy_rss_mb"] for each in warm]
     for each in ("threads", "files"):
@@ -505,9 +505,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["setpoints", "visitors", "soak"])
     parser.add_argument("--rounds", type=int, default=400)
-    parser.add_argument("--each", type=int, default=20, help="Clients of one visiting process.")
-    parser.add_argument("--hours", type=float, default=2.0, help="Of a soak.")
-    parser.add_argument("--out", type=Path, default=Path("soak.jsonl"), help="Lines of a soak.")
+    parser.add_argument("--each", type=int, default=20, help="Number of clients per visiting process.")
+    parser.add_argument("--hours", type=float, default=2.0, help="Duration of the soak test.")
+    parser.add_argument(
+        "--out", type=Path, default=Path("soak.jsonl"), help="Output file for the JSON lines of the soak test."
+    )
     given = parser.parse_args()
     threading.current_thread().name = "benchmark"
     if given.what == "setpoints":

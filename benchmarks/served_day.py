@@ -1,13 +1,13 @@
-"""A day of a served bench on its own clock: what grows with time, with clients that come and go every minute.
+"""Run a served bench for a day of virtual time with new clients every minute, and measure the growth of resources.
 
     .venv/bin/python benchmarks/served_day.py [--hours 24] [--keep-s 2]
 
-The small bench, emulated in this process on virtual time, with the owner that `lumion serve` has. Every minute of the
-day everything is read, circuits are kept for two seconds, a client takes the lease, changes a setting and takes a
-stream of the controller; it leaves, dies, or falls silent by turns. Pages and metrics are asked for. Every half hour
-the circuits are taken down and connected again, every hour a module has no power for a minute. The clients are
-stand-ins in this process: their connections are real ones, of which the system tells the owner when they end, but
-nothing passes over them; `serve.py soak` has real ones. Memory is that of the whole process, the emulated world too.
+The small bench is emulated in this process on virtual time, with the same owner as in `lumion serve`. Every minute all
+devices are read, circuits are maintained for two seconds, and a client takes the lease, changes a setting and starts a
+stream of the controller; then it disconnects, dies or stops responding, in turns. Pages and metrics are read. Every
+half hour the circuits are torn down and connected again; every hour a module has no power for a minute. The clients
+are stand-ins in this process with real connections that carry no data; `serve.py soak` has real clients. Memory is
+that of the whole process, including the emulator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CIRCUITS = "sfp-a:sfp-b,sfp-b:sfp-a"
 
 
 class Clients:
-    """Stand-ins for clients, each with a connection of its own."""
+    """Stand-ins for clients, each with its own connection."""
 
     def __init__(self, owner: Any) -> None:
         from lumion_hw.serving.metrics import BenchMetrics
@@ -43,7 +43,7 @@ class Clients:
         self._numbers, self._page_at = itertools.count(1), 0
 
     def visit(self) -> None:
-        """One client, from its connection to its end."""
+        """Run one client from connection to end."""
         from lumion_hw.remote.codec import encode
         from lumion_hw.serving.calls import handle_request
         from lumion_hw.serving.lease import Caller
@@ -70,33 +70,33 @@ class Clients:
             if number % 3 == 0:
                 ask(stream, "close")
                 ask("", "release", lease=lease)
-        if number % 3 == 2:  # falls silent with lease and stream; its connection stands for minutes yet
+        if number % 3 == 2:  # stops responding while it has lease and stream; its connection stays open for minutes
             self._left.append((there, here))
             return
         there.close()
         here.close()
 
     def look(self) -> None:
-        """A page that follows, one that comes anew, and Prometheus."""
+        """Read an open page, a new page, and the metrics."""
         self._page_at, _ = self._pages.message(self._page_at)
         self._pages.message(0)
         self._metrics.text()
 
     def close(self, most: int = 0) -> None:
-        """End the connections of all but the last that have fallen silent."""
+        """Close the connections of all clients that stopped responding, except the last."""
         while len(self._left) > most:
             for each in self._left.pop(0):
                 each.close()
 
     def end(self) -> None:
-        """End all."""
+        """Close all connections."""
         self.close()
         self._pages.close()
         self._listener.close()
 
 
 def job(owner: Any, what: str, **arguments: object) -> None:
-    """Have the owner do a job, by whoever it is."""
+    """Run a job of a client in the owner."""
     from lumion_hw.serving.lease import Caller
 
     caller = Caller("operator", "", "operator@lab")
@@ -109,7 +109,7 @@ def job(owner: Any, what: str, **arguments: object) -> None:
 
 
 def minute(owner: Any, bench: Any, clients: Clients, number: int, keep_s: float) -> None:
-    """Let one minute of the day pass."""
+    """Simulate one minute of the day."""
     end_s = bench.clock.now() + MINUTE_S
     if number % 30 == 29:
         job(owner, "disconnect")
@@ -128,7 +128,7 @@ def minute(owner: Any, bench: Any, clients: Clients, number: int, keep_s: float)
 
 
 def sample(state: Path) -> dict[str, Any]:
-    """Return what this process holds."""
+    """Return memory, threads and files of this process."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     sizes = {each.name: each.stat().st_size for each in state.rglob("*") if each.is_file()}
@@ -143,7 +143,7 @@ def sample(state: Path) -> dict[str, Any]:
 
 
 def day(hours: float, keep_s: float, directory: Path) -> list[dict[str, Any]]:
-    """Let the hours pass, and return what the process holds: after the first minutes, and after every hour."""
+    """Simulate the hours; return the resources of the process after the first minutes and after every hour."""
     from lumion_hw import Bench
     from lumion_hw.circuits import BenchLock
     from lumion_hw.clock import VirtualClock
@@ -173,7 +173,7 @@ def day(hours: float, keep_s: float, directory: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--keep-s", type=float, default=2.0, help="How long circuits are kept in every minute.")
+    parser.add_argument("--keep-s", type=float, default=2.0, help="Time of circuit maintenance per minute, in seconds.")
     given, began_s, before = parser.parse_args(), time.monotonic(), threading.active_count()
     with tempfile.TemporaryDirectory() as directory:
         samples = day(given.hours, given.keep_s, Path(directory))

@@ -1,9 +1,9 @@
-"""The scattering solver beside its peers: SAX, klujax and scipy's sparse LU, one thread each, in one process.
+"""Speed of the scattering solver compared with SAX, klujax and scipy's sparse LU, one thread each, in one process.
 
 Run: .venv/bin/pip install -e '.[fast,benchmark]' and then .venv/bin/python benchmarks/solver.py
-SAX is given the mesh as a netlist with the same transfer matrices, jit-compiled, on its KLU backend. klujax is given
-the sparse equations. Each figure is the median of calls taken in turns, results on the host; each result is checked
-against sparse LU. The rows "first result" are fresh processes, imports and compilation included.
+SAX gets the mesh as a netlist with the same transfer matrices, jit-compiled, on its KLU backend. klujax gets the sparse
+equations. Each figure is the median of calls made in turns, with results on the host. Each result is checked
+against sparse LU. The rows "first result" are new processes, including imports and compilation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mesh_of(n_pucs: int) -> HexMesh:
 
 
 def fabricated(mesh: HexMesh) -> UnitCells:
-    """A mesh as it leaves the fab: random phases, uneven couplers and losses, dispersive."""
+    """Return a mesh with random phases, uneven couplers and losses, and dispersion."""
     rng = np.random.default_rng(1)
     n = mesh.n_pucs
     return UnitCells(
@@ -81,26 +81,26 @@ class SparseLu:
         self.out_wave, self.out_element = feeds(np.repeat(mesh.port_puc_port, 2), np.tile([0, 1], mesh.n_ports))
 
     def values(self, transfer: NDArray[np.complex128], cells: UnitCells) -> NDArray[np.complex128]:
-        """Elements of I - C·S for T of shape ``(..., E, 2, 2)``."""
+        """Return the elements of I - C·S for T of shape ``(..., E, 2, 2)``."""
         flat = transfer.reshape(*transfer.shape[:-3], -1)
         coupling = -np.exp(-1j * cells.joint_phase)[self.joint] * flat[..., self.element]
         return np.concatenate([np.ones((*coupling.shape[:-1], self.n)), coupling], axis=-1)
 
     def leaving(self, transfer: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Light out of the ports."""
+        """Return the fields that leave the ports."""
         flat = transfer.reshape(*transfer.shape[:-3], -1)
         parts = flat[..., self.out_element, None] * waves[..., self.out_wave, :]
         result: NDArray[np.complex128] = parts[..., 0::2, :] + parts[..., 1::2, :]
         return result
 
     def injected(self, inputs: list[int]) -> NDArray[np.complex128]:
-        """Right-hand sides."""
+        """Return the right-hand sides."""
         right = np.zeros((self.n, len(inputs)), dtype=np.complex128)
         right[self.mesh.port_puc_port[inputs], np.arange(len(inputs))] = 1.0
         return right
 
     def solve(self, cells: UnitCells, hz: NDArray[np.float64], inputs: list[int]) -> NDArray[np.complex128]:
-        """Field transmission, shape ``(W, n_ports, len(inputs))``."""
+        """Return the field transmission, shape ``(W, n_ports, len(inputs))``."""
         import scipy.sparse as sp
         from scipy.sparse.linalg import splu
 
@@ -119,7 +119,7 @@ Solve = Callable[[UnitCells, NDArray[np.float64]], NDArray[np.complex128]]
 
 
 def klujax_solver(lu: SparseLu, inputs: list[int]) -> Solve:
-    """The library klujax on the same equations; cells are evaluated in numpy, as for everybody else."""
+    """The library klujax on the same equations; cells are evaluated in numpy, as for the other solvers."""
     import jax
     import jax.numpy as jnp
     import klujax
@@ -142,8 +142,8 @@ def klujax_solver(lu: SparseLu, inputs: list[int]) -> Solve:
 def sax_solver(mesh: HexMesh) -> Solve:
     """The mesh as a SAX netlist, jit-compiled: PUCs with four ports, joined directly.
 
-    Half of each joint's factor belongs to the PUC at either end of it, which spares SAX 124 instances and most of the
-    time it takes to compile.
+    Half of each joint's factor belongs to the PUC at either end of it, which saves SAX 124 instances and most of the
+    compile time.
     """
     import jax
     import jax.numpy as jnp
@@ -174,7 +174,7 @@ def sax_solver(mesh: HexMesh) -> Solve:
         return dense[..., index[:, None], index[None, :]]
 
     def solve(cells: UnitCells, hz: NDArray[np.float64]) -> NDArray[np.complex128]:
-        # SAX spreads over wavelengths where a value has that axis.
+        # SAX broadcasts over wavelengths if a value has that axis.
         half = np.ones(4 * mesh.n_pucs, dtype=np.complex128)
         half[mesh.joints] = np.exp(-0.5j * cells.joint_phase)[:, None]
         ends = half.reshape(-1, 2, 2)
@@ -188,7 +188,7 @@ def sax_solver(mesh: HexMesh) -> Solve:
 
 @dataclass
 class Row:
-    """One method in one case."""
+    """Result of one method in one case."""
 
     method: str
     ms: float
@@ -196,10 +196,10 @@ class Row:
 
 
 def in_turns(actions: dict[str, Callable[[], Any]], reference: NDArray[np.complex128], rounds: int) -> list[Row]:
-    """Median over turns of the time of one call, and its largest deviation.
+    """Return the median time of one call, and the largest deviation of its result.
 
-    In its turn a method is called as often as fits into 50 ms, at least once: what the turns of others have driven out
-    of the caches is fetched again once, as in any program that solves more than one mesh.
+    In its turn a method is called for 50 ms, at least once. The first call refills the CPU caches after other methods,
+    as in a program that solves several meshes.
     """
     errors = {name: float(np.max(np.abs(action() - reference))) for name, action in actions.items()}
     calls = {name: max(1, round(TURN_S / _seconds(action, 1))) for name, action in actions.items()}
@@ -318,7 +318,9 @@ def main() -> None:
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=15, help="calls per median")
     arguments = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):  # libraries read them when imported
+    if any(
+        os.environ.get(name) != value for name, value in ONE_THREAD.items()
+    ):  # libraries read these variables on import
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)
     if arguments.first:
         first(arguments.first)

@@ -1,7 +1,7 @@
-"""Start-up times beside their limits: importing the package, and the help of the command line.
+"""Start-up times compared with their limits: importing the package, and the help of the command line.
 
 Run: .venv/bin/python benchmarks/startup.py
-Each figure is the median of fresh processes, the bare interpreter measured in the same run beside it.
+Each figure is the median over new processes; the bare interpreter is measured in the same run.
 """
 
 from __future__ import annotations

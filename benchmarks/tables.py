@@ -54,7 +54,7 @@ def table(part: dict[str, Any]) -> str:
 
 
 def calibration_reality_table(path: Path) -> str:
-    """Return the table of a file that benchmarks/calibration_reality.py appends to."""
+    """Return the table of a file written by benchmarks/calibration_reality.py."""
     benchmark = runpy.run_path(str(ROOT / "benchmarks" / "calibration_reality.py"))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         benchmark["print_table"](benchmark["read"]([path]))
@@ -63,7 +63,7 @@ def calibration_reality_table(path: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="fail if the page is not up to date, write nothing")
+    parser.add_argument("--check", action="store_true", help="fail if the page is not up to date; do not write it")
     text = performance_page()
     if not parser.parse_args().check:
         PAGE.write_text(text, encoding="utf-8")
