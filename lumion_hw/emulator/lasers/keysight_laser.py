@@ -99,7 +99,7 @@ class LaserModule:
 
     Args:
         state: SCPI state of the instrument.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Model of the laser.
         speeds_nm_per_s: Available sweep speeds.
@@ -146,7 +146,7 @@ class LaserModule:
         self.laser.set_power(0.0)
 
     def advance(self) -> None:
-        """Follow the clock."""
+        """Advance the emulated instrument to the clock's present time."""
         self.laser.advance()
         if self._operation is not None:
             # The end of a sweep that waited for its trigger is known only now.
@@ -279,7 +279,7 @@ class LaserModule:
             raise ScpiError(scpi_errors.TRIGGER_IGNORED)
 
     def hardware_trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         if self.settings.input == "SWStart":
             self.laser.trigger()
         elif self.settings.input == "NEXTstep":
@@ -311,11 +311,11 @@ class LaserModule:
 
 
 class EmulatedKeysightLaser(ScpiDevice):
-    """A stand-alone laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated stand-alone Keysight tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: Second field of ``*IDN?``.
         serial: Third field.
@@ -367,15 +367,15 @@ class EmulatedKeysightLaser(ScpiDevice):
         self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.module.laser.light()
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at an earlier time."""
+        """Return the light that the laser emitted at an earlier time, hidden errors included."""
         return self.module.laser.light_at(at_s)
 
     def trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         self.module.hardware_trigger()
 
     def _reset(self) -> None:

@@ -128,11 +128,11 @@ class TslSettings:
 
 
 class EmulatedSantecTsl(ScpiDevice):
-    """The laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Santec TSL tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
@@ -204,17 +204,17 @@ class EmulatedSantecTsl(ScpiDevice):
         self.laser.set_power(0.0)
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at an earlier time."""
+        """Return the light that the laser emitted at an earlier time, hidden errors included."""
         light = self.laser.light_at(at_s)
         moved_s, before = self._shutter
         return Light(0.0, light.wavelength_nm) if (self.shutter_closed if at_s >= moved_s else before) else light
 
     def trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         if self.settings.external:
             self.laser.trigger()
 
@@ -228,7 +228,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._outlet.report(self.light)
 
     def _next_update(self) -> float | None:
-        """Return when to restart a repeating sweep, ``None`` for others."""
+        """Return the time at which to restart a repeating sweep, ``None`` for others."""
         return self.laser.end_s if self._repeating else None
 
     def _restart_sweep(self) -> None:

@@ -128,7 +128,7 @@ class SweptLaser:
 
     Args:
         profile: Model of the laser.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for its errors.
         on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.
         wavelength_nm: Initial wavelength.
@@ -194,7 +194,7 @@ class SweptLaser:
         return target_w + (before_w - target_w) * remaining
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
@@ -217,7 +217,7 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return when a move ends and when the laser has settled."""
+        """Return the time at which a move ends and when the laser has settled."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 
@@ -372,7 +372,10 @@ class SweptLaser:
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
     def next_update_s(self) -> float | None:
-        """Return when to deliver the next pulses to a meter that measures at them, ``None`` if there are none."""
+        """Return the time at which to deliver the next pulses to triggered meters.
+
+        Returns ``None`` if there are no more pulses.
+        """
         if self._n_sent >= len(self._pulses_s):
             return None
         return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)

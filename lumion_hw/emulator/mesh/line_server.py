@@ -115,7 +115,7 @@ class LinePeer:
         return data
 
     def next_event(self) -> float | None:
-        """Return when there is more text, or the end of the connection."""
+        """Return the time at which there is more text, or the end of the connection."""
         return self._server.now() if self._output or self.is_closed else self._server.next_event(self)
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class LineServer(Switchable):
         self.advance()
 
     def next_event(self, peer: LinePeer) -> float | None:
-        """Return when the server next sends something to a connection."""
+        """Return the time at which the server next sends something to a connection."""
         return next((self._next_step_s(job) for job, owner in self._jobs if owner is peer), None)
 
     def _next_step_s(self, job: _StateJob) -> float:
@@ -213,7 +213,7 @@ class LineServer(Switchable):
         return job.begin_s + (job.end_s - job.begin_s) * job.n_reported / steps
 
     def next_due(self) -> float | None:
-        """Return when the current reconfiguration has its next step, even if its host has gone."""
+        """Return the time at which the current reconfiguration has its next step, even if its host has gone."""
         return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
 
     def advance(self) -> None:

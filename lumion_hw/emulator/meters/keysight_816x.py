@@ -124,11 +124,11 @@ def slot_module(slot: int, model: str) -> SlotModule:
 
 
 class EmulatedKeysight816x(EmulatedKeysightMeter):
-    """A mainframe with its modules (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight 816x mainframe with its modules, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the modules.
         light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.

@@ -124,7 +124,7 @@ class Acquisition:
     Args:
         rack: The heads.
         state: SCPI state of the meter.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
     """
 
     def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
@@ -159,7 +159,7 @@ class Acquisition:
                 state.operation.end_s = run.end_s()
 
     def next_update(self) -> float | None:
-        """Return when a run next has samples to record."""
+        """Return the time at which a run next has samples to record."""
         times = (state.run.next_update_s() for state in self._slots.values() if state.run is not None)
         return min((at_s for at_s in times if at_s is not None), default=None)
 

@@ -58,7 +58,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Dialect and identity.
         heads: Every head by slot and channel.
         traits: Properties of the family.

@@ -314,7 +314,7 @@ class EmulatedHead:
     def samples(
         self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return samples of a run in W, ``inf`` above the input limit.
+        """Return samples of a run in W; ``inf`` above the input limit.
 
         Automatic ranging uses the light of the run's first sample; the range is constant during the run.
 
@@ -399,7 +399,7 @@ def make_head(
         light: Returns the light at the two numbers of a channel, at a present or earlier time.
         channel: Slot and channel, or module and port.
         rng: Random numbers for the head's errors and noise; not shared with other heads.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Model of the head.
     """
 

@@ -96,13 +96,13 @@ class MeterRun:
         return self.plan.function is not RunFunction.MINMAX and self.n_recorded >= self.plan.points
 
     def end_s(self) -> float | None:
-        """Return when the run will be complete, ``None`` while that depends on triggers."""
+        """Return the time at which the run will be complete, ``None`` while that depends on triggers."""
         if self.plan.function is RunFunction.MINMAX or self._start_s is None:
             return None
         return self._start_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
     def next_update_s(self) -> float | None:
-        """Return when to record samples next without a host; light is interpolated between two updates."""
+        """Return the time at which to record samples next without a host; light is interpolated between two updates."""
         if self.complete:
             return None
         if self._triggers_each_sample:

@@ -74,7 +74,7 @@ class _MpmPeer:
         self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host, now."""
+        """Process bytes that the host sends now."""
         self._device.advance()
         for piece in data.splitlines(keepends=True):
             self._line += piece[: max(_MAX_LINE + 1 - len(self._line), 0)]
@@ -98,7 +98,7 @@ class _MpmPeer:
         return bytes(output)
 
     def next_event(self) -> float | None:
-        """Return when the next reply is ready."""
+        """Return the time at which the next reply is ready."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
@@ -107,11 +107,11 @@ class _MpmPeer:
 
 
 class EmulatedSantecMpm(Switchable):
-    """The meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Santec MPM-210H power meter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the ports.
         light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
         modules: Modules present.
@@ -180,7 +180,7 @@ class EmulatedSantecMpm(Switchable):
         self.stopped = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return DeviceConnection(self, _MpmPeer(self))
 
@@ -204,7 +204,7 @@ class EmulatedSantecMpm(Switchable):
                 self._error = -300
 
     def next_due(self) -> float | None:
-        """Return when a run has samples to record, or zeroing ends."""
+        """Return the time at which a run has samples to record, or zeroing ends."""
         run_s = None if self.run is None or self.stopped else self.run.next_update_s()
         return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
 

@@ -95,11 +95,11 @@ REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 
 
 class ThorlabsPm100(ScpiDevice):
-    """A console with a sensor (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Thorlabs PM100 console with a power sensor, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the sensors.
         light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.

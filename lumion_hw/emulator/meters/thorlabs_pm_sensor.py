@@ -292,7 +292,7 @@ class Pm100Sensor:
         return self._signal
 
     def next_update_s(self) -> float | None:
-        """Return when to read the light next without a host; ``None`` if the sensor responds at once.
+        """Return the time at which to read the light next without a host; ``None`` if the sensor responds at once.
 
         Each reading computes the light of the whole bench: a sensor without memory reads it only on request.
         """

@@ -95,11 +95,11 @@ class PlateSearch:
 
 
 class EmulatedKeysightN7785C(ScpiDevice):
-    """The stabilizer (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight N7785C polarization stabilizer, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the plates' hidden angles and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.

@@ -49,7 +49,7 @@ class LanPeer:
         self._replies: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host, now."""
+        """Process bytes that the host sends now."""
         self._buffer += data
         while self._buffer:
             # Requests have no frame: a byte that cannot start a request is skipped, and the next one is tried.
@@ -87,7 +87,7 @@ class UsbPeer:
         self._text = bytearray()
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._line.receive(data, self._device.now())
         self._execute_arrived()
 
@@ -113,7 +113,7 @@ class UsbPeer:
         return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
+        """Return the time at which the device can send the host more bytes."""
         times = (self._line.next_departure(), self._line.next_arrival(b"\r"))
         return min((time for time in times if time is not None), default=None)
 
@@ -150,11 +150,11 @@ SETTINGS: Mapping[int, tuple[int, int, int]] = {
 
 
 class Pm1000(Switchable):
-    """The polarimeter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Novoptel PM1000 polarimeter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for its errors and noise.
         light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
         link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
@@ -205,7 +205,7 @@ class Pm1000(Switchable):
         self._fixed |= {TYPE_TEXT + index: text[2 * index] << 8 | text[2 * index + 1] for index in range(16)}
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 

@@ -113,11 +113,11 @@ class _MpcPeer(SerialPeer):
 
 
 class Mpc320(SerialDevice[_MpcPeer]):
-    """The controller (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Thorlabs paddle polarization controller, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the plates' hidden angles and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
         model: One of :data:`MODELS`.
@@ -191,7 +191,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self.start_updates(False, now)
 
     def next_due(self) -> float | None:
-        """Return when the next announcement is due, ``None`` if there is none."""
+        """Return the time at which the next announcement is due, ``None`` if there is none."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)

@@ -75,7 +75,7 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return when there may be more to transmit: now, when the pending unit completes, or ``None``."""
+        """Return the time at which there may be more to transmit: now, when the pending unit completes, or ``None``."""
         if self._output:
             return self._state.clock.now()
         return self._pending[0].due_s() if self._pending else None

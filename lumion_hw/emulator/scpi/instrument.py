@@ -24,7 +24,7 @@ class ScpiInstrument:
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Properties of the dialect.
         on_reset: Resets the instrument's settings to their defaults.
         on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
@@ -66,7 +66,7 @@ class ScpiInstrument:
         return self._name
 
     def connect(self) -> Connection:
-        """Open another connection."""
+        """Open another connection from a host to the device."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)
         return connection
@@ -80,7 +80,7 @@ class ScpiInstrument:
         self.advance()
 
     def advance(self) -> None:
-        """Follow the clock; end the operations and complete the replies that are due."""
+        """Advance to the clock's present time: end the operations and complete the replies that are due."""
         try:
             self._on_advance()
         except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
@@ -92,7 +92,7 @@ class ScpiInstrument:
             connection.run()
 
     def next_due(self) -> float | None:
-        """Return when an operation ends, or when the instrument must follow the clock."""
+        """Return the time at which an operation ends, or when the instrument must follow the clock."""
         times = (self.state.next_end_s(), self._next_update())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
@@ -104,7 +104,7 @@ class ScpiDevice(Switchable):
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return MessageConnection(self, self._scpi.connect())
 
@@ -115,9 +115,9 @@ class ScpiDevice(Switchable):
         self._scpi.power_cycle()
 
     def advance(self) -> None:
-        """Follow the clock; end the operations and complete the replies that are due."""
+        """Advance to the clock's present time: end the operations and complete the replies that are due."""
         self._scpi.advance()
 
     def next_due(self) -> float | None:
-        """Return when an operation ends or the instrument must follow the clock, ``None`` for never."""
+        """Return the time at which an operation ends or the instrument must follow the clock, ``None`` for never."""
         return self._scpi.next_due()

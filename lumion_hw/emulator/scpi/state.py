@@ -154,7 +154,7 @@ class InstrumentState:
     """Status, errors and operations of one instrument.
 
     Args:
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Properties of the instrument's dialect.
         on_reset: Resets the instrument's settings to their defaults (``*RST``).
     """
@@ -245,7 +245,7 @@ class InstrumentState:
         return "1"
 
     def next_end_s(self) -> float | None:
-        """Return when the next operation ends by itself, ``None`` if none will."""
+        """Return the time at which the next operation ends by itself, ``None`` if none will."""
         ends = (operation.end_s for operation in self._operations)
         return min((end_s for end_s in ends if end_s is not None), default=None)
 

@@ -72,11 +72,11 @@ class ChannelList:
 
 
 class EmulatedPolatis(ScpiDevice):
-    """The switch (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Polatis optical matrix switch, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         n_inputs: Number of ports on the first side, from 1.
         n_outputs: Number of ports on the second side, numbered after the inputs.

@@ -79,11 +79,11 @@ class TecRefusal(Exception):  # noqa: N818 - a reply of the device, not an error
 
 
 class EmulatedArroyoTec(TextDevice):
-    """The controller with its plate (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Arroyo temperature controller and its plate, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
         holding: Whether it has been at its set point for a long time; otherwise its output is off and the plate at

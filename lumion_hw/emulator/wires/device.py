@@ -24,7 +24,7 @@ class EmulatedDevice(Protocol):
         """Bring the device's state to the clock's present time (watchdogs, timers, settling)."""
 
     def next_due(self) -> float | None:
-        """Return when :meth:`advance` next has something to do, ``None`` if the device only waits for a host.
+        """Return the time of the next :meth:`advance` that has an effect, ``None`` if the device only waits for a host.
 
         State that is only visible to a reader needs no due time, because :meth:`advance` catches up on it.
         """

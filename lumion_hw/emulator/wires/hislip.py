@@ -40,7 +40,7 @@ class HislipLocks:
     """Locks of the instrument. Sessions are identified by their numbers.
 
     Args:
-        clock: The injected clock.
+        clock: Clock that gives the present time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -103,7 +103,7 @@ class HislipLocks:
         return SUCCESS if granted else FAILURE
 
     def next_event(self) -> float | None:
-        """Return when the next waiting request expires."""
+        """Return the time at which the next waiting request expires."""
         return min((request.deadline_s for request in self._requests.values()), default=None)
 
     def info(self) -> tuple[int, int]:
@@ -135,7 +135,7 @@ class HislipFront:
 
     Args:
         device: The instrument; its connections are :class:`MessagePeer`.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Raises:
         ConfigError: The device does not exchange messages.
@@ -165,7 +165,7 @@ class HislipFront:
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return when the instrument next has something to do without a host."""
+        """Return the time at which the instrument next has something to do without a host."""
         return self._device.next_due()
 
     def _message_peer(self) -> MessagePeer:
@@ -373,7 +373,7 @@ class _Channel:
         self._ended = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host."""
+        """Process bytes that the host has sent."""
         if self._ended:
             return
         self._decoder.feed(data)
@@ -443,7 +443,7 @@ class _Channel:
         return output
 
     def next_event(self) -> float | None:
-        """Return when there may be more to transmit."""
+        """Return the time at which there may be more to transmit."""
         if self._output or self._ended:
             return self._front.clock.now()
         if self._session is None:

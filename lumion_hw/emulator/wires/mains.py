@@ -21,7 +21,7 @@ class Switchable(abc.ABC):
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Attributes:
         what: Description of the device, for messages.
@@ -86,7 +86,7 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
 
     @abc.abstractmethod
     def advance(self) -> None:
@@ -94,7 +94,10 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def next_due(self) -> float | None:
-        """Return when :meth:`advance` next has something to do, ``None`` if the device only waits for a host."""
+        """Return the time of the next :meth:`advance` that has an effect.
+
+        Returns ``None`` if the device only waits for a host.
+        """
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
         """Switch off whatever needs power."""
@@ -168,7 +171,7 @@ class DeviceConnection:
             return self.peer.transmit()
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave, or an event of the bench is due."""
+        """Return the time at which more bytes may leave, or an event of the bench is due."""
         bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,

@@ -28,7 +28,7 @@ class SerialPeer:
         self.line = line
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._device.advance()
         self.line.receive(data, self._device.now())
 
@@ -38,7 +38,7 @@ class SerialPeer:
         return self.line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
+        """Return the time at which the device can send the host more bytes."""
         times = (self.line.next_departure(), self.line.next_arrival(self.command_ends), self._device.next_due())
         return min((time for time in times if time is not None), default=None)
 
@@ -55,7 +55,7 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Attributes:
         what: Description of the device, for messages.
@@ -69,11 +69,11 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self._advancing = False
 
     def next_due(self) -> float | None:
-        """Return when the device next sends without a request, ``None`` if it never does."""
+        """Return the time at which the device next sends without a request, ``None`` if it never does."""
         return None
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)

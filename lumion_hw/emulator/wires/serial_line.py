@@ -78,7 +78,7 @@ class SerialLine:
         self._inbound_bytes += len(data)
 
     def next_arrival(self, command_ends: bytes | None) -> float | None:
-        """Return when the next byte in ``command_ends`` (``None``: any byte) arrives, or ``None`` if there is none."""
+        """Return the arrival time of the next byte in ``command_ends`` (``None``: any byte), or ``None`` without such a byte."""
         for start, byte_s, data in self._inbound:
             index = _first_index(data, command_ends, len(data))
             if index >= 0:
@@ -140,7 +140,7 @@ class SerialLine:
         return self._unread
 
     def next_departure(self) -> float | None:
-        """Return when the last byte of the oldest reply in transmission leaves, or ``None``."""
+        """Return the time at which the last byte of the oldest reply in transmission leaves, or ``None``."""
         if not self._outbound:
             return None
         start, byte_s, data = self._outbound[0]

@@ -322,7 +322,7 @@ class EmulatorServer:
         return replied
 
     def _due_s(self, served: _Served, now_s: float) -> float:
-        """Return when a device has something to do or to send."""
+        """Return the time at which a device has something to do or to send."""
         due_s = None
         try:
             due_s = served.device.next_due()

@@ -188,7 +188,7 @@ class HostChannel:
         return bool(replies)
 
     def next_event(self, now_s: float) -> float | None:
-        """Return when there may be more to move, ``None`` if nothing is pending."""
+        """Return the time at which there may be more to move, ``None`` if nothing is pending."""
         event = None
         with self._contain_errors():
             if self._peer is not None and len(self._output) < BUFFER_LIMIT:

@@ -73,11 +73,11 @@ class ItlaOperation:
 
 
 class Itla(SerialDevice[ItlaPeer]):
-    """The module (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated ITLA module, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Properties of the module.
         serial: Serial number in register 04.
@@ -303,7 +303,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return self._laser.level_dbm(self._instant)
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         self.advance()
         return self._laser.light(self.frequency_mhz, self._instant)
 

@@ -1,4 +1,4 @@
-"""Configuration of the emulated board (section 7): limits, power cap and watchdog policy, pending and active."""
+"""Pending and active configuration of the emulated board (docs/protocol.md, section 7): limits, power cap, watchdog."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoredConfiguration:
         )
 
     def refuse_table(self, codes: NDArray[np.uint16], profile: BoardProfile) -> Refusal | None:
-        """Return LIMIT if a table exceeds a code limit or the power cap (section 7.3), or ``None``."""
+        """Return LIMIT if a table exceeds a code limit or the power cap (protocol section 7.3), or ``None``."""
         refusal = self.refuse_codes(codes, np.arange(len(codes)))
         if refusal is not None:
             return refusal

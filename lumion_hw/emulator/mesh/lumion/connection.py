@@ -45,7 +45,7 @@ class _Board(Protocol):
         """Bring the board to the present time."""
 
     def next_due(self) -> float | None:
-        """Return when the board next has something to do without a host."""
+        """Return the time at which the board next has something to do without a host."""
 
     def count_lost_bytes(self, count: int) -> None:
         """Count bytes that a host sent although there was no room."""
@@ -88,11 +88,11 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; respecting it slows a writer like a real wire (section 15)."""
+        """Number of bytes that the host may write now; a host that respects it is as slow as on a real wire."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._board.advance()
         if self.is_open:
             # A writer that ignores `room` loses bytes, as on a UART without flow control.
@@ -105,7 +105,7 @@ class BoardPeer:
         return self.to_host.remove(self._board.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may reach the host."""
+        """Return the time at which more bytes may reach the host."""
         times = (self.to_host.next_delivery(), self._board.next_due())
         return min((time for time in times if time is not None), default=None)
 

@@ -60,7 +60,7 @@ def bad_value(offset: int, value: int) -> Refusal:
 
 
 def refuse_state(core: BoardCore) -> Refusal | None:
-    """Return the reason why outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
+    """Return the reason why outputs cannot be programmed in this state (protocol section 8.3, check 1), or ``None``."""
     if core.state is OutputsState.BOOT:
         return Refusal(Status.NOT_CONFIGURED)
     if core.state is OutputsState.SWEEP:

@@ -90,7 +90,7 @@ class Bank:
 
 
 DEFAULT_WATCHDOG_MS = 2000
-"""Host silence that ends a session on a board without configuration (section 4.1)."""
+"""Host silence that ends a session on a board without configuration (docs/protocol.md, section 4.1)."""
 
 _U32 = 1 << 32
 _ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have rounding errors
@@ -141,9 +141,9 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (section 11)."""
+        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (protocol section 11)."""
         profile = self.profile
-        # Latched faults survive a restart (section 11.3): power-cycling must not bypass an interlock.
+        # Latched faults survive a restart (docs/protocol.md, section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
         self.boot_id = boot_id
         self.origin_s = at_s
@@ -188,7 +188,7 @@ class BoardCore:
         return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
-        """Shift the board's time base by the time that the processor was frozen (section 15, frozen tick)."""
+        """Shift the board's time base by the time that the processor was frozen (protocol section 15, frozen tick)."""
         self.origin_s += seconds
         self.last_fed_s += seconds
         self._grace_from_s += seconds
@@ -215,7 +215,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a whole table from a tick edge on; it becomes the active generation (section 8)."""
+        """Drive a whole table from a tick edge on; it becomes the active generation (docs/protocol.md, section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -231,7 +231,7 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep: the table driven now becomes its base, its generation the active one (section 10.3)."""
+        """Start a sweep: the table driven now becomes the base table, the sweep's generation the active generation."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
@@ -270,7 +270,7 @@ class BoardCore:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def enabled(self, source: int) -> bool:
-        """Return whether a fault source can trip now (section 11.3, last column)."""
+        """Return whether a fault source can trip now (docs/protocol.md, section 11.3, last column)."""
         try:
             feature = FaultSource(source).feature
         except ValueError:
@@ -315,7 +315,7 @@ class BoardCore:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 
     def activate(self, configuration: StoredConfiguration, at_s: float) -> None:
-        """Make a configuration the active one (section 7.2)."""
+        """Make a configuration the active one (docs/protocol.md, section 7.2)."""
         # An armed commit was checked against the old limits. Applying the same configuration again changes nothing.
         if self.active is None or configuration.crc32 != self.active.crc32:
             self.active = configuration
@@ -350,7 +350,7 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (section 11.2)."""
+        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (protocol section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:
@@ -394,7 +394,7 @@ class BoardCore:
             self.enter_safe(at_s, EndReason.WATCHDOG)
             return
         was_sweeping = self.state is OutputsState.SWEEP
-        if was_sweeping:  # the policy applies to the base table (section 10.4)
+        if was_sweeping:  # the policy applies to the base table (docs/protocol.md, section 10.4)
             self.latch(self.generation, self._base, number)
         self.state = OutputsState.GRACE
         if was_sweeping:

@@ -94,7 +94,7 @@ class MeshBoard(Switchable):
         return self.core.boot_id
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)

@@ -1,4 +1,4 @@
-"""Latched faults of the emulated board (section 11.3): they are listed, and cleared only by id."""
+"""Latched faults of the emulated board (docs/protocol.md, section 11.3): they are listed, and cleared only by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (sections 3, 4, 5 and 13)."""
+"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (protocol sections 3, 4, 5 and 13)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class BoardFirmware:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a received frame and feed the watchdog; return the frame if it is a request (section 13, steps 1-7)."""
+        """Count a received frame and reset the watchdog; return requests (protocol section 13, steps 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -141,7 +141,7 @@ class BoardFirmware:
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute a request (section 4): return its work, a stored reply, or ``None`` for no reply."""
+        """Execute a request (protocol section 4): return its work, a stored reply, or ``None`` for no reply."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
@@ -154,7 +154,7 @@ class BoardFirmware:
         return self._execute_by_sequence(frame, at_s)
 
     def _execute_by_sequence(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute, replay or refuse a request of the session by its sequence number (section 4.2)."""
+        """Execute, replay or refuse a request of the session by its sequence number (docs/protocol.md, section 4.2)."""
         session, core = self.context.session, self.context.core
         judgement = session.ring.judge(frame.seq)
         if judgement.verdict is Verdict.DROP:
@@ -200,7 +200,7 @@ class BoardFirmware:
         return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
     def _decode(self, frame: Frame) -> AnyRequest | Refusal:
-        """Decode the request of a frame, or return the reason to refuse it (section 13, steps 11 to 13)."""
+        """Decode the request of a frame, or return the reason to refuse it (protocol section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal
@@ -225,7 +225,7 @@ class BoardFirmware:
         return None
 
     def _hello(self, frame: Frame, at_s: float) -> Result:
-        """Execute HELLO (sections 4.1 and 6.1)."""
+        """Execute HELLO (docs/protocol.md, sections 4.1 and 6.1)."""
         try:
             request = HelloRequest.decode(frame.payload)
         except PayloadError as error:
@@ -265,7 +265,7 @@ class BoardFirmware:
         return self._open(frame, request, self.context.core.edge_s(edge))
 
     def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
-        """Open a session (section 4.1): clear the state of the old session, keep the state of the board."""
+        """Open a session (protocol section 4.1): clear the state of the old session, keep the state of the board."""
         context = self.context
         core, session = context.core, context.session
         context.transmitter.change_host(frame.session, at_s)
@@ -282,7 +282,7 @@ class BoardFirmware:
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether no reply is wanted and the command honours that (section 3, NO_REPLY)."""
+    """Return whether no reply is wanted and the command honours that (docs/protocol.md, section 3, NO_REPLY)."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):

@@ -1,4 +1,4 @@
-"""Monitor channels of the emulated board: from photocurrents to codes (section 6.1), and telemetry streams."""
+"""Monitor channels of the emulated board: from photocurrents to codes (protocol section 6.1), and telemetry streams."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Telemetry:
         self.streams: dict[int, TelemetrySender] = {}
 
     def clear(self) -> None:
-        """End all streams, for a new session or a restart (section 4.1)."""
+        """End all streams, for a new session or a restart (docs/protocol.md, section 4.1)."""
         self.streams.clear()
 
     def open(self, number: int, stream: TelemetrySender) -> None:

@@ -1,4 +1,4 @@
-"""The host session of an emulated board, one at a time (section 4)."""
+"""The host session of an emulated board, one at a time (docs/protocol.md, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONFIG (section 7): build a pending configuration, apply it as a whole, read the active one."""
+"""CONFIG (docs/protocol.md, section 7): build a pending configuration, apply it as a whole, read the active one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps of the emulated board: the image, the last run, and the events of that run (section 10)."""
+"""Sweeps of the emulated board: the image, the last run, and the events of that run (docs/protocol.md, section 10)."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class BoardSweepRun:
         return None
 
     def run_due(self) -> None:
-        """Do what is due at that time."""
+        """Carry out the action that is due at ``at_s``."""
         match self.phase:
             case Phase.LATCH:
                 self._count_if_late()
@@ -326,7 +326,7 @@ class BoardSweepRun:
             self._advance_point(max(self._free_s, next_edge_s))
 
     def shift(self, seconds: float) -> None:
-        """Shift all scheduled times by the time that the processor was frozen."""
+        """Delay all scheduled times by the duration for which the processor was frozen."""
         self._latch_s += seconds
         self._free_s += seconds
         self._due_s += seconds
@@ -354,7 +354,7 @@ class BoardSweepRun:
         self.phase = Phase.ENDED
 
     def forget_records(self) -> None:
-        """Release every record, for a new session (section 10.4)."""
+        """Release every record, for a new session (docs/protocol.md, section 10.4)."""
         self.ring.acknowledge(self.ring.produced, self.ring.credit_limit)
 
     # -- records ----------------------------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ class Sweeper:
             run.end(reason, tick)
 
     def change_host(self) -> None:
-        """Drop the records for a new session; image and outcome stay (sections 4.1 and 10.4)."""
+        """Drop the records for a new session; image and outcome stay (docs/protocol.md, sections 4.1 and 10.4)."""
         self._done_event_waits = False
         if self.run is not None:
             self.run.forget_records()
@@ -453,7 +453,7 @@ class Sweeper:
         return None if self.run is None else self.run.next_due()
 
     def run_due(self) -> None:
-        """Do what is due at that time."""
+        """Carry out the action that is due at ``at_s``."""
         if self.run is not None:
             self.run.run_due()
 
@@ -463,7 +463,7 @@ class Sweeper:
             self.run.trigger(at_s)
 
     def shift(self, seconds: float) -> None:
-        """Shift all scheduled times by the time that the processor was frozen."""
+        """Delay all scheduled times by the duration for which the processor was frozen."""
         if self.run is not None:
             self.run.shift(seconds)
 

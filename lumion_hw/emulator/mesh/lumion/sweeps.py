@@ -1,4 +1,4 @@
-"""Commands of the sweep (section 10): SWEEP_LOAD, SWEEP_START, SWEEP_READ, SWEEP_ACK, SWEEP_ABORT."""
+"""Commands of the sweep (docs/protocol.md, section 10): SWEEP_LOAD, SWEEP_START, SWEEP_READ, SWEEP_ACK, SWEEP_ABORT."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _OFFSET_REPEAT, _OFFSET_UP_TO = 16, 4
 
 
 def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Result:
-    """Execute SWEEP_LOAD (section 10.2)."""
+    """Execute SWEEP_LOAD (docs/protocol.md, section 10.2)."""
     del at_s
     return context.sweeper.store.load(request, context.core.state)
 
 
 def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Result:
-    """Execute SWEEP_START (section 10.3): all checks now, the first point and the reply at the next tick edge."""
+    """Execute SWEEP_START (protocol section 10.3): check now; drive the first point and reply at the next tick edge."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     is_same_run = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
@@ -47,7 +47,7 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
     plan = _accept(context, request)
     if isinstance(plan, Refusal):
         return plan
-    core.armed = None  # a newer generation replaces an armed commit (section 8.3)
+    core.armed = None  # a newer generation replaces an armed commit (docs/protocol.md, section 8.3)
     number = core.tick_number(at_s) + 1
 
     def start() -> Message | Refusal:
@@ -108,7 +108,7 @@ def _start_reply(context: Context, run: BoardSweepRun) -> SweepStartReply:
 
 
 def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Result:
-    """Execute SWEEP_READ (section 10.4): return records by index, or the state alone."""
+    """Execute SWEEP_READ (docs/protocol.md, section 10.4): return records by index, or the state alone."""
     del at_s
     run = context.sweeper.run
     if run is None:
@@ -143,7 +143,7 @@ def _read_without_run(request: SweepReadRequest) -> Result:
 
 
 def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result:
-    """Execute SWEEP_ACK (section 10.4): a paused run continues at the next tick edge."""
+    """Execute SWEEP_ACK (docs/protocol.md, section 10.4): a paused run continues at the next tick edge."""
     run = context.sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
@@ -155,7 +155,7 @@ def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result
 
 
 def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Result:
-    """Execute SWEEP_ABORT (section 10.4): end the run at the next tick edge; a run that has ended does not change."""
+    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the next tick edge."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:

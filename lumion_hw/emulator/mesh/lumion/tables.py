@@ -1,4 +1,4 @@
-"""Commands for tables of codes (section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
+"""Commands for tables of codes (docs/protocol.md, section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WHEN_FEATURE = {CommitWhen.AT_TICK: Feature.COMMIT_AT_TICK, CommitWhen.TRIGGER:
 
 
 def stage(context: Context, request: StageRequest, at_s: float) -> Result:
-    """Execute STAGE (section 8.1)."""
+    """Execute STAGE (docs/protocol.md, section 8.1)."""
     del at_s
     count = len(request.codes)
     if count == 0:
@@ -47,7 +47,7 @@ def stage(context: Context, request: StageRequest, at_s: float) -> Result:
 
 
 def stage_sparse(context: Context, request: StageSparseRequest, at_s: float) -> Result:
-    """Execute STAGE_SPARSE (section 8.2)."""
+    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2)."""
     del at_s
     if len(request.pairs) == 0:
         return bad_value(6, 0)
@@ -85,7 +85,7 @@ def _stage(
 
 
 def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
-    """Execute COMMIT (section 8.3), with its checks in the order of the specification."""
+    """Execute COMMIT (docs/protocol.md, section 8.3), with its checks in the order of the specification."""
     core = context.core
     refusal = refuse_state(core) or _refuse_commit_fields(core, request)
     if refusal is not None:
@@ -177,7 +177,7 @@ def _latch_at_next_edge(
 
 
 def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
-    """Execute SET (section 8.4)."""
+    """Execute SET (docs/protocol.md, section 8.4)."""
     core = context.core
     refusal = refuse_state(core)
     if refusal is not None:
@@ -194,7 +194,7 @@ def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
 
 
 def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
-    """Execute READBACK (section 8.5)."""
+    """Execute READBACK (docs/protocol.md, section 8.5)."""
     del at_s
     core, n_dac = context.core, context.core.profile.n_dac
     driven = request.bank == DRIVEN_TABLE

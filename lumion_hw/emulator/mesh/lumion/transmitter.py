@@ -1,4 +1,4 @@
-"""Order of the frames that the emulated board sends: RSP, FAULT, LIGHT, SWEEP, TELEMETRY (section 5)."""
+"""Order of the frames that the emulated board sends: RSP, FAULT, LIGHT, SWEEP, TELEMETRY (protocol section 5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Transmitter:
     """Chooses the next frame of a connection whenever its line is free.
 
     Replies go to the connection of their request. Events go to the connection that last sent a frame of the current
-    session (section 15), and are numbered when they are sent.
+    session (docs/protocol.md, section 15), and are numbered when they are sent.
 
     Attributes:
         session_connection: That connection, if it is open.
@@ -99,7 +99,7 @@ class Transmitter:
     # -- next frame -------------------------------------------------------------------------------------------------
 
     def next_start(self, peer: BoardPeer, now_s: float) -> float | None:
-        """Return when the next frame of a connection starts, not before ``now_s``; ``None`` if there is none."""
+        """Return the start time of a connection's next frame, not before ``now_s``; ``None`` if no frame waits."""
         if peer.to_host.blocked:
             return None
         ready = [item.ready_s for item in peer.waiting]

@@ -1,4 +1,4 @@
-"""Monitor watch of the board (section 9.3): thresholds, hold-off, and the dark or light state for LIGHT events."""
+"""Monitor watch of the board (docs/protocol.md, section 9.3): LIGHT events when monitors cross their thresholds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both directions of one connection to the emulated board: bytes in transmission, timed and bounded (section 15)."""
+"""Bytes in transmission between host and emulated board: transmission times and buffer limits (protocol section 15)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TimedBytes:
         return len(self._data) - len(self._data.lstrip(byte))
 
     def pass_time_s(self, index: int) -> float:
-        """Return when the byte at an index passes. Raises ``IndexError`` if there is none."""
+        """Return the time at which the byte at an index passes. Raises ``IndexError`` if there is none."""
         for start_s, count in self._runs:
             if index < count:
                 return start_s + self._byte_s * (index + 1)
@@ -48,7 +48,7 @@ class TimedBytes:
         raise IndexError("no byte at this index")
 
     def next_run_end_s(self) -> float | None:
-        """Return when the last byte of the oldest run passes, or ``None``."""
+        """Return the time at which the last byte of the oldest run passes, or ``None``."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]
@@ -104,7 +104,7 @@ USB_FRAME_S = 0.001
 
 USB_PACKET_BYTES = 64
 USB_PACKETS_PER_FRAME = 13
-"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (section 14) in whole packets."""
+"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (protocol section 14) in whole packets."""
 
 _DEFAULT_LATENCY_MS = 16
 _MAX_LATENCY_MS = 255
@@ -151,7 +151,7 @@ class Pacing:
 
     @property
     def is_uart(self) -> bool:
-        """Whether bytes pass a UART, so that frames are short (section 2.4)."""
+        """Whether bytes pass a UART, so that frames are short (docs/protocol.md, section 2.4)."""
         return self.byte_s > 0.0
 
     def delivery_delay(self) -> DeliveryDelay:
@@ -280,7 +280,7 @@ class HostToBoardLine:
         return lost
 
     def next_arrival(self) -> float | None:
-        """Return when the next frame is complete, or when a read makes room for more bytes; ``None`` for never."""
+        """Return the time at which the next frame is complete or the board next reads bytes; ``None`` for never."""
         if not len(self._line):
             return None
         index = self._frame_end_index()
@@ -300,7 +300,7 @@ class HostToBoardLine:
         return self._read(self._line.count_passed(at_s), at_s)
 
     def clear(self) -> None:
-        """Discard everything in transmission."""
+        """Discard all bytes that are in transmission."""
         self._line.clear()
         self._writer.clear()
         self._free_s = float("-inf")
@@ -368,11 +368,11 @@ class BoardToHostLine:
         return data
 
     def next_delivery(self) -> float | None:
-        """Return when more bytes reach the host, or ``None``."""
+        """Return the time at which more bytes reach the host, or ``None``."""
         return self._delivery_delay.next_delivery(self._line)
 
     def clear(self) -> None:
-        """Discard everything in transmission."""
+        """Discard all bytes that are in transmission."""
         self._line.clear()
         self._unsent = b""
         self.free_s = float("-inf")

@@ -55,7 +55,7 @@ class QontrolPeer:
         self._unread_bytes = 0
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._chain.advance()
         if not self._chain.powered:
             return
@@ -74,7 +74,7 @@ class QontrolPeer:
         return data
 
     def next_event(self) -> float | None:
-        """Return when more bytes may reach the host."""
+        """Return the time at which more bytes may reach the host."""
         departure = self._line.next_departure()
         times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
         if self._inbound_bytes:
@@ -208,7 +208,7 @@ class QontrolChain(Switchable):
         return self._driven.copy()
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         words = max(self.n_channels, _MIN_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
@@ -223,7 +223,7 @@ class QontrolChain(Switchable):
             self._peers.remove(peer)
 
     def next_due(self) -> float | None:
-        """Return when the supervision next reports an error, or ``None``."""
+        """Return the time at which the supervision next reports an error, or ``None``."""
         if not self.powered:
             return None
         times = (module.next_error_s() for module in self._present)

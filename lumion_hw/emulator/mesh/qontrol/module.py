@@ -184,7 +184,7 @@ class EmulatedQ8:
     # -- errors
 
     def next_error_s(self) -> float | None:
-        """Return when the supervision next reports an error."""
+        """Return the time at which the supervision next reports an error."""
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:

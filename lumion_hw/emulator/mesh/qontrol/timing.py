@@ -59,6 +59,6 @@ class ReplyTiming:
         return LATENCY_S * math.floor(now_s / LATENCY_S + 1e-9) if self._mode is ReplyMode.FTDI16 else now_s
 
     def delivered_s(self, sent_s: float) -> float:
-        """Return when a byte that left the module at a given time reaches the host."""
+        """Return the time at which a byte that left the module at a given time reaches the host."""
         # The bridge delivers on the grid of its timer, whenever the byte left the module.
         return LATENCY_S * math.ceil(sent_s / LATENCY_S - 1e-9) if self._mode is ReplyMode.FTDI16 else sent_s

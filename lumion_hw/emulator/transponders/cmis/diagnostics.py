@@ -71,7 +71,7 @@ class EmulatedDiagnostics:
         self._shown = selector
 
     def sample(self, powered: bool) -> None:
-        """Count bits and errors of the running checkers; ``powered`` is ModuleReady."""
+        """Count bits and errors of the running checkers; ``powered`` is true in the state ModuleReady."""
         memory = self._core.memory
         # One more pass after the last checker is switched off, so that its flags end.
         enabled = memory.lanes("host_checker_enable") | memory.lanes("media_checker_enable")

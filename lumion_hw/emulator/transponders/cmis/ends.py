@@ -354,7 +354,7 @@ class Receivers:
         return self._paths.is_active(lane)
 
     def sample(self, optics: Optics, powered: bool) -> None:
-        """Measure the light of every lane; ``powered`` is ModuleReady."""
+        """Measure the light of every lane; ``powered`` is true in the state ModuleReady."""
         for lane, state in self.lanes.items():
             if not powered:
                 self.lanes[lane] = ReceiverState()

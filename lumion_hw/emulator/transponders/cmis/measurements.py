@@ -62,7 +62,7 @@ class ModuleMonitors:
         return self.module.get("aux1", 0.0)
 
     def sample(self, powered: bool) -> None:
-        """Measure everything; ``powered`` is ModuleReady."""
+        """Measure everything; ``powered`` is true in the state ModuleReady."""
         core = self._core
         profile = core.profile
         noise = core.rng.standard_normal(5)
@@ -265,7 +265,7 @@ class EmulatedPerformance:
     # -- sampling ---------------------------------------------------------------------------------------------------
 
     def sample(self, powered: bool) -> None:
-        """Measure the current values and add them to the statistics; ``powered`` is ModuleReady.
+        """Measure the current values and add them to the statistics; ``powered`` is true in the state ModuleReady.
 
         Without power there is nothing to count: the interval of the signal processor ends, and the next interval starts
         when the module is ready again. Frozen statistics are kept.
