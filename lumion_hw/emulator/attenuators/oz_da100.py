@@ -63,7 +63,7 @@ class EmulatedDa100(TextDevice):
         self._last = "Done"
 
     def transmission(self, _channel: int = 1) -> float:
-        """Return the fraction of light that the attenuator transmits now, even while the motor moves or without power."""
+        """Return the fraction of light that the attenuator transmits now, even while the motor moves."""
         remaining_s = self._end_s - self._clock.now()
         steps = float(self._steps)
         if remaining_s > 0.0:

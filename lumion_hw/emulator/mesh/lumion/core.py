@@ -30,7 +30,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """One staging bank of ``n_dac`` codes; an empty bank has generation 0 and no staged channels."""
+    """One staging bank: a table of ``n_dac`` codes. An empty bank has generation 0 and no staged channels."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -38,7 +38,7 @@ class Bank:
         self.generation = 0
 
     def clear(self) -> None:
-        """Empty the bank."""
+        """Empty the staging bank."""
         self.codes[:] = 0
         self.staged[:] = False
         self.generation = 0
@@ -54,7 +54,7 @@ class Bank:
         codes: NDArray[np.uint16],
         base: NDArray[np.uint16] | None = None,
     ) -> None:
-        """Stage ``codes`` on ``channels``; if a channel is listed twice, the last code counts.
+        """Stage output codes in the bank for some channels; if a channel is listed twice, the last code counts.
 
         Args:
             generation: Bank generation; a newer one than the present restarts the bank.
@@ -76,11 +76,11 @@ class Bank:
 
     @property
     def n_staged(self) -> int:
-        """Number of channels staged in this bank generation."""
+        """Number of channels staged in the bank's present generation."""
         return int(self.staged.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel that is not staged, or ``None``."""
+        """Return the first channel that is not staged in the bank, or ``None``."""
         missing = np.flatnonzero(~self.staged)
         return int(missing[0]) if missing.size else None
 
@@ -108,7 +108,7 @@ class ArmedCommit:
 
 
 class BoardCore:
-    """State of the board's outputs.
+    """Core state of the emulated board: time, outputs, watchdog and faults.
 
     Args:
         profile: Properties of the board.
@@ -184,7 +184,7 @@ class BoardCore:
         return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _ROUNDING)
 
     def uptime_ms(self, at_s: float) -> int:
-        """Return the milliseconds since power-up, wrapped."""
+        """Return the milliseconds since power-up, wrapped to 32 bits."""
         return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
@@ -194,14 +194,14 @@ class BoardCore:
         self._grace_from_s += seconds
 
     def count(self, counter: StatsCounter, amount: int = 1) -> None:
-        """Count events; counters wrap."""
+        """Add to a statistics counter of the board; counters wrap."""
         self.stats[counter] = (int(self.stats[counter]) + amount) % _U32
 
     # -- outputs ----------------------------------------------------------------------------------------------------
 
     @property
     def driven_crc32(self) -> int:
-        """CRC-32 of the table that is driven now."""
+        """CRC-32 of the table of output codes that is driven now."""
         return table_crc32(self.driven)
 
     def _set_outputs(self, codes: NDArray[np.uint16], at_s: float) -> None:
@@ -367,11 +367,11 @@ class BoardCore:
         return 0.0 if self.active is None else self.active.common.wd_param_ms * 1e-3
 
     def remaining_grace_ms(self, at_s: float) -> int:
-        """Return the remaining time of RAMP or HOLD in ms."""
+        """Return the remaining time of the grace state RAMP or HOLD in ms."""
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Do what is due at the next edge: watchdog and grace first, then an armed commit."""
+        """Carry out the actions due at the next tick edge: watchdog and grace first, then an armed commit."""
         number = self._next_edge()
         if number is None:
             return

@@ -57,7 +57,7 @@ HANDLERS: dict[Command, Handler] = {
     Command.FAULT_LIST: identity.fault_list,
     Command.FAULT_CLEAR: identity.fault_clear,
 }
-"""Handler of each command. A new command is a new row."""
+"""Handler of each command. A new command needs a new entry here."""
 
 _HANDLER_CHECKS_RANGES = frozenset(
     (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
@@ -80,12 +80,12 @@ _BAD_COUNTERS = {
 
 @dataclass(frozen=True)
 class ReadyReply:
-    """A reply to send.
+    """A reply of the emulated firmware that is ready to be sent.
 
     Attributes:
         status: Status code.
         payload: Reply payload.
-        retry: Whether it repeats a stored reply.
+        retry: Whether the reply repeats a stored reply.
     """
 
     status: int
@@ -95,11 +95,11 @@ class ReadyReply:
 
 @dataclass(frozen=True)
 class Work:
-    """A request that was executed, or is being executed.
+    """A request that the firmware has executed or is executing.
 
     Attributes:
         frame: The request.
-        result: The result, or the deferred reply that will give it.
+        result: Result of the request, or the deferred reply that will give the result.
         stored: Whether the result goes into the reply ring.
         reads: Whether a repeated request is executed again.
         silent: Whether no reply is sent.
@@ -113,7 +113,7 @@ class Work:
 
 
 class BoardFirmware:
-    """Checks and executes frames, one at a time; the caller passes the time."""
+    """Checks and executes request frames, one at a time; the caller passes the time of each action."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -137,7 +137,7 @@ class BoardFirmware:
         return item
 
     def is_from_session(self, frame: Frame) -> bool:
-        """Return whether a frame belongs to the current session."""
+        """Return whether a frame carries the number of the current session."""
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
@@ -174,7 +174,10 @@ class BoardFirmware:
         return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
     def finish(self, work: Work, result: Message | Refusal) -> ReadyReply | None:
-        """Store the result of a request for repeats and return the reply, or ``None`` if none is wanted."""
+        """Store the result of a request in case the host repeats it.
+
+        Return the reply, ``None`` if no reply is wanted.
+        """
         core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
         status = result.status if isinstance(result, Refusal) else int(Status.OK)
         payload = result.encode()
@@ -191,7 +194,7 @@ class BoardFirmware:
         return ReadyReply(status, payload)
 
     def _run_handler(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
-        """Execute a decoded request, or return its refusal."""
+        """Execute a decoded request; return its result or refusal."""
         if isinstance(request, Refusal):
             return request
         command = Command(frame.command)
@@ -260,7 +263,7 @@ class BoardFirmware:
         return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
 
     def _end_sweep_and_open(self, frame: Frame, request: HelloRequest, edge: int) -> Message:
-        """Drive the base table again at an edge, which is now, and open the session."""
+        """End the running sweep: drive the base table again at the present tick edge, then open the session."""
         self.context.sweeper.finish(EndReason.HOST_CHANGED, edge)
         return self._open(frame, request, self.context.core.edge_s(edge))
 
@@ -282,7 +285,7 @@ class BoardFirmware:
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether no reply is wanted and the command honours that (docs/protocol.md, section 3, NO_REPLY)."""
+    """Return whether the request asks for no reply and its command allows that (NO_REPLY, protocol section 3)."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):
@@ -291,5 +294,5 @@ def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
 
 
 def complete(result: Result) -> Message | Refusal:
-    """Return the outcome of a result that is due."""
+    """Return the final result of a request whose deferred reply is due."""
     return result.finish() if isinstance(result, DeferredReply) else result

@@ -31,7 +31,7 @@ _ESTOP_FROM_HOST = 0
 
 
 def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
-    """Return the identity block (docs/protocol.md, section 6.1)."""
+    """Return the identity block of a HELLO reply (docs/protocol.md, section 6.1)."""
     core, profile = context.core, context.core.profile
     sweeps = profile.has(Feature.SWEEP)
     return HelloReply(
@@ -111,7 +111,7 @@ def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Resu
 
 
 def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
-    """Execute FAULT_CLEAR (docs/protocol.md, section 11.3): clear one fault, if its condition has gone."""
+    """Execute FAULT_CLEAR (docs/protocol.md, section 11.3): clear one fault if its condition is no longer present."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
     # A ramp is completed first: clearing would leave the outputs at intermediate values.
