@@ -53,7 +53,7 @@ _ACTIVATION_LOSS_DB = 0.03
 
 
 class PlateSearch:
-    """The search algorithm without its commands: it receives factors and sets plate angles.
+    """Polarization search of the stabilizer, without its SCPI commands: receives factors and sets plate angles.
 
     Args:
         rng: Selects plates and directions.
@@ -69,13 +69,13 @@ class PlateSearch:
         self.start()
 
     def start(self) -> None:
-        """Start from the present plate angles, whose factor is not known yet."""
+        """Start the search from the present plate angles, whose factor is not known yet."""
         self._best_rad = self.angles_rad.copy()
         self._best = math.inf
         self._plate, self._direction = 0, 1.0
 
     def step(self, factor: float) -> None:
-        """Evaluate the present plate angles by their factor, and rotate one plate."""
+        """Take one search step: compare the factor at the present plate angles with the best, and rotate one plate."""
         # The step helped: it is kept, and the next one rotates the same plate in the same direction.
         if factor < self._best:
             self._best, self._best_rad = factor, self.angles_rad.copy()
@@ -90,7 +90,7 @@ class PlateSearch:
         self.angles_rad[self._plate] = (self.angles_rad[self._plate] + self._direction * turn_rad) % math.tau
 
     def end(self) -> None:
-        """Return to the best plate angles so far."""
+        """End the search and return to the best plate angles so far."""
         self.angles_rad = self._best_rad.copy()
 
 
@@ -106,7 +106,7 @@ class EmulatedKeysightN7785C(ScpiDevice):
         firmware: Last field.
 
     Attributes:
-        stabilizing: Whether it takes steps.
+        stabilizing: Whether the search takes steps.
         sop_setting: Last setting of ``SOP``.
         steps: Factors of the last steps, the oldest first.
     """
