@@ -22,7 +22,7 @@ Reply = str | bytes | None
 
 @dataclass(frozen=True)
 class Call:
-    """One accepted command or query, with its parsed parameters. (SCPI calls it a program message unit.)
+    """One accepted command or query (in SCPI a program message unit), with its parsed parameters.
 
     Attributes:
         suffix: Numeric suffixes by their names in the pattern (``SENSe[n]`` -> ``n``); defaults for omitted ones.

@@ -48,7 +48,7 @@ class ScpiInstrument:
         self._connections: list[Connection] = []
 
     def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
-        """Declare the instrument's commands, in addition to those of every instrument.
+        """Declare the instrument's own commands, in addition to the commands of every instrument.
 
         Args:
             commands: The declarations; a second call replaces those of the first.
@@ -92,13 +92,13 @@ class ScpiInstrument:
             connection.run()
 
     def next_due(self) -> float | None:
-        """Return the time at which an operation ends, or when the instrument must follow the clock."""
+        """Return the next time at which an operation ends or the instrument must follow the clock."""
         times = (self.state.next_end_s(), self._next_update())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
 
 class ScpiDevice(Switchable):
-    """An emulated device with a :class:`ScpiInstrument`, in ``_scpi``, as its interface to hosts."""
+    """Base class of emulated devices that hosts control through a :class:`ScpiInstrument`, stored in ``_scpi``."""
 
     what = "the instrument"
     _scpi: ScpiInstrument
@@ -119,5 +119,5 @@ class ScpiDevice(Switchable):
         self._scpi.advance()
 
     def next_due(self) -> float | None:
-        """Return the time at which an operation ends or the instrument must follow the clock, ``None`` for never."""
+        """Return the next time at which an operation ends or the instrument must follow the clock, or ``None``."""
         return self._scpi.next_due()
