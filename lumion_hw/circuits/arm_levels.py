@@ -55,7 +55,7 @@ class ArmLevels:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
         diverted_at: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference.
-trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
+        trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
         failure: Why the arms' light is not accepted; empty if it is.
         unresolved: Why the arms could not be measured separately, with all other attributes void; empty if they were.
     """
@@ -198,7 +198,7 @@ class ArmLeveller:
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
         """Return the modules whose light enters the mesh, including modules without a circuit.
 
-Any such light can reach a receiver when an arm is diverted. A module that does not answer counts as on.
+        Any such light can reach a receiver when an arm is diverted. A module that does not answer counts as on.
         """
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
         lit = {other.request.source for other in plan.circuits} | {circuit.request.target}

@@ -72,7 +72,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
     Args:
         bench: The bench.
         circuits: The circuits.
-    lit: Modules that are already on and stay unchanged.
+        lit: Modules that are already on and stay unchanged.
 
     Raises:
         LumionError: A module failed.

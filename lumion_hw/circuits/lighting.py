@@ -75,7 +75,7 @@ class CircuitLighting:
         Args:
             plan: All circuits that the mesh is programmed for.
             circuits: The new ones among them.
-        lit: Transmitters that are already on.
+            lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
             align: Search the polarization at every new input. Otherwise only where light is missing.
             milestone: Called with the name of each milestone.

@@ -83,7 +83,7 @@ def shifted_currents_ma(
     """Return currents with the differential phase of one PUC shifted, with as little change of heat as possible.
 
     Args:
-    calibrated: The mesh with its calibrated values.
+        calibrated: The mesh with its calibrated values.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         puc: The PUC.
         by_rad: Change of φu - φl.

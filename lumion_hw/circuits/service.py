@@ -58,7 +58,7 @@ class CircuitService:
         setup: Circuit set-up on the open bench.
         aligner: Polarization search, which keeps what it learns of the controllers.
         alignments: Latest search result of this program for each polarization controller.
-    journal: Journal of the connected circuits.
+        journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
         lost: Circuits in the journal that the mesh no longer drives.
@@ -348,7 +348,7 @@ class CircuitService:
         """Record a change of circuits before and after; record a failed one as undone if the mesh confirms it.
 
         Args:
-    what: Kind of change, such as ``connect``.
+            what: Kind of change, such as ``connect``.
             names: Circuits that it concerns.
             known_ma: Present currents, if there is no time to read them back.
         """

@@ -90,8 +90,8 @@ class PathSetup:
     ) -> tuple[CircuitProof, ...]:
         """Replace all active circuits by those of a plan and verify each by its light, or restore the mesh.
 
-The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first: heaters
-        that no active circuit uses are set first, in a commit of their own.
+        The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first:
+        heaters that no active circuit uses are set in a commit of their own.
 
         Args:
             plan: The circuits to set up.

@@ -67,7 +67,7 @@ class FabricManager(JobCircuits):
 
     Attributes:
         standby: Plans for every single failure.
-    judge: Collected observations of the detectors.
+        judge: Collected observations of the detectors.
         fault_s: Bench time of the next fault if it is known, as in a rehearsal; spans count from it.
         fault_cpu_s: CPU time of this process at that fault.
     """

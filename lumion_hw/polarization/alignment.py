@@ -91,7 +91,7 @@ class Aligner:
 
         Args:
             name: Device name of the controller, under which its periods are remembered.
-        controller: The controller, or an automatic controller that searches on its own.
+            controller: The controller, or an automatic controller that searches on its own.
             read: Reads the power to maximise.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Pluggable modules: what all of them have, and how they are reached: bridges, I2C adapters, memory files."""
+"""Pluggable modules in a bench file, and their connections: serial-to-I2C bridges, I2C adapters, memory files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RETRY_S = 0.1
 
 @dataclass(frozen=True)
 class ModuleConnection:
-    """A checked address that is no byte stream: scheme, what stands behind it, and options."""
+    """A checked module address other than a byte stream: scheme, location and options."""
 
     scheme: str
     rest: str
@@ -48,14 +48,14 @@ class ModuleConnection:
 
     @property
     def address(self) -> str:
-        """The address as the bench file writes it."""
+        """The address as written in the bench file."""
         query = "&".join(f"{name}={value:g}" for name, value in self.options.items())
         return f"{self.scheme}://{self.rest}" + (f"?{query}" if query else "")
 
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
     ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-        """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+        """Return the unopened connection for a CMIS driver, and the wired hardware signals of the module socket."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages
 
@@ -68,7 +68,7 @@ class ModuleConnection:
         return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
 
     def registers(self, clock: Clock, name: str) -> RegisterAccess:
-        """Return what a driver of SFP+ modules takes, not yet open."""
+        """Return the unopened register access for a driver of SFP+ modules."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearFile
 
@@ -100,7 +100,7 @@ class ModuleConnection:
 
 
 def module_connection(address: str) -> ModuleConnection | None:
-    """Return the connection an address describes; ``None`` for an address of a byte stream.
+    """Return the module connection that an address describes; ``None`` for the address of a byte stream.
 
     Raises:
         ConfigError: It begins like one of these addresses and is none.
@@ -132,7 +132,7 @@ def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
 
 
 def checked_module_address(address: str) -> str:
-    """Return the address of a module unchanged.
+    """Check the address of a module, and return the address unchanged.
 
     Raises:
         ValueError: Neither such a connection nor a link can be made from it.
@@ -154,12 +154,12 @@ class PluggableModel(DeviceModel):
 
     @property
     def nominal_nm(self) -> float | None:
-        """Wavelength that the bench file gives it; ``None`` if it gives none."""
+        """Wavelength of the module in the bench file, in nm; ``None`` if not given."""
         return None
 
 
 def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return what a driver of SFP+ modules takes, not yet open: over a connection, or a bridge behind a link."""
+    """Return the unopened register access for an SFP+ driver: a module connection, or a bridge on a link."""
     if isinstance(link, ModuleConnection):
         return link.registers(clock, name)
     from lumion_hw.sessions.module.sc18im700 import Sc18im700
@@ -170,7 +170,7 @@ def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> 
 def module_device(
     link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
 ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-    """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+    """Return the unopened connection for a CMIS driver, and the wired hardware signals of the module socket."""
     if isinstance(link, ModuleConnection):
         return link.device(clock, name, pins)
     from lumion_hw.sessions.module.paged_i2c import BridgedI2c

@@ -1,6 +1,6 @@
-"""YAML read strictly: plain data, the place of every key and value, and everything the file may not contain.
+"""Strict YAML reader: plain data, the place of every key and value, and a list of forbidden constructs.
 
-Scalars follow the core schema of YAML 1.2: ``no`` and ``12:30`` are text, ``017`` is 17 and ``1e-3`` is a number.
+Scalars follow the core schema of YAML 1.2: ``no`` and ``12:30`` are strings, ``017`` is 17 and ``1e-3`` is a number.
 Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are refused: each value has one place, and
 no small file grows large.
 """
@@ -24,7 +24,7 @@ _PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a text file; line and column count from 1."""
+    """A place in a text file, by line and column, both counted from 1."""
 
     line: int
     column: int
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Marks:
-    """Where a value stands, and its key (``None`` for list entries and the document)."""
+    """Place of a value and place of its key (``None`` for list entries and the document)."""
 
     key: Place | None
     value: Place
@@ -40,7 +40,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class YamlFault:
-    """Something a bench file may not contain, with the path of the mapping or value concerned."""
+    """A construct that bench files must not contain, with the path of the mapping or value concerned."""
 
     path: Path
     place: Place
@@ -49,7 +49,7 @@ class YamlFault:
 
 @dataclass
 class Document:
-    """A YAML document as plain data.
+    """A YAML document as plain data, with the places of its values.
 
     Attributes:
         data: Dictionaries, lists, text, numbers, booleans and ``None``; of duplicate keys the first.
@@ -62,7 +62,7 @@ class Document:
     faults: list[YamlFault] = field(default_factory=list)
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the place of a value (or of its key), or of the nearest enclosing one that is in the file."""
+        """Return the place of a value or its key; for a missing value, the place of the nearest enclosing value."""
         for length in range(len(path), -1, -1):
             marks = self.marks.get(path[:length])
             if marks is not None:
@@ -71,7 +71,7 @@ class Document:
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """Composes nodes with the scalar types of YAML 1.2, within bounds."""
+    """YAML loader with the scalar types of YAML 1.2 and limits on nesting."""
 
     # Class-level on purpose: PyYAML looks its resolvers up here, and SafeLoader's YAML 1.1 ones must not be inherited.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -81,7 +81,7 @@ class _CoreLoader(yaml.SafeLoader):
         self._depth = self._keys = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose one node, refusing aliases and deep nesting."""
+        """Compose one YAML node; refuse aliases and deep nesting."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             message = f"aliases (*{event.anchor}) are not used in bench files: write the value out"
@@ -120,7 +120,7 @@ for _tag, _pattern, _first in (
 def read_yaml(text: str) -> Document:
     """Read one YAML document.
 
-    Text that is not YAML gives a document without data and one fault.
+    If the text is not valid YAML, the document has no data and one fault.
     """
     document = Document()
     try:
@@ -146,7 +146,7 @@ def _place(mark: yaml.Mark | None) -> Place:
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
-    """Say a parser error in one line, at the place the parser stopped."""
+    """Convert a YAML parser error to a one-line message with its place."""
     problem = str(error.problem)
     if "'\\t'" in problem:
         problem = "expected spaces, found a tab: YAML takes tabs neither for indentation nor between key and value"
@@ -156,7 +156,7 @@ def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
 
 
 def _value(document: Document, node: yaml.Node, path: Path, key: Place | None) -> object:
-    """Return a node as plain data and note its place."""
+    """Convert a YAML node to plain data and store its place."""
     document.marks[path] = Marks(key, _place(node.start_mark))
     if isinstance(node, yaml.MappingNode):
         _refuse_tag(document, node, path, "map")
@@ -174,7 +174,7 @@ def _refuse_tag(document: Document, node: yaml.Node, path: Path, expected: str) 
 
 
 def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[object, object]:
-    """Return a mapping, refusing merge keys, keys that are not scalars, and keys that come twice."""
+    """Convert a YAML mapping; refuse merge keys, keys that are not scalars, and duplicate keys."""
     data: dict[object, object] = {}
     seen: dict[object, Place] = {}
     for key_node, value_node in node.value:
@@ -199,7 +199,7 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[obj
 
 
 def _scalar(document: Document, node: yaml.Node, path: Path) -> object:
-    """Return a scalar by its resolved type."""
+    """Convert a YAML scalar to the Python value of its resolved type."""
     text = str(node.value)
     tag = node.tag.removeprefix(_PREFIX)
     try:

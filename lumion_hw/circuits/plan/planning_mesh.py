@@ -75,8 +75,8 @@ class PlanningMesh:
     def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
 
-If one module sent light into two ports during calibration, each port is related to the module's full power, and
-        records only the first port's loss; the other port's loss follows from the powers that entered the mesh.
+        If one module sent light into two ports during calibration, the record relates each port to the module's full
+        power and has only the first port's loss. The other port's loss follows from the powers that entered the mesh.
 
         Args:
             wiring: All fibres of the bench.

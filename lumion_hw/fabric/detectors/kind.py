@@ -51,7 +51,7 @@ class Detector(Protocol):
     """A failure detector. One thread at a time calls its methods; each can raise device errors.
 
     Attributes:
-    name: Name of the detector in its observations.
+        name: Name of the detector in its observations.
         period_s: Time between two polls, for detectors that do not block.
         is_blocking: Whether :meth:`poll` waits for an observation and returns at once when there is one.
     """
