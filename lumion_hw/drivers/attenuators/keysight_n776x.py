@@ -28,8 +28,8 @@ class KeysightN776x(ScpiDriver):
     """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
     Opening sets the offset of the displayed attenuation to zero and switches the output power control off, which would
-    move the filter automatically; neither moves the filter now. Both, and the wavelength, are checked settings: setting an
-    attenuation restores them, and every attenuation is read together with the offset
+    move the filter automatically; neither moves the filter now. Both, and the wavelength, are checked settings:
+    setting an attenuation restores them, and every attenuation is read together with the offset
     (:mod:`lumion_hw.drivers.held_setup`).
 
     The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for

@@ -64,8 +64,8 @@ class KeysightMeter(ScpiMeter):
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
     its channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
-    opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a raw
-    socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a
+    raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.
