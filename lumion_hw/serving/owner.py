@@ -433,7 +433,7 @@ class BenchOwner:
             finding = "The device still does not answer, so the value may or may not be active."
         else:
             value: Any = self._readings.value(setting.name)
-            is_active = setting.same(value, wanted)
+            is_active = setting.is_equivalent(value, wanted)
             shown = f"{np.size(value)} values" if np.ndim(value) else value
             finding = f"The device now reports {shown}, so the write was {'' if is_active else 'not '}executed."
         kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout

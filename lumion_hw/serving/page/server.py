@@ -148,7 +148,7 @@ class PageServer:
 
 
 def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
-    """Return the constant facts about a served bench: devices, version, description, servers, modules."""
+    """Return the constant properties of a served bench: devices, version, description, servers, modules."""
     from importlib.metadata import PackageNotFoundError, version
 
     from lumion_hw.bench.file.known_kinds import kind_named

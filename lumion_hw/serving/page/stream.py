@@ -32,7 +32,7 @@ class UpdateStream:
 
     Args:
         owner: The owner of the bench.
-        about: Constant facts about the bench.
+        about: Constant properties of the bench.
 
     Attributes:
         n_pages: Number of open pages.

@@ -33,7 +33,7 @@ class PageUpdates:
     pages cost little more than one.
 
     Args:
-        about: Constant facts about the bench.
+        about: Constant properties of the bench.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
