@@ -1,6 +1,6 @@
 """A recording as documents of bluesky's event model, for the tools that read these.
 
-start, descriptor, events and stop as described by https://blueskyproject.io/event-model. A file contains one JSON
+The documents are start, descriptor, events and stop (https://blueskyproject.io/event-model). A file contains one JSON
 object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Names of data keys may contain no
 dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file, as in that
 writer: ``null`` would change the type of a column without numbers. Identifiers are calculated from the
@@ -19,7 +19,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.columns import State, select_names
 from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.acquisition.recording import RecordedLog
 from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET, ScanPlan
@@ -99,16 +99,16 @@ def write_documents(
 
 
 def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
-    """Return a recording with the channels that match the patterns, and the settings of a scan."""
+    """Return a recording reduced to the channels that match the patterns and to the settings of a scan."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
-    chosen = set(choose(patterns, {name: devices[name] for name in names}))
+    chosen = set(select_names(patterns, {name: devices[name] for name in names}))
     chosen |= {name for name in names if name in _swept(recording.header)}
     return replace(recording, columns=tuple(column for column in recording.columns if column.name in chosen))
 
 
 def _swept(header: LogHeader) -> dict[str, str]:
-    """Return the names of the settings of a scan by the names of their columns."""
+    """Return the names of the swept settings of a scan, by the names of their columns."""
     return {} if header.scan is None else {setting.name + SET: setting.name for setting in header.scan.settings}
 
 
@@ -140,7 +140,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
 
 
 def _about_scan(plan: ScanPlan) -> dict[str, Any]:
-    """Return the fields that the event model's hints and bluesky's plans have for a scan."""
+    """Return the fields that a start document of bluesky has for a scan."""
     dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
     return {
         "motors": [_key(setting.name) for setting in plan.settings],
@@ -187,10 +187,12 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 
 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
-    """Return the identity of a device as configuration values."""
+    """Return the identity of a device as configuration values of a descriptor document."""
     who = recording.header.devices.get(device)
-    said = {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
-    data = {f"{_key(device)}-{what}": text for what, text in said.items() if text}
+    identity = (
+        {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
+    )
+    data = {f"{_key(device)}-{field}": text for field, text in identity.items() if text}
     source = f"lumion://{recording.header.bench}/{device}"
     return {
         "data": data,
@@ -202,12 +204,12 @@ def _configuration(recording: RecordedLog, device: str, started_s: float) -> dic
 def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> Iterator[Document]:
     keys = [_key(column.name) for column in recording.columns]
     names = list(chain.from_iterable((key, key + _STATE) for key in keys))
-    words = {int(state): state.name for state in State}
+    state_names = {int(state): state.name for state in State}
     for number, time_s in enumerate(times_s):
         data: dict[str, Any] = {}
         for key, column in zip(keys, recording.columns, strict=True):
             data[key] = float(column.value[number])
-            data[key + _STATE] = words[int(column.state[number])]
+            data[key + _STATE] = state_names[int(column.state[number])]
         event = {
             "uid": str(uuid5(descriptor, str(number))),
             "descriptor": str(descriptor),
@@ -221,5 +223,5 @@ def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> I
 
 
 def _key(name: str) -> str:
-    """Return a name with its dots replaced, because data keys may not contain them."""
+    """Return a data key: a name with its dots replaced, because the event model forbids dots."""
     return name.replace(".", "-")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.columns import State, select_names
 from lumion_hw.acquisition.scan_data import ScanData
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Real = NDArray[np.float64]
-_LEAST_DEGREES = 1
-_LEAST_SIZE = 1e-9
+_MIN_DEGREES_OF_FREEDOM = 1
+_MIN_SINGULAR_VALUE_RATIO = 1e-9
 """Smallest over largest singular value of the slopes: below it, some combination of parameters has no effect."""
 
 
 class FitTerm(NamedTuple):
-    """One quantity of a result: its name, the attributes with value and error, the format and the unit."""
+    """One fitted quantity: its name, the attributes with value and error, the number format and the unit."""
 
     name: str
     value: str
@@ -40,7 +40,7 @@ class FitTerm(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedCurve:
-    """Measured points and the fitted curve.
+    """Base class of fit results: measured points and the fitted curve.
 
     Attributes:
         x: x values, shape ``(n,)``.
@@ -60,7 +60,7 @@ class FittedCurve:
     _terms: ClassVar[tuple[FitTerm, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw points, curve and residual.
+        """Draw the measured points, the fitted curve and the residual.
 
         Args:
             target: The picture file to write: .png, .svg or .pdf.
@@ -70,10 +70,10 @@ class FittedCurve:
         """
         from lumion_hw.acquisition.scan_plot import draw_fit
 
-        return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.words(), target)
+        return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.summary(), target)
 
-    def words(self) -> str:
-        """Return the result in one line."""
+    def summary(self) -> str:
+        """Return the result of the fit in one line."""
         return ", ".join(self._word(term) for term in self._terms)
 
     def _word(self, term: FitTerm) -> str:
@@ -83,7 +83,7 @@ class FittedCurve:
 
 @dataclass(frozen=True, eq=False)
 class FitPoints:
-    """The points of a scan with numbers: a reading over one setting.
+    """The points of a scan for a fit: a reading over one setting, without points that have no number.
 
     Attributes:
         name: Name of the setting.
@@ -126,16 +126,16 @@ class FitPoints:
         """Number of points of the scan without a number."""
         return int(len(self.good) - self.good.sum())
 
-    def check(self, least: int) -> None:
-        """Raise ``ConfigError`` if there are too few points."""
-        if len(self.y) < least:
-            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {least} are needed")
+    def check(self, min_points: int) -> None:
+        """Raise ``ConfigError`` if there are too few points for the fit."""
+        if len(self.y) < min_points:
+            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {min_points} are needed")
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return the name, the values and which of them are numbers. Raises ``ConfigError`` as ``choose``."""
+    """Return the name and values of a reading, and which values are numbers. Raises as ``select_names``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
-    names = choose([reading], devices)
+    names = select_names([reading], devices)
     if len(names) > 1:
         raise ConfigError(
             f"{reading!r} matches {len(names)} channels, but a fit takes one",
@@ -146,7 +146,7 @@ def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool
 
 
 class LeastSquares(NamedTuple):
-    """Parameters found by least squares.
+    """Result of a least-squares fit.
 
     Attributes:
         at: The parameters, shape ``(k,)``.
@@ -192,22 +192,22 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
 
 
 def _covariance(slopes: Real, residual: Real) -> Real:
-    """Return the covariance of the parameters from the scatter of the points; infinite if some are not determined.
+    """Return the covariance of the fit parameters from the scatter of the points; infinite if undetermined.
 
     Correlated neighbours are taken into account (Newey and West, Econometrica 55, 703, 1987), over the
     correlation length of the residuals.
     """
     n, k = slopes.shape
     norm = np.linalg.norm(slopes, axis=0)
-    if n - k < _LEAST_DEGREES or not np.all(norm > 0.0):
+    if n - k < _MIN_DEGREES_OF_FREEDOM or not np.all(norm > 0.0):
         return np.full((k, k), np.inf)
     even = slopes / norm
     _, sizes, directions = np.linalg.svd(even, full_matrices=False)
-    if sizes[-1] < _LEAST_SIZE * sizes[0]:
+    if sizes[-1] < _MIN_SINGULAR_VALUE_RATIO * sizes[0]:
         return np.full((k, k), np.inf)
     inverse = (directions.T / sizes**2) @ directions
     plain = inverse * float(np.sum(residual**2)) / (n - k)
-    lags = _alike(residual)
+    lags = _correlation_length(residual)
     if lags:
         pulls = even * residual[:, None]
         spread = pulls.T @ pulls
@@ -222,8 +222,8 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     return covariance
 
 
-def _alike(residual: Real) -> int:
-    """Return over how many points residuals are correlated; 0 if not significantly."""
+def _correlation_length(residual: Real) -> int:
+    """Return the number of points over which fit residuals are correlated; 0 without significant correlation."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):

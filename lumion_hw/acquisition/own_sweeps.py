@@ -1,4 +1,4 @@
-"""Sweeps that an instrument runs by itself, without the host between two points."""
+"""Sweeps that an instrument runs autonomously, without commands from the host between two points."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError
 
-_MOST_AT_ONCE = 1000  # so many points are lost if the sweep is interrupted
+_MAX_POINTS_PER_SWEEP = 1000  # so many points are lost if the sweep is interrupted
 
 
 class InstrumentSweep(Protocol):
-    """A sweep that an instrument runs by itself.
+    """A sweep that an instrument runs autonomously.
 
     Attributes:
-        words: Text that names the instruments.
+        description: Text that names the instruments.
         points_in_pass: Number of points in a pass; a group of points stays within one pass, in the order of the visits.
-        most_at_once: Largest group.
+        max_points_per_sweep: Largest number of points in one group.
     """
 
-    words: str
+    description: str
     points_in_pass: int
-    most_at_once: int
+    max_points_per_sweep: int
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Run these points and return the results, or the reason why the instrument cannot run them."""
+        """Run the given points and return the results, or the reason why the instrument cannot run these points."""
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return an instrument sweep for a scan.
+    """Return an autonomous instrument sweep for a scan, or the reason why none is possible.
 
     If none is possible, return the reason, or an empty text if the scan contains nothing that an instrument sweeps.
     """
@@ -80,16 +80,16 @@ class _BoardSweep:
         monitors: Numbers of the monitors to read.
     """
 
-    words = "the mesh controller"
+    description = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
         self._mesh, self._moves, self._whole, self._monitors = mesh, moves, whole, list(monitors)
         # Groups stay within one pass of these axes, because other settings change between passes.
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
-        self.most_at_once = _MOST_AT_ONCE
+        self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Set the first point and let the controller run all of them."""
+        """Set the first point of the sweep and let the mesh controller run all points."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]

@@ -1,4 +1,4 @@
-"""Draws a recording over time, with one panel per unit. Needs matplotlib, the extra ``plots``."""
+"""Draws a recording over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SAID = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+_CREATOR_KEYS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
 """Suffixes of picture files and the metadata key for the software."""
-FORMATS = tuple(_SAID)
-_MOST_PANELS = 24
+FORMATS = tuple(_CREATOR_KEYS)
+_MAX_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
 
 
@@ -48,7 +48,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         over: Which existing files may be overwritten.
 
     Raises:
-        ConfigError: An extra is missing, the file is not a recording, or the picture cannot be written.
+        ConfigError: An optional dependency is missing, the file is not a recording, or the picture cannot be written.
     """
     source, target = Path(source), Path(target)
     require_plots()
@@ -59,9 +59,9 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     from matplotlib.figure import Figure as NewFigure
 
     units = list(dict.fromkeys(column.unit for column in columns))
-    if len(units) > _MOST_PANELS:
+    if len(units) > _MAX_PANELS:
         raise ConfigError(
-            f"{source} has {len(units)} units, but a picture has at most {_MOST_PANELS}",
+            f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS}",
             hint="Select channels.",
         )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
@@ -80,12 +80,12 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 
 
 def save_figure(figure: Figure, target: Path, over: Over) -> None:
-    """Write a figure. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
+    """Write a figure to a file. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
-    said = _SAID[target.suffix.lower()]
+    key = _CREATOR_KEYS[target.suffix.lower()]
 
     def fill(path: Path) -> None:
-        figure.savefig(path, format=target.suffix[1:].lower(), metadata={said: MADE_BY})
+        figure.savefig(path, format=target.suffix[1:].lower(), metadata={key: MADE_BY})
 
     write_file(target, "the picture", fill, over)
 
@@ -102,7 +102,7 @@ def plain_text(text: str) -> str:
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
-    """Draw one column: a line with gaps, and marks at the bottom of the panel where values are missing."""
+    """Draw one column of a recording: a line with gaps, and marks at the bottom where values are missing."""
     (line,) = panel.plot(time_s, column.value, label=plain_text(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):

@@ -1,4 +1,4 @@
-"""From what somebody asks to sweep to settings that move: names, values, limits, and the way from point to point."""
+"""Movement of the settings of a scan: check names, values and limits, then set point after point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sweep = Mapping[str | tuple[str, ...], Any]
 
 @dataclass(frozen=True, eq=False)
 class _Track:
-    """A setting on an axis, with its values as numbers."""
+    """A swept setting on an axis of a scan, with its values as numbers."""
 
     setting: Setting
     numbers: Real
@@ -65,15 +65,15 @@ class Moves:
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings, axis by axis."""
+        """The settings of the scan, axis by axis."""
         return [track.setting for axis in self._axes for track in axis]
 
     def of_axis(self, axis: int) -> list[Setting]:
-        """Return the settings of one axis."""
+        """Return the settings of one axis of the scan."""
         return [track.setting for track in self._axes[axis]]
 
     def let_follow(self, columns: Sequence[Column]) -> None:
-        """Let the meters that are read follow the swept light. Raises as :func:`followers`."""
+        """Make the power meters of the scan follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
@@ -81,7 +81,7 @@ class Moves:
 
     @property
     def fastest_followed(self) -> bool:
-        """Whether meters follow the fastest axis."""
+        """Whether meters follow the wavelength on the fastest axis."""
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
@@ -91,11 +91,11 @@ class Moves:
                 follower.write_nm(wavelength_nm)
 
     def numbers(self, place: tuple[int, ...]) -> list[float]:
-        """Return the value of every setting at a point, as a number."""
+        """Return the value of every setting at a scan point, as a number."""
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
     def go(self, place: tuple[int, ...]) -> None:
-        """Set the settings that differ at a point and wait until they are settled. Raises the errors of the devices."""
+        """Set the settings that change at a scan point and wait until settled. Raises the errors of the devices."""
         moved: dict[str, Setting] = {}
         for axis, before, at in zip(self._axes, self._at, place, strict=True):
             for track in axis if before != at else ():
@@ -115,7 +115,7 @@ class Moves:
             setting.wait_settled()
 
     def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
-        """Return the arrays of a point, by name; elements that are not swept keep their current values."""
+        """Return the array settings at a scan point, by name; elements that are not swept keep their present values."""
         found: dict[str, Real] = {}
         for name, whole in self.wholes.items():
             before = self._driven.get(name)
@@ -127,19 +127,19 @@ class Moves:
         return found
 
     def forget(self, axis: int) -> None:
-        """Note that a device has moved an axis by itself, so that it must be set again."""
+        """Record that a device has moved an axis on its own, so that its settings must be written again."""
         at = list(self._at)
         at[axis] = None
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Note that a device has moved to a point by itself, with the arrays that it applies there."""
+        """Record that a device has moved to a scan point on its own, and the arrays that it applies there."""
         self._at = place
         self._driven |= arrays
 
 
 def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Track]:
-    """Return the settings of an axis with their values."""
+    """Return the settings of one axis with their values, as the caller of the scan gave them."""
     together = (names,) if isinstance(names, str) else names
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:
@@ -154,13 +154,13 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
     ]
     sizes = {track.setting.name: len(track.numbers) for track in tracks}
     if len(set(sizes.values())) > 1 or not all(sizes.values()):
-        told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise ConfigError(f"settings of one axis need the same number of values, at least one: {told}")
+        sizes_text = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise ConfigError(f"settings of one axis need the same number of values, at least one: {sizes_text}")
     return tracks
 
 
 def _settings(bench: Bench, pattern: str) -> list[Setting]:
-    """Return the settings that match a name; arrays must be swept element by element."""
+    """Return the settings that match a name. Arrays must be swept element by element."""
     if not isinstance(pattern, str):
         raise ConfigError(f"expected the name of a setting, found {pattern!r}")
     found = list(Settings(bench, [pattern]).values())
@@ -180,7 +180,7 @@ def _example(bench: Bench, whole: Setting) -> str:
 
 
 def _numbers(setting: Setting, values: Any) -> Real:
-    """Return values as numbers after checking kind and limits."""
+    """Return the swept values of a setting as numbers, after checking kind and limits."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ConfigError(f"{setting.name}: expected a sequence of values, found {values!r}", device=setting.device)
     listed: Any = values if isinstance(values, np.ndarray | Sequence) else list(values)
@@ -189,16 +189,16 @@ def _numbers(setting: Setting, values: Any) -> Real:
     except ValueError:  # ragged
         array = np.empty(0, dtype=object)
     if setting.kind is SettingKind.NUMBER and array.ndim == 1 and array.dtype.kind in "iuf":
-        return _within(setting, array.astype(np.float64))
+        return _checked_numbers(setting, array.astype(np.float64))
     return np.array([_number(setting, value) for value in listed], dtype=np.float64)
 
 
-def _within(setting: Setting, numbers: Real) -> Real:
-    """Check many numbers with one request for the limits of the device."""
+def _checked_numbers(setting: Setting, numbers: Real) -> Real:
+    """Check many values of a setting with one query of the device's limits."""
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
-    beyond = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
-    for number in numbers[beyond].tolist():
+    invalid = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+    for number in numbers[invalid].tolist():
         setting.check(number)  # allows for rounding and raises the exact error
     return numbers
 
@@ -211,7 +211,7 @@ def _number(setting: Setting, value: Any) -> float:
 
 
 def _value(track: _Track, at: int) -> SettingValue:
-    """Return a value in the form of its setting."""
+    """Convert a number to the value type of its setting: flag, choice or number."""
     number = float(track.numbers[at])
     if track.setting.kind is SettingKind.FLAG:
         return number != 0.0

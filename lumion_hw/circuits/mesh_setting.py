@@ -13,8 +13,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.heater_currents import PucTarget, program_pucs
@@ -96,7 +96,7 @@ def _shift_rad(
 
 
 def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
-    """Return a copy of a record that marks these PUCs as unusable."""
+    """Return a copy of a calibration record that marks the given PUCs as unusable."""
     suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
 
