@@ -166,11 +166,11 @@ def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> 
         if not limit.allows(wave_path, request.loss_db)
     ]
     return NoPathError(
-        f"no routes for circuits {_circuit_names(request.pairs)} together within their ceilings (proven by CP-SAT). "
+        f"no routes for circuits {_circuit_names(request.pairs)} together within their limits (proven by CP-SAT). "
         "Without "
-        f"ceilings, {', '.join(needs)}",
+        f"limits, {', '.join(needs)}",
         ports=tuple(port for pair in request.pairs for port in pair),
-        hint="Raise these ceilings, or request fewer circuits.",
+        hint="Raise the limits of these circuits, or request fewer circuits.",
     )
 
 

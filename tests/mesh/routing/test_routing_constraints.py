@@ -132,7 +132,7 @@ def test_a_ceiling_that_forbids_a_circuit_is_told_with_the_lowest_that_does_not(
 def test_ceilings_that_only_together_forbid_circuits_are_told_with_what_the_circuits_take(smartlight: HexMesh) -> None:
     """Either circuit has a way of six PUCs, but both need PUC 0, one in bar and the other in cross."""
     pairs = [(0, 5), (1, 2)]
-    with pytest.raises(NoPathError, match=r"within their ceilings \(proven by CP-SAT\)\. Without ceilings, .* needs"):
+    with pytest.raises(NoPathError, match=r"within their limits \(proven by CP-SAT\)\. Without limits, .* needs"):
         route(smartlight, RouteRequest(pairs, max_hops=6))
     assert len(route(smartlight, RouteRequest(pairs)).paths) == 2
 
