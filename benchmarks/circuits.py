@@ -41,7 +41,7 @@ from lumion_hw.mesh import HexMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from tests.circuits.known_mesh import record_of_truth, true_arm_losses_db, without_outputs
-from tests.circuits.planning_cases import fully_known
+from tests.circuits.plan.planning_cases import fully_known
 from tests.polarization.simulated_squeezers import Squeezers, turned
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05

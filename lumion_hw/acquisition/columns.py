@@ -109,7 +109,7 @@ class Reader:
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
         sources = _sources(bench, patterns)
         columns = [column for source in sources for column in source.columns]
-        selected = set(choose(patterns, {column.name: column.device for column in columns}))
+        selected = set(select_names(patterns, {column.name: column.device for column in columns}))
         self.columns = tuple(column for column in columns if column.name in selected)
         self._sources = [source for source in sources if not selected.isdisjoint(item.name for item in source.columns)]
         self._averaging = [source for source in self._sources if source.begin is not None]
@@ -133,7 +133,7 @@ class Reader:
         return [values.get(column.name, FAILED) for column in self.columns]
 
 
-def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "channel") -> list[str]:
+def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str = "channel") -> list[str]:
     """Return the column names that match the patterns, in the order of ``devices``.
 
     Args:
@@ -174,7 +174,7 @@ def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: 
     """Raise the errors of devices that do not answer, if a pattern can match only their names.
 
     Args:
-        patterns: Patterns as for :func:`choose`.
+        patterns: Patterns as for :func:`select_names`.
         devices: Device of every name, without the names of devices that do not answer.
         failures: Errors of the devices that do not answer, by device name.
 

@@ -19,7 +19,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.columns import State, select_names
 from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.acquisition.recording import RecordedLog
 from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET, ScanPlan
@@ -102,7 +102,7 @@ def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLo
     """Return a recording with the channels that match the patterns, and the settings of a scan."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
-    chosen = set(choose(patterns, {name: devices[name] for name in names}))
+    chosen = set(select_names(patterns, {name: devices[name] for name in names}))
     chosen |= {name for name in names if name in _swept(recording.header)}
     return replace(recording, columns=tuple(column for column in recording.columns if column.name in chosen))
 
@@ -189,8 +189,10 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
     """Return the identity of a device as configuration values."""
     who = recording.header.devices.get(device)
-    said = {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
-    data = {f"{_key(device)}-{what}": text for what, text in said.items() if text}
+    identity = (
+        {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
+    )
+    data = {f"{_key(device)}-{field}": text for field, text in identity.items() if text}
     source = f"lumion://{recording.header.bench}/{device}"
     return {
         "data": data,
@@ -202,12 +204,12 @@ def _configuration(recording: RecordedLog, device: str, started_s: float) -> dic
 def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> Iterator[Document]:
     keys = [_key(column.name) for column in recording.columns]
     names = list(chain.from_iterable((key, key + _STATE) for key in keys))
-    words = {int(state): state.name for state in State}
+    state_names = {int(state): state.name for state in State}
     for number, time_s in enumerate(times_s):
         data: dict[str, Any] = {}
         for key, column in zip(keys, recording.columns, strict=True):
             data[key] = float(column.value[number])
-            data[key + _STATE] = words[int(column.state[number])]
+            data[key + _STATE] = state_names[int(column.state[number])]
         event = {
             "uid": str(uuid5(descriptor, str(number))),
             "descriptor": str(descriptor),

@@ -116,9 +116,9 @@ class BerFit(FittedCurve):
         ideal = self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * snr_of_ber(ber, self.modulation)
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """Return the result in one line."""
-        return f"{super().words()}, floor at SNR {self.floor_snr_db:.1f} dB"
+        return f"{super().summary()}, floor at SNR {self.floor_snr_db:.1f} dB"
 
 
 # -- the fits
@@ -209,9 +209,9 @@ _BENT = (0.0, 0.1, 0.2, -0.1)
 _BEND_ALLOWED = 0.1
 """Assumed standard deviation of the change of the heat over a short sweep: the resistance of metal heaters increases
 by about 10 % up to their limit."""
-_MOST_SEARCHED = 2000
+_MAX_SEARCH_POINTS = 2000
 """Maximum number of points in the search for Pπ; the fit uses all."""
-_MOST_BEND = 3.0
+_MAX_BEND = 3.0
 """Largest plausible bend, in units of the assumed standard deviation."""
 
 
@@ -237,7 +237,7 @@ class _Fringe(NamedTuple):
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
         """Return residual, Pπ, and mean, cosine and sine for the best Pπ at a bend."""
-        few = slice(None, None, max(len(self.y) // _MOST_SEARCHED, 1))
+        few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
         # From half a fringe over the whole sweep to one fringe per four points.
         p_pi = float(np.ptp(heat_mw)) / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
@@ -261,7 +261,7 @@ def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
         bent = fringe.solve(fringe.start(_BENT))
-        if bent.errors[4] < allowed and abs(bent.at[4]) < _MOST_BEND * allowed:
+        if bent.errors[4] < allowed and abs(bent.at[4]) < _MAX_BEND * allowed:
             return bent.at, bent.errors, bent.residual
     straight = fringe.solve(fringe.start((0.0,))[:4])
     step = 1e-3 * allowed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.columns import State, select_names
 from lumion_hw.acquisition.scan_data import ScanData
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Real = NDArray[np.float64]
-_LEAST_DEGREES = 1
-_LEAST_SIZE = 1e-9
+_MIN_DEGREES_OF_FREEDOM = 1
+_MIN_SINGULAR_VALUE_RATIO = 1e-9
 """Smallest over largest singular value of the slopes: below it, some combination of parameters has no effect."""
 
 
@@ -70,9 +70,9 @@ class FittedCurve:
         """
         from lumion_hw.acquisition.scan_plot import draw_fit
 
-        return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.words(), target)
+        return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.summary(), target)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """Return the result in one line."""
         return ", ".join(self._word(term) for term in self._terms)
 
@@ -126,16 +126,16 @@ class FitPoints:
         """Number of points of the scan without a number."""
         return int(len(self.good) - self.good.sum())
 
-    def check(self, least: int) -> None:
+    def check(self, min_points: int) -> None:
         """Raise ``ConfigError`` if there are too few points."""
-        if len(self.y) < least:
-            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {least} are needed")
+        if len(self.y) < min_points:
+            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {min_points} are needed")
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return the name, the values and which of them are numbers. Raises ``ConfigError`` as ``choose``."""
+    """Return the name, the values and which of them are numbers. Raises ``ConfigError`` as ``select_names``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
-    names = choose([reading], devices)
+    names = select_names([reading], devices)
     if len(names) > 1:
         raise ConfigError(
             f"{reading!r} matches {len(names)} channels, but a fit takes one",
@@ -199,15 +199,15 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     """
     n, k = slopes.shape
     norm = np.linalg.norm(slopes, axis=0)
-    if n - k < _LEAST_DEGREES or not np.all(norm > 0.0):
+    if n - k < _MIN_DEGREES_OF_FREEDOM or not np.all(norm > 0.0):
         return np.full((k, k), np.inf)
     even = slopes / norm
     _, sizes, directions = np.linalg.svd(even, full_matrices=False)
-    if sizes[-1] < _LEAST_SIZE * sizes[0]:
+    if sizes[-1] < _MIN_SINGULAR_VALUE_RATIO * sizes[0]:
         return np.full((k, k), np.inf)
     inverse = (directions.T / sizes**2) @ directions
     plain = inverse * float(np.sum(residual**2)) / (n - k)
-    lags = _alike(residual)
+    lags = _correlation_length(residual)
     if lags:
         pulls = even * residual[:, None]
         spread = pulls.T @ pulls
@@ -222,7 +222,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     return covariance
 
 
-def _alike(residual: Real) -> int:
+def _correlation_length(residual: Real) -> int:
     """Return over how many points residuals are correlated; 0 if not significantly."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):

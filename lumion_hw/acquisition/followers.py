@@ -17,7 +17,7 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 
 Real = NDArray[np.float64]
 
-_KEEP = "keep_meters=True (--keep-meters) leaves the meters unchanged. Nothing was changed."
+_KEEP_METERS_HINT = "keep_meters=True (--keep-meters) leaves the meters unchanged. Nothing was changed."
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) ->
     """
     sources = {*bench.lasers, *bench.transponders}
     return [
-        SweptSource(setting.name, axis, numbers if setting.unit == "nm" else _other(numbers))
+        SweptSource(setting.name, axis, numbers if setting.unit == "nm" else _thz_or_nm(numbers))
         for axis, tracks in enumerate(axes)
         for setting, numbers in tracks
         if setting.device in sources and setting.unit in ("nm", "THz")
@@ -105,7 +105,7 @@ def followers(
             f"{first.name} and {apart[0]} have different wavelengths, but {settings[0].device} can follow only one",
             device=settings[0].device,
             hint=f"Sweep {settings[0].name} with one of them, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
-            + _KEEP,
+            + _KEEP_METERS_HINT,
         )
     found = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]
     for follower in found:
@@ -113,7 +113,7 @@ def followers(
             try:
                 follower.setting.check(float(number))
             except LimitError as error:
-                error.hint = f"The meters that are read follow {first.name}. {_KEEP}"
+                error.hint = f"The meters that are read follow {first.name}. {_KEEP_METERS_HINT}"
                 raise
     return found
 
@@ -129,9 +129,9 @@ def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:
 
 
 def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:
-    return wavelength_nm if setting.unit == "nm" else _other(wavelength_nm)
+    return wavelength_nm if setting.unit == "nm" else _thz_or_nm(wavelength_nm)
 
 
-def _other(values: Real) -> Real:
+def _thz_or_nm(values: Real) -> Real:
     """Convert vacuum wavelengths in nm to frequencies in THz, or the reverse."""
     return 1e-3 * SPEED_OF_LIGHT_M_PER_S / values

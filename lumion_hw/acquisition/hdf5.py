@@ -116,18 +116,18 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
     instrument["name"].attrs["emulated"] = header.emulated
     plain = dataset_names(header.devices)
     for name, who in header.devices.items():
-        said = {"kind": who.kind, "model": who.model, "serial_number": who.serial, "firmware": who.firmware}
-        _group(instrument, plain[name], "NXcollection", said, device=name)
+        attributes = {"kind": who.kind, "model": who.model, "serial_number": who.serial, "firmware": who.firmware}
+        _group(instrument, plain[name], "NXcollection", attributes, device=name)
     if header.bench_file is not None:
         file = header.bench_file
-        said = {"type": "application/yaml", "file_name": file.name, "data": file.text}
-        _group(entry, "bench_file", "NXnote", said, sha256=file.sha256)
+        attributes = {"type": "application/yaml", "file_name": file.name, "data": file.text}
+        _group(entry, "bench_file", "NXnote", attributes, sha256=file.sha256)
     if header.record is not None:
-        said = {"record_id": header.record.record_id, "content_sha256": header.record.content_sha256}
-        _group(entry, "calibration_record", "NXcollection", said)
+        attributes = {"record_id": header.record.record_id, "content_sha256": header.record.content_sha256}
+        _group(entry, "calibration_record", "NXcollection", attributes)
     if header.settings is not None:
-        said = {"type": "application/json", "data": json_text(header.settings)}
-        _group(entry, "settings_before", "NXnote", said)
+        attributes = {"type": "application/json", "data": json_text(header.settings)}
+        _group(entry, "settings_before", "NXnote", attributes)
 
 
 def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
@@ -148,8 +148,8 @@ def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
     for number, column in enumerate(header.columns):
         name = plain[column.name]
         values, states = rows.value[:, number], rows.state[:, number]
-        told = {"units": column.unit, "channel": column.name, "long_name": f"{column.name} ({column.unit})"}
-        _along_time(data, name, values, **told, device=column.device, ancillary_variables=name + STATE)
+        attributes = {"units": column.unit, "channel": column.name, "long_name": f"{column.name} ({column.unit})"}
+        _along_time(data, name, values, **attributes, device=column.device, ancillary_variables=name + STATE)
         _along_time(data, name + STATE, states, **flags)
 
 

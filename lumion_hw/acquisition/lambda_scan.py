@@ -15,13 +15,13 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, LumionError
 from lumion_hw.interfaces import LaserSweep, LoggingMeter, LogRun, PowerLog, TunableLaser
 
-_MOST_AT_ONCE = 100_000
+_MAX_POINTS_PER_SWEEP = 100_000
 """Maximum number of pulses of a sweep; if a laser gives fewer, it refuses, and the points are set one by one."""
 _SHARE = 0.2
 """Largest fraction of a step that the laser may move while a sample is averaged."""
 _SHORTEST_S = 0.2
 """Shorter sweeps save no time, and lasers refuse them because they need time to accelerate."""
-_LATE_S = 2.0
+_MAX_DELAY_S = 2.0
 """Time for the last samples of the meters after the sweep."""
 _WIDEST_NM = 10.0
 """Widest sweep with meters that follow: during a sweep they stay at its centre wavelength."""
@@ -90,14 +90,14 @@ class LambdaScan:
         self._channels = {
             name: [_channel(column) for column in columns if column.device == name] for name in self._meters
         }
-        self.words = f"{self._name}, with {' and '.join(meters)}"
+        self.description = f"{self._name}, with {' and '.join(meters)}"
         self.points_in_pass = moves.plan.axes[-1].n_points
-        most = min(_MOST_AT_ONCE, *(meter.max_samples for meter in meters.values()))
+        max_points = min(_MAX_POINTS_PER_SWEEP, *(meter.max_samples for meter in meters.values()))
         if moves.fastest_followed and (step_nm := _step_nm(moves)) > 0.0:
-            most = min(most, max(int(_WIDEST_NM / step_nm * (1.0 + 1e-9)) + 1, 2))
-        while most > 2 and self.points_in_pass % most == 1:  # a sweep needs two points
-            most -= 1
-        self.most_at_once = most
+            max_points = min(max_points, max(int(_WIDEST_NM / step_nm * (1.0 + 1e-9)) + 1, 2))
+        while max_points > 2 and self.points_in_pass % max_points == 1:  # a sweep needs two points
+            max_points -= 1
+        self.max_points_per_sweep = max_points
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Sweep these points and return the results, or the reason why not; then the bench is at the first point."""
@@ -203,7 +203,7 @@ class LambdaScan:
 
     def _wait(self, name: str, run: LogRun, averaging_s: float) -> PowerLog:
         try:
-            return run.wait(_LATE_S + averaging_s)
+            return run.wait(_MAX_DELAY_S + averaging_s)
         except DeviceTimeoutError as error:
             error.hint = (
                 f"{name} received fewer pulses than the sweep of {self._name} has steps: check the cable from its "

@@ -16,21 +16,21 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError
 
-_MOST_AT_ONCE = 1000  # so many points are lost if the sweep is interrupted
+_MAX_POINTS_PER_SWEEP = 1000  # so many points are lost if the sweep is interrupted
 
 
 class InstrumentSweep(Protocol):
     """A sweep that an instrument runs by itself.
 
     Attributes:
-        words: Text that names the instruments.
+        description: Text that names the instruments.
         points_in_pass: Number of points in a pass; a group of points stays within one pass, in the order of the visits.
-        most_at_once: Largest group.
+        max_points_per_sweep: Largest number of points in one group.
     """
 
-    words: str
+    description: str
     points_in_pass: int
-    most_at_once: int
+    max_points_per_sweep: int
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Run these points and return the results, or the reason why the instrument cannot run them."""
@@ -80,13 +80,13 @@ class _BoardSweep:
         monitors: Numbers of the monitors to read.
     """
 
-    words = "the mesh controller"
+    description = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
         self._mesh, self._moves, self._whole, self._monitors = mesh, moves, whole, list(monitors)
         # Groups stay within one pass of these axes, because other settings change between passes.
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
-        self.most_at_once = _MOST_AT_ONCE
+        self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Set the first point and let the controller run all of them."""

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SAID = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+_CREATOR_KEYS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
 """Suffixes of picture files and the metadata key for the software."""
-FORMATS = tuple(_SAID)
-_MOST_PANELS = 24
+FORMATS = tuple(_CREATOR_KEYS)
+_MAX_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
 
 
@@ -59,9 +59,9 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     from matplotlib.figure import Figure as NewFigure
 
     units = list(dict.fromkeys(column.unit for column in columns))
-    if len(units) > _MOST_PANELS:
+    if len(units) > _MAX_PANELS:
         raise ConfigError(
-            f"{source} has {len(units)} units, but a picture has at most {_MOST_PANELS}",
+            f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS}",
             hint="Select channels.",
         )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
@@ -82,10 +82,10 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 def save_figure(figure: Figure, target: Path, over: Over) -> None:
     """Write a figure. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
-    said = _SAID[target.suffix.lower()]
+    key = _CREATOR_KEYS[target.suffix.lower()]
 
     def fill(path: Path) -> None:
-        figure.savefig(path, format=target.suffix[1:].lower(), metadata={said: MADE_BY})
+        figure.savefig(path, format=target.suffix[1:].lower(), metadata={key: MADE_BY})
 
     write_file(target, "the picture", fill, over)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.columns import State, select_names
 from lumion_hw.acquisition.hdf5 import DATA, HEADER, STATE, TIME, dataset_names
 from lumion_hw.acquisition.journal import JOURNAL, LogHeader, check_rows, read_table
 from lumion_hw.files import AnyPath
@@ -121,7 +121,7 @@ def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> Recorde
 
 def _read_journal(source: Path, patterns: Sequence[str]) -> RecordedLog:
     header, table = read_table(source)
-    chosen = set(choose(patterns, {column.name: column.device for column in header.columns}))
+    chosen = set(select_names(patterns, {column.name: column.device for column in header.columns}))
     columns = tuple(
         RecordedColumn(column.name, column.unit, table.value[:, at], table.state[:, at])
         for at, column in enumerate(header.columns)
@@ -135,7 +135,7 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
     with open_hdf5(source, "recording", hint=hint) as file:
         header = LogHeader.parse(file.array(HEADER, 1).astype(np.uint8).tobytes(), source)
         units = {column.name: column.unit for column in header.columns}
-        chosen = choose(patterns, {column.name: column.device for column in header.columns})
+        chosen = select_names(patterns, {column.name: column.device for column in header.columns})
         time_s = file.array(f"{DATA}/{TIME}", 1).astype(np.float64)
         index = file.array(f"{DATA}/index", 1).astype(np.uint32)
         plain = dataset_names(column.name for column in header.columns)

@@ -16,12 +16,12 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 
 _WIDTHS = 8.0
 """Half width of the fitted range around a resonance, in widths of the resonance."""
-_LEAST_POINTS = 9
+_MIN_POINTS = 9
 _CLEAR = 4.0
 """Minimum ratio of depth to its error for a resonance."""
-_LEAST_CLEAR = 0.6
+_MIN_CLEAR_FRACTION = 0.6
 """Minimum share of clear resonances, which excludes random combs of ripples."""
-_MOST_UNEVEN = 0.2
+_MAX_UNEVENNESS = 0.2
 """Maximum median distance of resonances from their expected positions, in widths."""
 _ABOVE = 2.0
 """Minimum ratio of the light at the bottom of a dip to its error, for an extinction with an error."""
@@ -133,7 +133,7 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
     thz, light = _spectrum(points)
     if reference is not None:
         light = light / _reference(thz, data, reading, setting, reference)
-    points.check(_LEAST_POINTS)
+    points.check(_MIN_POINTS)
     even = np.linspace(thz[0], thz[-1], len(thz))
     fits = _clear_resonances(thz, light, even)
     if len(fits) < 2:
@@ -192,7 +192,7 @@ def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonan
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
-        if len(fits) > 2 and of_all >= _LEAST_CLEAR and _is_regular(fits):
+        if len(fits) > 2 and of_all >= _MIN_CLEAR_FRACTION and _is_regular(fits):
             return fits
         if len(fits) == 2 and of_all == 1.0:
             return fits
@@ -207,7 +207,7 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
     ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
     orders, ghz = orders - orders.mean(), ghz - ghz.mean()
     away = np.abs(ghz - np.polyval(np.polyfit(orders, ghz, 2), orders))
-    return float(np.median(away)) < _MOST_UNEVEN * float(np.median([each.resonance.fwhm_ghz for each in fits]))
+    return float(np.median(away)) < _MAX_UNEVENNESS * float(np.median([each.resonance.fwhm_ghz for each in fits]))
 
 
 def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
@@ -215,20 +215,22 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
     step_ghz = 1e3 * float(even[1] - even[0])
     fits = []
     for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
-        fit = _one(thz, light, found.dips, order, float(even[place]), found.spacing * step_ghz)
+        fit = _fit_resonance(thz, light, found.dips, order, float(even[place]), found.spacing * step_ghz)
         if fit is not None:
             fits.append(fit)
     return fits
 
 
-def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float) -> _FittedResonance | None:
+def _fit_resonance(
+    thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float
+) -> _FittedResonance | None:
     """Fit one resonance twice, because the fitted range depends on its width. ``None`` if it is not clear."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):
-        reach_thz = 1e-3 * min(0.5 * fsr_ghz, max(_WIDTHS * width_ghz, 1e3 * _LEAST_POINTS * (thz[1] - thz[0])))
+        reach_thz = 1e-3 * min(0.5 * fsr_ghz, max(_WIDTHS * width_ghz, 1e3 * _MIN_POINTS * (thz[1] - thz[0])))
         used = np.flatnonzero(np.abs(thz - at_thz) <= reach_thz)
-        if len(used) < _LEAST_POINTS:
+        if len(used) < _MIN_POINTS:
             return None
         shape = _Shape(1e3 * (thz[used] - at_thz), 1e3 * reach_thz, fsr_ghz, dips)
         top = float(np.abs(light[used]).max())

@@ -24,23 +24,23 @@ _DEGREE = 6
 _ENVELOPE_STEPS = 30
 _CLEAR = 4.0
 """Minimum height of a feature relative to the ripples around it."""
-_LEAST_SHARE = 0.02
+_MIN_LIGHT_FRACTION = 0.02
 """Minimum light of a feature relative to the second largest; less is a ripple in the dark."""
-_LEAST_SECOND = 0.05
+_MIN_SECOND_LIGHT = 0.05
 """Minimum light of the second resonance relative to the largest; less may be a ripple."""
-_LEAST_EXPLAINED = 0.6
+_MIN_EXPLAINED_FRACTION = 0.6
 """Minimum share of the resonances in the weight of all features; with less the spacing is ambiguous."""
-_LEAST_POINTS = 16
-_MOST_COMBS = 8
-_MOST_ANCHORS, _MOST_FEATURES, _MOST_DIVISOR = 4, 16, 7
-_LEAST_SPACING = 6.0
+_MIN_POINTS = 16
+_MAX_COMBS = 8
+_MAX_ANCHORS, _MAX_FEATURES, _MAX_DIVISOR = 4, 16, 7
+_MIN_SPACING = 6.0
 """Minimum number of points between resonances."""
 _DISPERSION = 0.03
 """Largest relative change of the spacing from one resonance to the next."""
-_MOST_GAPS = 2
+_MAX_GAPS = 2
 """Maximum number of consecutive missing resonances."""
 _GAP_COST = 0.7
-_AS_GOOD = 0.95
+_MIN_RELATIVE_SCORE = 0.95
 """Share of the best score above which the larger spacing is chosen, because half the right spacing explains as much."""
 
 
@@ -76,7 +76,7 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
         # Any two of many features define a spacing, so they must be the two clearest ones.
         two_of_many = len(teeth) == 2 and set(teeth.values()) != clearest
         share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
-        if share >= _LEAST_EXPLAINED and light_of[-2] >= _LEAST_SECOND * light_of[-1] and not two_of_many:
+        if share >= _MIN_EXPLAINED_FRACTION and light_of[-2] >= _MIN_SECOND_LIGHT * light_of[-1] and not two_of_many:
             orders = np.array(sorted(teeth), dtype=np.intp)
             places = features.places[[teeth[order] for order in orders.tolist()]]
             yield Resonances(as_dips, orders, places, spacing)
@@ -101,7 +101,7 @@ class _Features(NamedTuple):
         return float(self.weight.max(initial=0.0))
 
 
-def _lit(light: Real) -> tuple[int, int]:
+def _bright_range(light: Real) -> tuple[int, int]:
     """Return the range around the brightest part that is not dark."""
     level = _running_median(light, max(len(light) // 60, 5))
     top = int(np.argmax(level))
@@ -123,8 +123,8 @@ def _features(light: Real, dips: bool) -> _Features:
     """Return dips or peaks that are clearly higher than the ripples around them."""
     from scipy.signal import find_peaks, peak_widths
 
-    low, high = _lit(light) if dips else (0, len(light))
-    if high - low < _LEAST_POINTS:
+    low, high = _bright_range(light) if dips else (0, len(light))
+    if high - low < _MIN_POINTS:
         return _Features(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
     level_db, sign = _decibels(light[low:high]), -1.0 if dips else 1.0
     smooth, half_width = _smoothed(sign * (level_db - _envelope(level_db, sign)))
@@ -134,7 +134,7 @@ def _features(light: Real, dips: bool) -> _Features:
     taken = np.abs(10.0 ** ((at - sign * height) / 10.0) - 10.0 ** (at / 10.0))
     clear = height > _CLEAR * _ripple(smooth)[places]
     if np.count_nonzero(clear) > 1:
-        clear &= taken > _LEAST_SHARE * np.sort(taken[clear])[-2]
+        clear &= taken > _MIN_LIGHT_FRACTION * np.sort(taken[clear])[-2]
     places = places[clear]
     return _Features(places + low, taken[clear], peak_widths(smooth, places, rel_height=0.5)[0])
 
@@ -187,27 +187,29 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
         for score, teeth in [_comb(features, anchor, spacing, n)]
         if len(teeth) > 1
     ]
-    for _ in range(_MOST_COMBS):
+    for _ in range(_MAX_COMBS):
         if not combs:
             return
         best = max(score for score, _, _ in combs)
-        _, spacing, teeth = max((each for each in combs if each[0] >= _AS_GOOD * best), key=lambda each: each[1])
+        _, spacing, teeth = max(
+            (each for each in combs if each[0] >= _MIN_RELATIVE_SCORE * best), key=lambda each: each[1]
+        )
         yield teeth, spacing
         combs = [each for each in combs if abs(each[1] / spacing - 1.0) > _DISPERSION]
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
     """Yield start features and spacings: distances of large features and integer fractions of them."""
-    largest = np.argsort(-features.light)[:_MOST_FEATURES]
+    largest = np.argsort(-features.light)[:_MAX_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
         round(abs(a - b) / divisor, 1)
         for i, a in enumerate(places)
         for b in places[:i]
-        for divisor in range(1, _MOST_DIVISOR + 1)
-        if abs(a - b) / divisor >= _LEAST_SPACING
+        for divisor in range(1, _MAX_DIVISOR + 1)
+        if abs(a - b) / divisor >= _MIN_SPACING
     }
-    for anchor in largest[:_MOST_ANCHORS].tolist():
+    for anchor in largest[:_MAX_ANCHORS].tolist():
         for spacing in sorted(spacings):
             yield anchor, spacing
 
@@ -219,7 +221,7 @@ def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[flo
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
         while True:
             order, expected = order + way, at + way * step
-            if not 0.0 <= expected < n or gaps > _MOST_GAPS:
+            if not 0.0 <= expected < n or gaps > _MAX_GAPS:
                 break
             near = np.flatnonzero(np.abs(features.places - expected) <= _DISPERSION * step * (1 + gaps) + 2.0)
             if not len(near):

@@ -154,8 +154,8 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
     ]
     sizes = {track.setting.name: len(track.numbers) for track in tracks}
     if len(set(sizes.values())) > 1 or not all(sizes.values()):
-        told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise ConfigError(f"settings of one axis need the same number of values, at least one: {told}")
+        sizes_text = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise ConfigError(f"settings of one axis need the same number of values, at least one: {sizes_text}")
     return tracks
 
 
@@ -189,16 +189,16 @@ def _numbers(setting: Setting, values: Any) -> Real:
     except ValueError:  # ragged
         array = np.empty(0, dtype=object)
     if setting.kind is SettingKind.NUMBER and array.ndim == 1 and array.dtype.kind in "iuf":
-        return _within(setting, array.astype(np.float64))
+        return _checked_numbers(setting, array.astype(np.float64))
     return np.array([_number(setting, value) for value in listed], dtype=np.float64)
 
 
-def _within(setting: Setting, numbers: Real) -> Real:
+def _checked_numbers(setting: Setting, numbers: Real) -> Real:
     """Check many numbers with one request for the limits of the device."""
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
-    beyond = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
-    for number in numbers[beyond].tolist():
+    invalid = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+    for number in numbers[invalid].tolist():
         setting.check(number)  # allows for rounding and raises the exact error
     return numbers
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import choose
+from lumion_hw.acquisition.columns import select_names
 from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.acquisition.plotting import plain_text, require_plots, save_figure
 from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan
@@ -36,7 +36,7 @@ def draw_scan(
 ) -> Figure:
     """Draw readings of a scan; see :meth:`ScanData.plot`."""
     require_plots()
-    names = choose(readings, {column.name: column.device for column in header.columns if column.name in values})
+    names = select_names(readings, {column.name: column.device for column in header.columns if column.name in values})
     moving = _moving_axes(plan)
     is_map = len(moving) == 2
     panels = [[name] for name in names] if is_map else _group_by_unit(names, units)

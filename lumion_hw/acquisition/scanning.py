@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 _SYNC_S = 0.2
 """Longest time until a point is on disk and acknowledged; in wall-clock time, because a crash is real too."""
-_BY_HOST, _BY_ITSELF = Value(State.OK, 0.0), Value(State.OK, 1.0)
+_BY_HOST, _BY_INSTRUMENT = Value(State.OK, 0.0), Value(State.OK, 1.0)
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,13 @@ def scan(
         header = _header(prepared, snapshot, bench_file, record)
         if target is not None and target.exists():  # only with resume: the scan is already complete
             data = load_scan(target)
-            _check_same(target, data.header, header)
+            _check_resumable(target, data.header, header)
             return data
-        with _journal(journal_path, header, resume) as journal, _kept(journal), _put_back(prepared, snapshot, leave):
+        with (
+            _journal(journal_path, header, resume) as journal,
+            _with_resume_hint(journal),
+            _settings_restored(prepared, snapshot, leave),
+        ):
             _Scanning(prepared, journal, progress).run()
         return _finished(journal_path, target)
 
@@ -212,12 +216,12 @@ class _Scanning:
         self._clock = prepared.bench.clock
         self._journal, self._progress = journal, progress
         self._done = np.zeros(self._plan.n_points, dtype=np.bool_)
-        self._begun_s = 0.0
+        self._elapsed_before_s = 0.0
         if journal.acknowledged:
             table = read_table(journal.path)[1]
             self._done[table.index] = True
-            self._begun_s = float(table.time_s[-1])
-        self._origin_s = self._clock.now() - self._begun_s
+            self._elapsed_before_s = float(table.time_s[-1])
+        self._origin_s = self._clock.now() - self._elapsed_before_s
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
@@ -227,17 +231,17 @@ class _Scanning:
                 for step in range(self._plan.n_points):
                     self._visit(self._plan.place(step))
             else:
-                self._run_own(self._own)
+                self._run_instrument_sweep(self._own)
         finally:
-            self._tell()
+            self._report_progress()
 
-    def _run_own(self, own: InstrumentSweep) -> None:
+    def _run_instrument_sweep(self, own: InstrumentSweep) -> None:
         """Let an instrument run the points in groups; the host sets the points of a group that it cannot run."""
         for first in range(0, self._plan.n_points, own.points_in_pass):
             end = min(first + own.points_in_pass, self._plan.n_points)
-            for begin in range(first, end, own.most_at_once):
-                steps = range(begin, min(begin + own.most_at_once, end))
-                places = [place for step in steps if not self._is_done(place := self._plan.place(step))]
+            for begin in range(first, end, own.max_points_per_sweep):
+                steps = range(begin, min(begin + own.max_points_per_sweep, end))
+                places = [place for step in steps if not self._is_stored(place := self._plan.place(step))]
                 if places:
                     self._run_group(own, places)
 
@@ -251,16 +255,16 @@ class _Scanning:
                 self._visit(place)
             return
         for place, point in zip(places, result, strict=True):
-            self._keep(place, _BY_ITSELF, point.values, point.numbers)
+            self._store_point(place, _BY_INSTRUMENT, point.values, point.numbers)
 
-    def _is_done(self, place: tuple[int, ...]) -> bool:
+    def _is_stored(self, place: tuple[int, ...]) -> bool:
         return bool(self._done[self._plan.index(place)])
 
     def _visit(self, place: tuple[int, ...]) -> None:
-        if not self._is_done(place):
+        if not self._is_stored(place):
             self._moves.go(place)
             self._reader.begin()
-            self._keep(place, _BY_HOST, self._read(), self._moves.numbers(place))
+            self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
         """Read all columns; if a device does not answer, try once more, then raise its error."""
@@ -272,7 +276,9 @@ class _Scanning:
                     raise failure
         return values
 
-    def _keep(self, place: tuple[int, ...], way: Value, values: Sequence[Value], numbers: Sequence[float]) -> None:
+    def _store_point(
+        self, place: tuple[int, ...], way: Value, values: Sequence[Value], numbers: Sequence[float]
+    ) -> None:
         settings = [
             Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN means None, such as automatic
             for number in numbers
@@ -281,13 +287,13 @@ class _Scanning:
         self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, way, *values)))
         self._done[index] = True
         if time.monotonic() - self._synced_s >= _SYNC_S:
-            self._tell()
+            self._report_progress()
             self._synced_s = time.monotonic()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         done, total = self._journal.sync(), self._plan.n_points
         fresh = done - self._before
-        pace_s = (self._clock.now() - self._origin_s - self._begun_s) / fresh if fresh else None
+        pace_s = (self._clock.now() - self._origin_s - self._elapsed_before_s) / fresh if fresh else None
         left_s = None if pace_s is None else pace_s * (total - done)
         self._progress(ScanProgress(done, total, left_s, self._stepped))
 
@@ -357,14 +363,14 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
         return LogJournal.create(path, header)
     journal = LogJournal.resume(path)
     try:
-        _check_same(path, journal.header, header)
+        _check_resumable(path, journal.header, header)
     except BaseException:
         journal.close()
         raise
     return journal
 
 
-def _check_same(path: Path, stored: LogHeader, now: LogHeader) -> None:
+def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
     """Check that an interrupted scan is resumed with the same bench, settings, readings and devices."""
     hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
     for what, before, after in (
@@ -386,7 +392,7 @@ def _check_same(path: Path, stored: LogHeader, now: LogHeader) -> None:
 
 
 @contextlib.contextmanager
-def _kept(journal: LogJournal) -> Iterator[None]:
+def _with_resume_hint(journal: LogJournal) -> Iterator[None]:
     """Add the number of saved points to the error that ends a scan early."""
     try:
         yield
@@ -403,7 +409,7 @@ def _kept(journal: LogJournal) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _put_back(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterator[None]:
+def _settings_restored(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterator[None]:
     """Restore the swept settings at the end of the ``with`` block, even after an error."""
     if leave:
         yield
@@ -412,7 +418,7 @@ def _put_back(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterat
         yield
     except BaseException as error:
         try:
-            problem = _not_put_back(prepared, snapshot)
+            problem = _restore_failures(prepared, snapshot)
         except LumionError as failure:
             problem = str(failure)
         if problem:
@@ -420,11 +426,11 @@ def _put_back(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterat
             if isinstance(error, LumionError):
                 error.hint = f"{error.hint or ''} {problem}.".lstrip()
         raise
-    if problem := _not_put_back(prepared, snapshot):
+    if problem := _restore_failures(prepared, snapshot):
         raise LumionError(f"all points are saved, but {problem}", hint="Check the device and restore it manually.")
 
 
-def _not_put_back(prepared: PreparedScan, snapshot: Snapshot) -> str:
+def _restore_failures(prepared: PreparedScan, snapshot: Snapshot) -> str:
     """Restore the swept settings and return the failures as text."""
     result = restore(prepared.bench, snapshot, prepared.swept)
     failed = [f"{change.name} was not restored: {error}" for change, error in result.failed]

@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import choose, concerns, raise_silent
+from lumion_hw.acquisition.columns import concerns, raise_silent, select_names
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import (
@@ -72,11 +72,11 @@ def _no_limits() -> None:
     """Return the limits of a setting without limits."""
 
 
-def _settled() -> None:
+def _no_wait() -> None:
     """Do not wait, because the setting takes effect at once."""
 
 
-def _exact() -> float:
+def _no_step() -> float:
     """Return the step of a setting that is stored exactly."""
     return 0.0
 
@@ -107,11 +107,11 @@ class Setting:
     _pick: Callable[[Any], SettingValue] = field(repr=False)
     _write: Callable[[Any], object] = field(repr=False)
     _limits: Callable[[], _Limits | None] = field(default=_no_limits, repr=False)
-    _settle: Callable[[], object] = field(default=_settled, repr=False)
-    _step: Callable[[], float | NDArray[np.float64]] = field(default=_exact, repr=False)
+    _settle: Callable[[], object] = field(default=_no_wait, repr=False)
+    _step: Callable[[], float | NDArray[np.float64]] = field(default=_no_step, repr=False)
     shape: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
-    none_means: str = ""
+    text_for_none: str = ""
     part_of: str = ""
     place: int | None = None
     switches: Literal["", "light", "supply"] = ""
@@ -163,7 +163,7 @@ class Setting:
                 device=self.device,
             )
 
-    def same(self, first: SettingValue, second: SettingValue) -> bool:
+    def is_equivalent(self, first: SettingValue, second: SettingValue) -> bool:
         """Return whether two values are equal for the device: within half its step and rounding errors."""
         if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
             return type(first) is type(second) and first == second
@@ -179,7 +179,7 @@ class Setting:
     def _checked(self, value: SettingValue) -> SettingValue:
         """Return the value if it has the right type; limits are checked by the device."""
         if value is None:
-            return None if self.none_means else self._refuse(value, f"a {self.kind.value}")
+            return None if self.text_for_none else self._refuse(value, f"a {self.kind.value}")
         if self.kind is SettingKind.FLAG:
             return bool(value) if isinstance(value, bool | np.bool_) else self._refuse(value, "true or false")
         if self.kind is SettingKind.CHOICE:
@@ -201,7 +201,7 @@ class Setting:
         return array.astype(np.float64)
 
     def _refuse(self, value: object, expected: str) -> NoReturn:
-        also = f", or None for {self.none_means}" if self.none_means else ""
+        also = f", or None for {self.text_for_none}" if self.text_for_none else ""
         text = str(value)
         raise ConfigError(
             f"{self.name}: expected {expected}{also}, found {text if len(text) <= 80 else text[:77] + '...'}",
@@ -243,7 +243,7 @@ class Settings(Mapping[str, Setting]):
         is_empty = not settings and tuple(patterns) == ("*",)
         names = {name: setting.device for name, setting in settings.items()}
         raise_silent(patterns, names, self._silent)
-        self._settings = {} if is_empty else {name: settings[name] for name in choose(patterns, names, "setting")}
+        self._settings = {} if is_empty else {name: settings[name] for name in select_names(patterns, names, "setting")}
         self.failures = dict(self._silent)
 
     def __getitem__(self, name: str) -> Setting:
@@ -318,8 +318,10 @@ def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
         rows.append(("range_dbm", "dBm", meter.set_range_dbm, "automatic"))
     for channel in meter.channels:
         ask, ask_limits = partial(meter.settings, channel), partial(meter.limits, channel)
-        for quantity, unit, write, none_means in rows:
-            setting = _number(name, quantity, unit, ask, partial(write, channel), ask_limits, none_means=none_means)
+        for quantity, unit, write, text_for_none in rows:
+            setting = _number(
+                name, quantity, unit, ask, partial(write, channel), ask_limits, text_for_none=text_for_none
+            )
             yield replace(setting, name=f"{setting.name}.{channel}")
 
 
@@ -331,7 +333,7 @@ def _number(
     write: Callable[[Any], object],
     ask_limits: Callable[[], object],
     *,
-    none_means: str = "",
+    text_for_none: str = "",
 ) -> Setting:
     """Return a numeric setting that has the same attribute name in the device's settings and in its limits."""
     return Setting(
@@ -342,12 +344,12 @@ def _number(
         _ask=ask,
         _pick=attrgetter(quantity),
         _write=write,
-        _limits=partial(_asked, ask_limits, quantity),
-        none_means=none_means,
+        _limits=partial(_read_attribute, ask_limits, quantity),
+        text_for_none=text_for_none,
     )
 
 
-def _asked(query: Callable[[], object], attribute: str) -> Any:
+def _read_attribute(query: Callable[[], object], attribute: str) -> Any:
     """Return an attribute of the result of a query."""
     return getattr(query(), attribute)
 
@@ -369,7 +371,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
         unit=units.pop() if len(units) == 1 else "",
         kind=SettingKind.ARRAY,
         _ask=controller.read,
-        _pick=_itself,
+        _pick=_unchanged,
         _write=controller.set,
         _limits=lambda: (low, high),
         _settle=lambda: bench.clock.sleep(controller.settle_s),
@@ -378,7 +380,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
     )
     yield whole
     # Numbered from 1, with the same names as the readings of these actuators.
-    yield from _each_of(whole, 1, f"{name}.setting")
+    yield from _elements_of(whole, 1, f"{name}.setting")
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
@@ -413,7 +415,7 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
                 kind=SettingKind.NUMBER,
                 _pick=attrgetter("wavelength_nm"),
                 _write=partial(attenuator.set_wavelength_nm, channel),
-                _limits=partial(_asked, ask_limits, "wavelength_nm"),
+                _limits=partial(_read_attribute, ask_limits, "wavelength_nm"),
             )
         yield part(
             name=f"{name}.attenuation_db.{channel}",
@@ -421,8 +423,8 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
             kind=SettingKind.NUMBER,
             _pick=attrgetter("attenuation_db"),
             _write=partial(attenuator.set_attenuation_db, channel),
-            _limits=partial(_asked, ask_limits, "attenuation_db"),
-            _step=partial(_asked, ask_limits, "attenuation_step_db"),
+            _limits=partial(_read_attribute, ask_limits, "attenuation_db"),
+            _step=partial(_read_attribute, ask_limits, "attenuation_step_db"),
         )
         if limits.shutter:
             yield part(
@@ -430,11 +432,11 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
                 unit="",
                 kind=SettingKind.FLAG,
                 _pick=attrgetter("passing"),
-                _write=partial(_open_or_shut, attenuator, channel),
+                _write=partial(_set_shutter, attenuator, channel),
             )
 
 
-def _open_or_shut(attenuator: VariableAttenuator, channel: int, passing: bool) -> None:
+def _set_shutter(attenuator: VariableAttenuator, channel: int, passing: bool) -> None:
     if passing:
         attenuator.enable(channel)
     else:
@@ -505,7 +507,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
         _write=lambda value: analyzer.set_n_points(round(value) if value is not None and np.isfinite(value) else value),
         _limits=lambda: (float(limits.n_points[0]), float(limits.n_points[1])),
         _step=lambda: 1.0,
-        none_means="automatic",
+        text_for_none="automatic",
     )
 
 
@@ -526,7 +528,7 @@ def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
                 amplifier.settings,
                 partial(_hold, hold),
                 amplifier.limits,
-                none_means="another quantity is held",
+                text_for_none="another quantity is held",
             )
     yield _light_switch(name, amplifier, amplifier.settings, attrgetter("enabled"))
 
@@ -547,7 +549,7 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         unit="mA",
         kind=SettingKind.ARRAY,
         _ask=mesh.confirmed_currents_ma,
-        _pick=_itself,
+        _pick=_unchanged,
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
         _settle=lambda: mesh.clock.sleep(mesh.settle_s),
@@ -555,15 +557,15 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         shape=(len(mesh.heater_channels),),
     )
     yield whole
-    yield from _each_of(whole, 0, f"{name}.heater_ma")
+    yield from _elements_of(whole, 0, f"{name}.heater_ma")
 
 
-def _itself(answer: SettingValue) -> SettingValue:
+def _unchanged(answer: SettingValue) -> SettingValue:
     """Return the value unchanged."""
     return answer
 
 
-def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
+def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
     """Yield every element of an array as a separate setting."""
     lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
@@ -590,7 +592,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
             unit=whole.unit,
             kind=SettingKind.NUMBER,
             _ask=whole._ask,
-            _pick=partial(_value_of, index),
+            _pick=partial(_element, index),
             _write=partial(write, index),
             _limits=partial(limits, index),
             _settle=whole.wait_settled,
@@ -600,7 +602,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
         )
 
 
-def _value_of(index: int, values: NDArray[np.float64]) -> float:
+def _element(index: int, values: NDArray[np.float64]) -> float:
     """Return one element of an array."""
     return float(values[index])
 
@@ -615,7 +617,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
 
     def wavelengths_nm() -> tuple[float, float]:
         lowest_thz, highest_thz = laser.ranges.frequency_thz
-        return _other(highest_thz), _other(lowest_thz)
+        return _thz_or_nm(highest_thz), _thz_or_nm(lowest_thz)
 
     def write_wavelength(wavelength_nm: float) -> None:
         low, high = wavelengths_nm()
@@ -625,7 +627,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
             raise LimitError(
                 f"{name}.wavelength_nm", requested=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
             )
-        laser.set_frequency_thz(_other(wavelength_nm))
+        laser.set_frequency_thz(_thz_or_nm(wavelength_nm))
 
     number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=laser.state, _settle=settle)
     yield number(
@@ -639,12 +641,12 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     yield number(
         name=f"{name}.wavelength_nm",
         unit="nm",
-        _pick=lambda state: _other(state.frequency_thz),
+        _pick=lambda state: _thz_or_nm(state.frequency_thz),
         _write=write_wavelength,
         _limits=wavelengths_nm,
         _step=lambda: (
-            _other(laser.ranges.frequency_thz[0])
-            - _other(laser.ranges.frequency_thz[0] + laser.ranges.frequency_step_thz)
+            _thz_or_nm(laser.ranges.frequency_thz[0])
+            - _thz_or_nm(laser.ranges.frequency_thz[0] + laser.ranges.frequency_step_thz)
         ),
         part_of=f"{name}.frequency_thz",
     )
@@ -659,7 +661,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     yield _light_switch(name, laser, laser.state, attrgetter("emitting"), settle)
 
 
-def _other(value: float) -> float:
+def _thz_or_nm(value: float) -> float:
     """Convert a vacuum wavelength in nm to a frequency in THz, or vice versa."""
     return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * value)
 
@@ -669,7 +671,7 @@ def _light_switch(
     source: TunableLaser | Transponder | OpticalAmplifier,
     ask: Callable[[], Any],
     is_on: Callable[[Any], bool],
-    settle: Callable[[], object] = _settled,
+    settle: Callable[[], object] = _no_wait,
 ) -> Setting:
     return Setting(
         name=f"{name}.enabled",

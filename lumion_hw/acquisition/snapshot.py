@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import choose, raise_silent
+from lumion_hw.acquisition.columns import raise_silent, select_names
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
@@ -25,7 +25,7 @@ from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 
 FORMAT = "lumion-snapshot 1"
-_WHAT = "the snapshot"
+_FILE_DESCRIPTION = "the snapshot"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Snapshot:
         emulated: Whether the bench was emulated.
         taken_utc: Time of the snapshot, ISO 8601.
         software: Name and version of this software.
-        identities: Who the devices said they are, by name.
+        identities: Identities that the devices reported, by name.
         devices: Values by device name and by setting name without the device name.
         silent: Errors of the devices that did not answer, by device name; their settings are unknown.
     """
@@ -125,7 +125,7 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
 
 def save_snapshot(snapshot: Snapshot, path: AnyPath, over: Over = "own") -> None:
     """Write a snapshot as a YAML file, atomically. Raises as :func:`~lumion_hw.files.writing.write_file`."""
-    write_file(Path(path), _WHAT, snapshot_yaml(snapshot), over)
+    write_file(Path(path), _FILE_DESCRIPTION, snapshot_yaml(snapshot), over)
 
 
 def load_snapshot(path: AnyPath) -> Snapshot:
@@ -137,7 +137,9 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
-    raw = read_file(Path(path), _WHAT, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one.")
+    raw = read_file(
+        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one."
+    )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -253,7 +255,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
             hint="Take a snapshot of the real bench.",
         )
     device_of = {f"{name}.{setting}": name for name, each in snapshot.devices.items() for setting in each}
-    chosen = choose(patterns, device_of, "setting") if device_of else []
+    chosen = select_names(patterns, device_of, "setting") if device_of else []
     _check_identities(bench, snapshot, {device_of[name] for name in chosen})
     settings = Settings(bench, sorted({device_of[name] for name in chosen}) or patterns)
     if unknown := [name for name in chosen if name not in settings]:
@@ -267,7 +269,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
     changes = tuple(
         SettingChange(settings[name], value, values[name])
         for name, value in now.items()
-        if name in chosen and not settings[name].same(value, values[name])
+        if name in chosen and not settings[name].is_equivalent(value, values[name])
     )
     for change in changes:
         if change.wanted is not None:
@@ -338,7 +340,7 @@ class _Restoring:
         concerned = {change.device for change in changes}
         self._changes = changes
         self._progress = progress
-        self._tried: set[str] = set()
+        self._written: set[str] = set()
         self._errors: dict[str, LumionError] = {}
         self._broken: set[str] = set()
         own = [change for change in changes if not change.setting.switches]
@@ -363,11 +365,11 @@ class _Restoring:
             if not self._target[supply]:
                 self._write(supply, False)
         for change in own:
-            self._guarded(change.setting, change.setting.wait_settled)
+            self._run_unless_failed(change.setting, change.setting.wait_settled)
         for light in self._switches("light"):
             if self._target[light] and not self._broken:
                 self._write(light, True)
-        return self._looked_again()
+        return self._read_back()
 
     def _switches(self, switches: str) -> list[Setting]:
         return [setting for setting in self._before if setting.switches == switches]
@@ -379,15 +381,15 @@ class _Restoring:
 
         def write() -> None:
             # A setting without a value cannot be restored to this state; the final check reports it.
-            if (value is None and not setting.none_means) or setting.same(setting.read(), value):
+            if (value is None and not setting.text_for_none) or setting.is_equivalent(setting.read(), value):
                 return
             setting.write(value)
 
-        self._tried.add(setting.name)
-        self._guarded(setting, write)
+        self._written.add(setting.name)
+        self._run_unless_failed(setting, write)
         self._progress(setting.name, value, self._errors.get(setting.name))
 
-    def _guarded(self, setting: Setting, work: Callable[[], object]) -> None:
+    def _run_unless_failed(self, setting: Setting, work: Callable[[], object]) -> None:
         """Run a function on a device; after a failure the device is skipped from then on."""
         if setting.device in self._broken:
             return
@@ -397,13 +399,13 @@ class _Restoring:
             self._errors[setting.name] = error
             self._broken.add(setting.device)
 
-    def _looked_again(self) -> Restoration:
+    def _read_back(self) -> Restoration:
         put_back, failed, left_out = [], [], []
         for change in self._changes:
             error = self._errors.get(change.name)
-            if error is None and change.name not in self._tried:
+            if error is None and change.name not in self._written:
                 left_out.append(change)
-            elif error := error or _not_in_force(change):
+            elif error := error or _verify_error(change):
                 failed.append((change, error))
             else:
                 put_back.append(change)
@@ -415,13 +417,13 @@ class _Restoring:
         return Restoration(tuple(put_back), tuple(failed), tuple(left_out), tuple(dark))
 
 
-def _not_in_force(change: SettingChange) -> LumionError | None:
+def _verify_error(change: SettingChange) -> LumionError | None:
     """Read a setting again; return an error if it does not have the restored value."""
     try:
         value = change.setting.read()
     except LumionError as error:
         return error
-    if change.setting.same(value, change.wanted):
+    if change.setting.is_equivalent(value, change.wanted):
         return None
     return VerifyError(change.name, wrote=_short(change.wanted), read=_short(value), device=change.device)
 

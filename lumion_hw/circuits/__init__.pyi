@@ -1,20 +1,20 @@
-from .budget import BudgetViolation as BudgetViolation, Leakage as Leakage, LinkBudget as LinkBudget
 from .coherent import Acceptance as Acceptance, refuse_power_feedback as refuse_power_feedback
 from .diagnosis import CircuitFinding as CircuitFinding
-from .explanation import BudgetLine as BudgetLine, budget_lines as budget_lines, explain as explain
 from .fault_location import LocatedFault as LocatedFault
 from .lock import BenchLock as BenchLock, LockOwner as LockOwner, lock_owner as lock_owner
 from .maintenance import CircuitHealth as CircuitHealth, CircuitMaintenance as CircuitMaintenance
-from .plan import plan_circuits as plan_circuits
-from .planned import (
+from .plan.budget import BudgetViolation as BudgetViolation, Leakage as Leakage, LinkBudget as LinkBudget
+from .plan.explanation import BudgetLine as BudgetLine, budget_lines as budget_lines, explain as explain
+from .plan.planned import (
     ArmTrim as ArmTrim,
     CircuitArm as CircuitArm,
     CircuitPlan as CircuitPlan,
     PlannedCircuit as PlannedCircuit,
 )
+from .plan.planner import plan_circuits as plan_circuits
+from .plan.refusal import BudgetError as BudgetError
+from .plan.request import CircuitRequest as CircuitRequest
 from .proof import CircuitProof as CircuitProof
-from .refusal import BudgetError as BudgetError
-from .request import CircuitRequest as CircuitRequest
 from .service import CircuitService as CircuitService
 from .setup import GLITCH_DB as GLITCH_DB, PathSetup as PathSetup
 from .state import (

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.budget import MAX_IMBALANCE_DB
 from lumion_hw.circuits.phase_trim import shifted_currents_ma
-from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
-from lumion_hw.circuits.trimming import Trimmer
+from lumion_hw.circuits.plan.budget import MAX_IMBALANCE_DB
+from lumion_hw.circuits.plan.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.trimming import Trimmer
 from lumion_hw.errors import LimitError, LumionError
 from lumion_hw.mesh.programming.heater_currents import PucTarget
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.budget import LinkBudget
-from lumion_hw.circuits.planned import PlannedCircuit
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.budget import LinkBudget
+from lumion_hw.circuits.plan.planned import PlannedCircuit
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.interfaces import CoherentTransponder, LockReport
 from lumion_hw.quantities import db_from_ratio, frequency_hz_from_wavelength_m, ratio_from_db

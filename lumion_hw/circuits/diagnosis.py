@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.mesh_setting import setting_with_active
 from lumion_hw.circuits.output_power import OutputPowerReader
-from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof, expected_level_dbm
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.mesh.layout.topology import State

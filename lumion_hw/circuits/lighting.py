@@ -18,9 +18,9 @@ from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, refuse_power_feedback, s
 from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
 from lumion_hw.circuits.mesh_setting import pucs_of
 from lumion_hw.circuits.output_power import OutputPowerReader
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, expected_level_dbm, proof_event
-from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.spans import Milestone
 from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord

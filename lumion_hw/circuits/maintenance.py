@@ -16,8 +16,8 @@ from lumion_hw.bench.controller_faults import latched_faults, listed
 from lumion_hw.circuits.fault_location import BROKEN_DB, LightReading, LocatedFault, locate_fault
 from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.circuits.phase_trim import READS, PhaseError, record_with_drift, trim_phase
-from lumion_hw.circuits.planned import PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.planned import PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.circuits.state import ActiveCircuit, proof_document

@@ -13,8 +13,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.heater_currents import PucTarget, program_pucs

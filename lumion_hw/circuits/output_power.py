@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.plan.planned import PlannedCircuit
 from lumion_hw.clock import Clock, ClockEvent
 from lumion_hw.errors import CircuitError, DeviceError
 from lumion_hw.interfaces import PowerReading

@@ -11,8 +11,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.arm_levels import ArmLevels
 from lumion_hw.circuits.coherent import Acceptance, check_receiver
 from lumion_hw.circuits.output_power import OutputPowerReader
-from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.planned import CircuitArm, PlannedCircuit
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Alignment
 from lumion_hw.quantities import dbm_from_w, w_from_dbm

@@ -16,9 +16,9 @@ from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.circuits.lease_clock import LeaseClock
 from lumion_hw.circuits.lock import BenchLock
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitProof
-from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.setup import PathSetup
 from lumion_hw.circuits.spans import Milestone
 from lumion_hw.circuits.state import (
@@ -246,7 +246,7 @@ class CircuitService:
             requests: The circuits to connect.
             align: Search the polarization at the new inputs. Otherwise only where light is missing.
             milestone: Called with the name of each milestone reached.
-            progress: As for :func:`~lumion_hw.circuits.plan.plan_circuits`.
+            progress: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
 
         Raises:
             ConfigError: A circuit is connected already.

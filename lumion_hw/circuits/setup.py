@@ -18,10 +18,10 @@ from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.coherent import transmitters_of
 from lumion_hw.circuits.lighting import CircuitLighting
 from lumion_hw.circuits.mesh_setting import combined_plan, pucs_of, record_avoiding, setting_with_active
-from lumion_hw.circuits.plan import plan_circuits
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planner import plan_circuits
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitProof, describe_proofs, proof_event
-from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.spans import Milestone, Spans
 from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
 from lumion_hw.mesh.layout.topology import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.plan.planned import PlannedCircuit
 
 Milestone = Callable[[str], None]
 """Called with the name of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.circuits.ends import circuit_ends
 from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
-from lumion_hw.circuits.link_budgets import RoutedCircuit, with_budgets
-from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.ends import circuit_ends
+from lumion_hw.circuits.plan.link_budgets import RoutedCircuit, with_budgets
+from lumion_hw.circuits.plan.planned import ArmTrim, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitProof
-from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists

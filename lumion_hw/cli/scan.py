@@ -218,7 +218,7 @@ def _document(prepared: PreparedScan) -> dict[str, Any]:
         ],
         "follow": list(plan.followers),
         "readings": [{"name": column.name, "unit": column.unit} for column in prepared.reader.columns],
-        "run_by": "this program" if prepared.own is None else prepared.own.words,
+        "run_by": "this program" if prepared.own is None else prepared.own.description,
         "stepped_because": prepared.stepped or None,
     }
 

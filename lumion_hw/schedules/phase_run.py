@@ -9,7 +9,7 @@ import numpy as np
 
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
 from lumion_hw.circuits.coherent import await_locks, transmitters_of
-from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.plan.planned import PlannedCircuit
 from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.circuits.plan import plan_circuits
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import planning_mesh
-from lumion_hw.circuits.refusal import BudgetError
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planner import plan_circuits
+from lumion_hw.circuits.plan.planning_mesh import planning_mesh
+from lumion_hw.circuits.plan.refusal import BudgetError
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.own_files import MADE_BY
@@ -395,7 +395,7 @@ class _Preparation:
         """Return a plan on the former paths if possible, else keeping active circuits, else on any paths.
 
         Raises:
-            LumionError: As for :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these works.
+            LumionError: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`, if none of these works.
         """
         refusal: LumionError | None = None
         stay = [pair for pair in circuits if pair in self._active]

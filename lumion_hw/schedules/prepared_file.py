@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import check_numbers

@@ -431,7 +431,7 @@ class BenchOwner:
             found = "it does not answer now either, so the value may or may not be in force"
         else:
             value: Any = self._readings.value(setting.name)
-            is_in_force = setting.same(value, wanted)
+            is_in_force = setting.is_equivalent(value, wanted)
             shown = f"{np.size(value)} values" if np.ndim(value) else value
             found = f"asked again, it has {shown}: the write was {'' if is_in_force else 'not '}executed"
         kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout

@@ -133,7 +133,9 @@ class DeviceReadings:
             return failure if isinstance(failure, LinkError) else None
         own = {name: each for name, each in self.settings.items() if not each.part_of}
         try:
-            others = [name for name, each in own.items() if not each.same(before[name], self._active_settings[name])]
+            others = [
+                name for name, each in own.items() if not each.is_equivalent(before[name], self._active_settings[name])
+            ]
             if others:
                 self._bench.events.add("came back with other settings", device=self._device, settings=others)
                 self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
@@ -144,7 +146,7 @@ class DeviceReadings:
         return None
 
     def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
-        unknown = value is None and not setting.none_means
+        unknown = value is None and not setting.text_for_none
         return Point(
             setting.name,
             value,
@@ -153,7 +155,7 @@ class DeviceReadings:
             True,
             now_s,
             AlarmSeverity.INVALID if unknown else AlarmSeverity.NONE,
-            "not set yet" if unknown else setting.none_means if value is None else "",
+            "not set yet" if unknown else setting.text_for_none if value is None else "",
             setting.choices,
             setting.kind.value,
         )

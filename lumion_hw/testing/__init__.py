@@ -1,8 +1,8 @@
-"""For those who test: an emulated bench as a pytest fixture, and the promises of every interface as test suites.
+"""Test tools for users: an emulated bench as a pytest fixture, and a contract test suite for every interface.
 
-The fixture ``bench`` comes with the package and needs no import. Drivers of new instruments subclass a contract;
-:func:`wired` puts an emulated device behind a wire that can be cut and disturbed. The modules inside are private: users
-import from here.
+The fixture ``bench`` is installed with the package and needs no import. The tests of a new driver subclass a contract;
+:func:`wired` connects an emulated device by a wire that a test can cut and disturb. The modules inside are private:
+users import from here.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Something done in a child made by ``fork``, and what became of it."""
+"""Running an action in a child process created by ``fork``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import warnings
 from collections.abc import Callable
 
 CHILD_S = 20.0
-"""Time after which a child counts as hanging."""
+"""Time after which a child process counts as hanging."""
 
 
-def in_child(action: Callable[[], object]) -> str:
-    """Run an action in a child; return the name of what it raised, else its result in words, or ``hangs``.
+def run_in_child(action: Callable[[], object]) -> str:
+    """Run an action in a forked child and return the ``repr`` of its result, the name of its error, or ``hangs``.
 
-    The child ends at once, without unwinding the test it was made in.
+    The child exits immediately, without running the rest of the test.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -23,10 +23,10 @@ def in_child(action: Callable[[], object]) -> str:
         child = os.fork()
     if not child:
         try:
-            said = repr(action())
-        except BaseException as error:  # noqa: BLE001 - told to the parent
-            said = type(error).__name__
-        os.write(writing, said.encode())
+            outcome = repr(action())
+        except BaseException as error:  # noqa: BLE001 - reported to the parent
+            outcome = type(error).__name__
+        os.write(writing, outcome.encode())
         os._exit(0)
     os.close(writing)
     end_s = time.monotonic() + CHILD_S

@@ -1,6 +1,6 @@
-"""The pytest plugin: an emulated bench as a fixture, seeded and on virtual time.
+"""The pytest plugin: an emulated bench as a fixture, with a seed and on virtual time.
 
-pytest loads it in every run, so it imports nothing of the package before a test asks for a bench.
+pytest loads this module in every run, so it imports the package only when a test requests a bench.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """An emulated bench on virtual time, open around the test; ``bench.emulated.faults`` scripts what goes wrong.
+    """An emulated bench on virtual time, open during the test; ``bench.emulated.faults`` injects faults.
 
-    The marker ``lumion_bench(path, *, seed=0)`` chooses file and seed; function, class and module may each give one of
-    the two, the innermost counts. Without a path the ini option ``lumion_bench`` counts, without that the built-in
-    bench. The same seed gives the same bench and the same readings.
+    The marker ``lumion_bench(path, *, seed=0)`` selects bench file and seed. Function, class and module may each have a
+    marker; for path and seed separately, the innermost marker that gives the value wins. Without a path the ini option
+    ``lumion_bench`` is used, by default a built-in bench. The same seed gives the same bench and the same readings.
 
     Raises:
-        ConfigError: The bench file is wrong, or the marker is.
+        ConfigError: The bench file or the marker is wrong.
     """
     from lumion_hw.bench.bench import Bench
 
-    path, seed = _chosen(request)
+    path, seed = _path_and_seed(request)
     with Bench.emulate(path, seed=seed) as opened:
         yield opened
 
 
-def _chosen(request: pytest.FixtureRequest) -> tuple[str | Path, int]:
-    """Return the path and seed of the innermost markers that give them, and the defaults for the rest."""
+def _path_and_seed(request: pytest.FixtureRequest) -> tuple[str | Path, int]:
+    """Return path and seed, each from the innermost marker that gives it, otherwise the default."""
     path: str | Path | None = None
     seed: int | None = None
     for marker in request.node.iter_markers(MARKER):
@@ -69,7 +69,7 @@ def _chosen(request: pytest.FixtureRequest) -> tuple[str | Path, int]:
 
 
 def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
-    """Return path and seed of one marker, ``None`` for what it does not give."""
+    """Return path and seed of one marker; ``None`` for a missing value."""
     from lumion_hw.errors import ConfigError
 
     options = dict(marker.kwargs)
@@ -79,13 +79,14 @@ def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
     if not fits or not (seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0)):
         given = ", ".join([*map(repr, marker.args), *(f"{key}={value!r}" for key, value in marker.kwargs.items())])
         raise ConfigError(
-            f"marker lumion_bench({given}): expected {_SYNTAX}", hint="path is text or a Path, seed a whole number."
+            f"marker lumion_bench({given}): expected {_SYNTAX}",
+            hint="The path must be a string or a Path, the seed a whole number.",
         )
     return path, seed
 
 
 def _located(path: str | Path, directory: Path) -> str | Path:
-    """Return the name of a built-in bench unchanged, and a file as seen from ``directory``."""
+    """Return the name of a built-in bench unchanged, and a file path relative to ``directory``."""
     from lumion_hw.bench.file.loader import builtin_names
 
     return path if isinstance(path, str) and path in builtin_names() else directory / path

@@ -1,4 +1,4 @@
-"""An emulated device at the end of a wire that a test can cut and disturb: in memory, over TCP, a pty or HiSLIP."""
+"""Wires between a driver and an emulated device that a test can cut and disturb: in memory, TCP, pty or HiSLIP."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
 
 TRANSPORTS = ("memory", "tcp", "pty", "hislip")
-"""The wires there are. A device in memory runs on virtual time and in one thread, the others on the wall clock."""
-_SERVED_WITHIN_S = 120.0
-"""Only ends a hang."""
+"""Kinds of wires. A device in memory runs on virtual time in one thread, the others on the wall clock."""
+_SERVER_TIMEOUT_S = 120.0
+"""Longest wait for the server thread; ends a hang only."""
+_CUT_HINT = "The test cut this link on purpose."
 
 
 def clock_for(transport: str) -> Clock:
-    """Return a new clock for a device and its driver: virtual in memory, else the wall clock.
+    """Return a new clock for a device and its driver: a virtual clock in memory, otherwise the wall clock.
 
     Raises:
-        ConfigError: There is no such transport.
+        ConfigError: The transport does not exist.
     """
     if transport not in TRANSPORTS:
-        raise ConfigError(f"no transport {transport!r}", hint=f"There are {', '.join(TRANSPORTS)}.")
+        raise ConfigError(f"no transport {transport!r}", hint=f"The transports are {', '.join(TRANSPORTS)}.")
     return VirtualClock() if transport == "memory" else SystemClock()
 
 
 class DisturbedLink:
-    """A link that a test can cut, hold up, slow down to single bytes, and into which it can put bytes of its own.
+    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes.
 
     Args:
         link: The link between driver and device.
-        clock: Its clock.
+        clock: The clock of the link.
     """
 
     def __init__(self, link: Link, clock: Clock) -> None:
@@ -55,45 +56,45 @@ class DisturbedLink:
 
     @property
     def name(self) -> str:
-        """The address of the link inside."""
+        """The address of the wrapped link."""
         return self._link.name
 
     def cut(self) -> None:
-        """Pull the plug: everything fails from now on, and the device sees its host vanish without a word."""
+        """Cut the link: all later calls fail, and the device loses its host without notice."""
         self._cut = True
         self._link.close()
 
     def disturb(self, garbage: bytes) -> None:
-        """Let bytes arrive in front of the reply to the next write."""
+        """Insert bytes before the reply to the next write."""
         self._at_next_reply += garbage
 
     def hold(self, holding: bool) -> None:
-        """Hold back everything that arrives (``True``), or let it all arrive now, late (``False``)."""
+        """Hold back all received bytes (``True``), or deliver them now, late (``False``)."""
         self._holding = holding
         if not holding:
             self._arrived += self._held
             self._held.clear()
 
     def drip(self) -> None:
-        """Let the driver have one byte at a time from now on."""
+        """Deliver one byte per read from now on."""
         self._dripping = True
 
     def open(self, deadline: Deadline) -> None:
-        """Open the stream. Raises ``ConnectError`` once it was cut."""
+        """Open the stream. Raises ``ConnectError`` if the link was cut."""
         if self._cut:
-            raise ConnectError("the plug is pulled", address=self.name, hint="This is what the test wanted.")
+            raise ConnectError("the link was cut", address=self.name, hint=_CUT_HINT)
         self._link.open(deadline)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``."""
-        self._check_whole()
+        self._check_not_cut()
         self._link.write(data, deadline)
         self._arrived += self._at_next_reply
         self._at_next_reply.clear()
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one byte, the disturbing ones first, or ``b""`` at the deadline."""
-        self._check_whole()
+        """Return at least one byte, inserted bytes first, or ``b""`` at the deadline."""
+        self._check_not_cut()
         while self._holding and (data := self._link.read(deadline)):
             self._held += data
         if self._holding:
@@ -106,20 +107,20 @@ class DisturbedLink:
         return data
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Throw away input until nothing arrived for ``quiet_s`` seconds."""
+        """Discard input until nothing has arrived for ``quiet_s`` seconds."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""
         self._link.close()
 
-    def _check_whole(self) -> None:
+    def _check_not_cut(self) -> None:
         if self._cut:
-            raise LinkLost("the plug was pulled", address=self.name, hint="This is what the test wanted.")
+            raise LinkLost("the link was cut", address=self.name, hint=_CUT_HINT)
 
 
-class _OneDeviceWire:
-    """A device that does what it is told from outside in the thread that serves it."""
+class _DeviceWithActions:
+    """An emulated device that also runs actions of other threads, in the thread that serves the device."""
 
     def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
         self._device = device
@@ -132,49 +133,49 @@ class _OneDeviceWire:
         return self._device.name
 
     def connect(self) -> Peer:
-        """Open one more connection."""
+        """Open another connection to the device."""
         return self._device.connect()
 
     def advance(self) -> None:
-        """Do what was posted, then bring the device to the present time."""
+        """Run the posted actions, then advance the device to the current time."""
         while self._posted:
             action, done = self._posted.popleft()
             try:
                 action()
-            except BaseException as failure:  # noqa: BLE001 - handed over to the thread that posted it
+            except BaseException as failure:  # noqa: BLE001 - passed to the thread that posted the action
                 done.set_exception(failure)
             else:
                 done.set_result(None)
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return when there is something to do: at once if something was posted."""
+        """Return the time of the next work; immediately if an action was posted."""
         return float("-inf") if self._posted else self._device.next_due()
 
     def do(self, action: Callable[[], object]) -> None:
-        """Post an action and wait until it is done. Raises what it raises."""
+        """Run an action in the server thread and wait for it. Raises the error of the action."""
         done: Future[None] = Future()
         self._posted.append((action, done))
         self._wake()
-        done.result(_SERVED_WITHIN_S)
+        done.result(_SERVER_TIMEOUT_S)
 
 
-def _do_here(action: Callable[[], object]) -> None:
+def _call(action: Callable[[], object]) -> None:
     action()
 
 
 class WireUnderTest:
-    """The way to one emulated device.
+    """The wire to one emulated device.
 
     Args:
-        make_link: Makes a link to the device.
+        make_link: Returns a new link to the device.
         clock: The clock of device and links.
-        do: Runs an action in the thread in which the device runs.
-        pull: Takes the device off its wire for good; idempotent.
-        address: Address to open the device by; ``None`` in memory.
+        do: Runs an action in the device's thread.
+        pull: Disconnects the device permanently; a second call has no effect.
+        address: Address of the device; ``None`` in memory.
 
     Attributes:
-        address: Address to open the device by; ``None`` in memory.
+        address: Address of the device; ``None`` in memory.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class WireUnderTest:
         make_link: Callable[[], Link],
         clock: Clock,
         *,
-        do: Callable[[Callable[[], object]], None] = _do_here,
+        do: Callable[[Callable[[], object]], None] = _call,
         pull: Callable[[], None] = lambda: None,
         address: str | None = None,
     ) -> None:
@@ -200,29 +201,29 @@ class WireUnderTest:
         return link
 
     def do(self, action: Callable[[], object]) -> None:
-        """Do something to the emulated device itself (a fault, a look inside) in the thread that serves it.
+        """Run an action on the emulated device, such as a fault, in the thread that serves the device.
 
-        Raises what the action raises.
+        Raises the error of the action.
         """
         self._do(action)
 
     def disturb(self, garbage: bytes) -> None:
-        """Let bytes arrive in front of the next reply, on every link."""
+        """Insert bytes before the next reply, on every link."""
         for link in self._links:
             link.disturb(garbage)
 
     def hold(self, holding: bool) -> None:
-        """Hold back all replies (``True``), or let them arrive now, late (``False``), on every link."""
+        """Hold back all replies (``True``), or deliver them now, late (``False``), on every link."""
         for link in self._links:
             link.hold(holding)
 
     def drip(self) -> None:
-        """Let replies arrive byte by byte from now on, on every link."""
+        """Deliver replies byte by byte from now on, on every link."""
         for link in self._links:
             link.drip()
 
     def unplug(self) -> None:
-        """Pull the plug for good: a TCP peer closes, a serial adapter vanishes, a link in memory is cut."""
+        """Disconnect the device permanently: a TCP peer closes, a serial adapter disappears, a memory link is cut."""
         if self.address is None:
             for link in self._links:
                 link.cut()
@@ -231,16 +232,16 @@ class WireUnderTest:
 
 @contextlib.contextmanager
 def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
-    """Put an emulated device at the end of a wire for the length of a block.
+    """Connect an emulated device by a wire for the duration of a ``with`` block.
 
     Args:
         device: The device.
-        transport: ``memory``, ``tcp`` (loopback), ``pty`` or ``hislip`` (of instruments that exchange messages).
+        transport: ``memory``, ``tcp`` (loopback), ``pty`` or ``hislip`` (message-based instruments only).
         clock: The clock of the device, from :func:`clock_for`.
 
     Raises:
-        ConfigError: There is no such transport, or the device does not go with it.
-        ConnectError: No port or pseudo-terminal is to be had.
+        ConfigError: The transport does not exist, or the device does not support it.
+        ConnectError: No port or pseudo-terminal is available.
     """
     if transport == "memory":
         from lumion_hw.links.memory import MemoryLink
@@ -250,11 +251,11 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.links.address import open_link
 
-    clock_for(transport)  # refuses what is no transport
+    clock_for(transport)  # rejects an unknown transport
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-wire-")))
         server = stack.enter_context(EmulatorServer(clock))
-        served = _OneDeviceWire(device, server.wake)
+        served = _DeviceWithActions(device, server.wake)
         serve = {
             "tcp": server.add_tcp,
             "pty": lambda served: server.add_pty(served, directory / device.name),

@@ -195,7 +195,7 @@ def test_no_part_of_a_sweep_is_a_single_point(bench: Bench) -> None:
     for n, parts in ((22, 11), (23, 10), (11, 11), (12, 10)):
         prepared = prepare_scan(bench, {CABLE[0]: 1520.0 + np.arange(n)}, [CABLE[1]])
         assert prepared.own is not None
-        assert prepared.own.most_at_once == parts
+        assert prepared.own.max_points_per_sweep == parts
     kept = prepare_scan(bench, {CABLE[0]: 1520.0 + np.arange(23)}, [CABLE[1]], keep_meters=True)
     assert kept.own is not None
-    assert kept.own.most_at_once > 1000
+    assert kept.own.max_points_per_sweep > 1000

@@ -178,7 +178,7 @@ def test_an_extinction_that_nobody_can_see_is_a_lower_bound() -> None:
     found = fit_ring(measured(np.random.default_rng(5), fsr_ghz=1137.0, width_ghz=17.0, depth=1.0), "m.power.1")
     assert math.isinf(found.extinction_error_db)
     assert 15.0 < found.extinction_db < 60.0
-    assert f"extinction > {found.extinction_db:.2f} dB" in found.words()
+    assert f"extinction > {found.extinction_db:.2f} dB" in found.summary()
     seen = fit_ring(measured(np.random.default_rng(5), fsr_ghz=1137.0, width_ghz=17.0, depth=0.9), "m.power.1")
     # By hand: 0.1 of the light is left at the bottom, at the top all but 1/F of 0.9: 10.0 dB.
     assert seen.extinction_db == pytest.approx(10.0, abs=3.0 * seen.extinction_error_db)

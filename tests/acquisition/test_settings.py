@@ -132,7 +132,7 @@ def test_a_range_of_none_is_automatic(bench: Bench) -> None:
     assert bench.meters["meter0"].settings(1).range_dbm == -20.0
     ranging.write(None)
     assert ranging.read() is None
-    assert ranging.none_means == "automatic"
+    assert ranging.text_for_none == "automatic"
 
 
 @pytest.mark.parametrize(("ranges_dbm", "is_a_setting"), [(None, False), ((10.0, 10.0), True)])
@@ -209,36 +209,36 @@ def quantity(step: float | np.ndarray, shape: tuple[int, ...] = ()) -> Setting:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_numbers_are_the_same_within_half_a_step_of_the_device(sign: float) -> None:
     setting = quantity(0.1)
-    assert setting.same(1550.0, 1550.0 + sign * 0.0509)
-    assert setting.same(1550.0 + sign * 0.0509, 1550.0)
-    assert not setting.same(1550.0, 1550.0 + sign * 0.0511)
-    assert not setting.same(1550.0, 1550.0 + sign * 0.1), "the next step is another value"
+    assert setting.is_equivalent(1550.0, 1550.0 + sign * 0.0509)
+    assert setting.is_equivalent(1550.0 + sign * 0.0509, 1550.0)
+    assert not setting.is_equivalent(1550.0, 1550.0 + sign * 0.0511)
+    assert not setting.is_equivalent(1550.0, 1550.0 + sign * 0.1), "the next step is another value"
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_numbers_of_a_device_that_keeps_what_it_is_given_are_the_same_within_rounding(sign: float) -> None:
     setting = quantity(0.0)
-    assert setting.same(1550.0, 1550.0 * (1.0 + sign * 0.99e-9))
-    assert not setting.same(1550.0, 1550.0 * (1.0 + sign * 1.02e-9))
-    assert setting.same(0.0, 0.0)
-    assert not setting.same(0.0, sign * 1e-12)
+    assert setting.is_equivalent(1550.0, 1550.0 * (1.0 + sign * 0.99e-9))
+    assert not setting.is_equivalent(1550.0, 1550.0 * (1.0 + sign * 1.02e-9))
+    assert setting.is_equivalent(0.0, 0.0)
+    assert not setting.is_equivalent(0.0, sign * 1e-12)
 
 
 def test_every_value_of_an_array_counts_with_its_own_step() -> None:
     setting = quantity(np.array([1.0, 0.01]), (2,))
-    assert setting.same(np.array([0.0, 5.0]), np.array([0.5, 5.005]))
-    assert not setting.same(np.array([0.0, 5.0]), np.array([0.5, 5.006]))
-    assert not setting.same(np.array([0.0, 5.0]), np.array([0.52, 5.0]))
-    assert not setting.same(np.array([0.0, 5.0]), np.array([0.0]))
+    assert setting.is_equivalent(np.array([0.0, 5.0]), np.array([0.5, 5.005]))
+    assert not setting.is_equivalent(np.array([0.0, 5.0]), np.array([0.5, 5.006]))
+    assert not setting.is_equivalent(np.array([0.0, 5.0]), np.array([0.52, 5.0]))
+    assert not setting.is_equivalent(np.array([0.0, 5.0]), np.array([0.0]))
 
 
 def test_none_flags_and_words_are_the_same_only_as_themselves() -> None:
     setting = quantity(10.0)
-    assert setting.same(None, None)
-    assert setting.same(True, True)
-    assert setting.same("high", "high")
+    assert setting.is_equivalent(None, None)
+    assert setting.is_equivalent(True, True)
+    assert setting.is_equivalent("high", "high")
     for one, other in ((None, 0.0), (0.0, None), (True, False), (True, 1.0), ("high", "low")):
-        assert not setting.same(one, other), (one, other)
+        assert not setting.is_equivalent(one, other), (one, other)
 
 
 def test_each_setting_of_a_laser_has_the_step_of_the_laser() -> None:
@@ -249,11 +249,11 @@ def test_each_setting_of_a_laser_has_the_step_of_the_laser() -> None:
             ("power_dbm", ranges.power_step_db, 3.0),
         ):
             setting = settings[f"tls-a.{name}"]
-            assert setting.same(value, value + 0.5 * step), name
-            assert not setting.same(value, value + 0.55 * step), name
+            assert setting.is_equivalent(value, value + 0.5 * step), name
+            assert not setting.is_equivalent(value, value + 0.55 * step), name
         # The step of frequencies at the shortest wavelength is 0.1 pm; it is wider in nm at the longest.
-        assert settings["tls-a.wavelength_nm"].same(1550.0, 1550.00005)
-        assert not settings["tls-a.wavelength_nm"].same(1550.0, 1550.0002)
+        assert settings["tls-a.wavelength_nm"].is_equivalent(1550.0, 1550.00005)
+        assert not settings["tls-a.wavelength_nm"].is_equivalent(1550.0, 1550.0002)
 
 
 def test_two_writers_of_one_array_do_not_undo_each_other() -> None:
@@ -268,6 +268,6 @@ def test_two_writers_of_one_array_do_not_undo_each_other() -> None:
         lambda values: store.__setitem__(0, np.array(values)),
         shape=(4,),
     )
-    parts = list(settings_module._each_of(whole, 0, "mesh.heater_ma"))
-    Interleaved([settings_module._each_of]).run(*[partial(each.write, 1.0 + n) for n, each in enumerate(parts)])
+    parts = list(settings_module._elements_of(whole, 0, "mesh.heater_ma"))
+    Interleaved([settings_module._elements_of]).run(*[partial(each.write, 1.0 + n) for n, each in enumerate(parts)])
     assert store[0].tolist() == [1.0, 2.0, 3.0, 4.0]

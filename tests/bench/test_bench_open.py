@@ -18,7 +18,7 @@ from lumion_hw.errors import (
     SafetyError,
     exit_code,
 )
-from lumion_hw.testing.forking import in_child
+from lumion_hw.testing.forking import run_in_child
 from tests.bench.bench_open_testbench import SMALL, SMALL_DEVICES, SmallBench
 
 WATCHDOG_S = 2.0  # of the small bench, by default
@@ -273,5 +273,5 @@ def test_a_child_can_use_no_device_of_its_parents_bench_and_leaves_it_without_a_
                 pass
             return len(devices)
 
-        assert in_child(try_all) == "4"
+        assert run_in_child(try_all) == "4"
         assert bench.mesh.controller.read_back().any()

@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.circuits.arm_levels import ArmLeveller, ArmLevels
 from lumion_hw.errors import CircuitError, LinkError
 from tests.circuits.known_mesh import SMALL, path_setup, true_arm_losses_db, without_outputs
-from tests.circuits.planning_cases import fully_known
+from tests.circuits.plan.planning_cases import fully_known
 
 PAIR = SMALL.with_name("zr_pair.yaml")
 THERE = CircuitRequest("zr-a", "zr-b")

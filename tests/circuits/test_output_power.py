@@ -12,7 +12,7 @@ from lumion_hw import Bench
 from lumion_hw.circuits.output_power import OutputPowerReader, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
-from tests.circuits.planning_cases import fully_known
+from tests.circuits.plan.planning_cases import fully_known
 from tests.one_at_a_time import Interleaved
 
 

@@ -11,7 +11,7 @@ import yaml
 from lumion_hw import Bench
 from lumion_hw.circuits import BudgetError, CircuitRequest, PathSetup, plan_circuits
 from tests.circuits.known_mesh import path_setup, record_of_truth
-from tests.circuits.planning_cases import document
+from tests.circuits.plan.planning_cases import document
 
 A_B = CircuitRequest("sfp-a", "sfp-b")
 INSERTION_DB = 2.2 + 2.2 + 1.0  # of two attenuators and a switch, from the bench file

@@ -46,7 +46,7 @@ class TestKeysightN7764A(WireFixtures, VariableAttenuatorContract):
             yield attenuator
 
     @pytest.fixture
-    def taken_db(self, device):
+    def measured_attenuation_db(self, device):
         def taken(channel: int) -> float | None:
             share = device.transmission(channel)
             return -10.0 * math.log10(share) - INSERTION_LOSS_DB if share > 1e-9 else None
@@ -81,7 +81,7 @@ class TestOzDa100(WireFixtures, VariableAttenuatorContract):
             yield attenuator
 
     @pytest.fixture
-    def taken_db(self, device):
+    def measured_attenuation_db(self, device):
         # The unit counts from its least loss.
         return lambda channel: -10.0 * math.log10(device.transmission(channel)) - MIN_LOSS_DB
 
@@ -97,7 +97,7 @@ class TestPolatis(WireFixtures, OpticalSwitchContract):
             yield switch
 
     @pytest.fixture
-    def joined(self, device):
+    def actual_connections(self, device):
         return lambda: {entry: out for entry, out in device.connections().items() if entry <= 8}
 
 
@@ -181,7 +181,7 @@ class TestArroyoTec(WireFixtures, TemperatureControllerContract):
         return device.plate_c
 
     @pytest.fixture
-    def push(self, device):
+    def heat_suddenly_k(self, device):
         return device.heat_suddenly_k
 
     @pytest.fixture

@@ -35,5 +35,5 @@ class TestLineServerMesh(WireFixtures, MeshStatesContract):
         mesh.close()
 
     @pytest.fixture
-    def in_force(self, cells):
+    def actual_states(self, cells):
         return lambda: cells

@@ -22,12 +22,12 @@ class Chip:
 
     def __init__(self) -> None:
         self.driven_ma = np.zeros(N_HEATERS)
-        self.carried_ma: list[np.ndarray] = []
+        self.output_history_ma: list[np.ndarray] = []
         self.photocurrent_ma = np.linspace(0.0, 0.5, N_MONITORS)
 
     def drive(self, currents_ma: np.ndarray, at_s: float) -> None:
         self.driven_ma = currents_ma.copy()
-        self.carried_ma.append(self.driven_ma)
+        self.output_history_ma.append(self.driven_ma)
 
     def sense_ma(self, n_avg: int, at_s: float) -> np.ndarray:
         heater, monitor = LEVER
@@ -75,15 +75,15 @@ class TestLumionMeshController(WireFixtures, MeshControllerContract):
         return lambda: chip.driven_ma
 
     @pytest.fixture
-    def carried_ma(self, chip):
+    def output_history_ma(self, chip):
         def since_the_last_time() -> list[np.ndarray]:
-            tables, chip.carried_ma = chip.carried_ma, []
+            tables, chip.output_history_ma = chip.output_history_ma, []
             return tables
 
         return since_the_last_time
 
     @pytest.fixture
-    def lever(self) -> tuple[int, int]:
+    def heater_and_monitor(self) -> tuple[int, int]:
         return LEVER
 
     @pytest.fixture

@@ -29,5 +29,5 @@ class TestOzEpc04(WireFixtures, PolarizationControllerContract):
         controller.close()
 
     @pytest.fixture
-    def in_force(self, squeezers_mv):
+    def actual_settings(self, squeezers_mv):
         return lambda: np.array([squeezers_mv[channel] for channel in (1, 2, 3, 4)])

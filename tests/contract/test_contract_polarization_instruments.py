@@ -35,7 +35,7 @@ class TestThorlabsMpc320(WireFixtures, PolarizationControllerContract):
         controller.close()
 
     @pytest.fixture
-    def in_force(self, device):
+    def actual_settings(self, device):
         return lambda: np.array(
             [paddle.position(device.now()) / COUNTS_PER_DEGREE for paddle in device.paddles.values()]
         )
@@ -66,7 +66,7 @@ class TestKeysightN7785C(WireFixtures, PolarizationOptimizerContract):
         box.close()
 
     @pytest.fixture
-    def factors_taken(self, device):
+    def executed_factors(self, device):
         return lambda: tuple(device.steps)
 
 

@@ -70,7 +70,7 @@ class TestQontrolChain(WireFixtures, MeshControllerContract):
         return lambda: device.currents_ma
 
     @pytest.fixture
-    def carried_ma(self, carried):
+    def output_history_ma(self, carried):
         def since_the_last_time() -> list[np.ndarray]:
             tables = carried.copy()
             carried.clear()

@@ -58,7 +58,7 @@ class TestSfpPlus(WireFixtures, TransponderContract):
     def driver(self, wire, clock, request, transport) -> Iterator[SfpTransponder]:
         # On a wire the tenth of a second a real bridge gets would only judge how busy the machine is.
         timeout_s = 0.1 if transport == "memory" else 0.5
-        if request.function.__name__ == "test_two_threads_share_it":  # where no reply is late; opening waits it out
+        if request.function.__name__ == "test_two_threads_share_the_driver":  # needs replies without delay
             timeout_s = 3.0
         bridge = Sc18im700(wire.link(), clock, device="sfp0", baud=BAUD, timeout_s=timeout_s)
         transponder = SfpTransponder(bridge, clock, device="sfp0", expected_serial="ER000001")

@@ -28,7 +28,7 @@ from lumion_hw.sessions.framed.session import TurnLock
 from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, SmbusAdapter
 from lumion_hw.sessions.module.linear_file import LinearFile
 from lumion_hw.sessions.scpi import ScpiSession
-from lumion_hw.testing.forking import in_child
+from lumion_hw.testing.forking import run_in_child
 from tests.waiting import PATIENCE_S
 
 pytestmark = [
@@ -124,13 +124,13 @@ def test_a_child_can_neither_use_the_link_nor_end_it(way: str) -> None:
             lambda: link.drain(0.01, soon()),
             lambda: link.open(soon()),
         ):
-            assert in_child(use) == "ForkError"
+            assert run_in_child(use) == "ForkError"
 
         def leave() -> None:
             link.close()
             gc.collect()
 
-        assert in_child(leave) == "None"
+        assert run_in_child(leave) == "None"
         link.write(b"parent\n", soon())
         assert heard() == b"parent\n"
         say(b"reply\n")
@@ -160,7 +160,7 @@ def test_the_visa_library_of_a_child_is_not_asked_to_end_the_session_of_its_pare
             resource._resource_manager.close()  # as pyvisa does at the end of every process
             return number in ended
 
-        assert in_child(end) == "False"
+        assert run_in_child(end) == "False"
         link.close()
         assert ended == [number]
 
@@ -174,14 +174,14 @@ def test_the_error_names_both_processes_and_says_what_to_do() -> None:
             owner.check("tcp://a:1", "meter")
         return f"process {os.getppid()}" in str(refused.value) and f"{os.getpid()}" in str(refused.value)
 
-    assert in_child(told) == "True"
+    assert run_in_child(told) == "True"
     owner.check("tcp://a:1")
 
 
 def test_what_was_never_opened_may_be_opened_by_a_child() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         link = TcpLink("127.0.0.1", server.getsockname()[1], CLOCK)
-        assert in_child(lambda: link.open(soon())) == "None"
+        assert run_in_child(lambda: link.open(soon())) == "None"
 
 
 @pytest.mark.parametrize("kind", ["smbus", "ftdi", "file"])
@@ -213,7 +213,7 @@ def test_a_child_does_not_touch_the_module_its_parent_has_opened(kind: str, tmp_
         module.close()
         return used
 
-    assert in_child(read_all_the_same) == "[]"
+    assert run_in_child(read_all_the_same) == "[]"
     assert module.read(0x50, 0, 1) == b"\0"
     module.close()
 
@@ -231,8 +231,8 @@ def test_a_session_whose_lock_a_thread_of_the_parent_holds_refuses_the_child_at_
         peer, _ = server.accept()
         with peer:
             assert peer.recv(100) == b"*IDN?\n"
-            assert in_child(lambda: session.query("*IDN?")) == "ForkError"
-            assert in_child(session.close) == "None"
+            assert run_in_child(lambda: session.query("*IDN?")) == "ForkError"
+            assert run_in_child(session.close) == "None"
             peer.sendall(b"A,B,C,D\n")
             opening.join(PATIENCE_S)
             assert replies == ["A,B,C,D"]
@@ -259,7 +259,7 @@ def test_a_lock_held_by_another_thread_of_the_parent_is_free_in_the_child(make: 
             pass
         return bool(lock.acquire(blocking=False))
 
-    assert in_child(take_and_give_back) == "True"
+    assert run_in_child(take_and_give_back) == "True"
     assert lock.acquire(blocking=False) is False
     done.set()
     thread.join()
@@ -269,4 +269,4 @@ def test_a_lock_held_by_another_thread_of_the_parent_is_free_in_the_child(make: 
 def test_a_fork_inside_of_a_transaction_leaves_it_whole(make: Callable[[], Any]) -> None:
     lock = fork_safe(make())
     with lock:
-        assert in_child(lock.release) == "None"
+        assert run_in_child(lock.release) == "None"

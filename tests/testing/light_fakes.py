@@ -46,7 +46,7 @@ class FakeAttenuator(Fake):
         if channel not in self.channels:
             raise ConfigError(f"no channel {channel}", **WHERE)
 
-    def taken_db(self, channel: int) -> float | None:
+    def measured_attenuation_db(self, channel: int) -> float | None:
         return self.kept[channel].attenuation_db if self.kept[channel].passing else None
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
@@ -272,7 +272,7 @@ class FakeTemperature(Fake):
     def true_c(self) -> float:
         return self.setpoint_c + (0.0 if self.on and self.clock.now() >= self.there_at else self.off_by_k)
 
-    def push(self, kelvin: float) -> None:
+    def heat_suddenly_k(self, kelvin: float) -> None:
         self.look()
         self.off_by_k, self.there_at = kelvin, self.clock.now() + 10.0
         self.look()

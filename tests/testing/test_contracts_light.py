@@ -30,8 +30,8 @@ class TestHonestAttenuator(AnyFake, VariableAttenuatorContract):
     make = FakeAttenuator
 
     @pytest.fixture
-    def taken_db(self, driver):
-        return driver.taken_db
+    def measured_attenuation_db(self, driver):
+        return driver.measured_attenuation_db
 
 
 class TestHonestAttenuatorWithoutShutter(TestHonestAttenuator):
@@ -42,7 +42,7 @@ class TestHonestSwitch(AnyFake, OpticalSwitchContract):
     make = FakeSwitch
 
     @pytest.fixture
-    def joined(self, driver):
+    def actual_connections(self, driver):
         return lambda: driver.made
 
 
@@ -71,8 +71,8 @@ class TestHonestTemperatureController(AnyFake, TemperatureControllerContract):
         return driver.true_c
 
     @pytest.fixture
-    def push(self, driver):
-        return driver.push
+    def heat_suddenly_k(self, driver):
+        return driver.heat_suddenly_k
 
     @pytest.fixture
     def pull_sensor(self, driver):
@@ -104,27 +104,27 @@ def test_channels_that_are_one_are_caught() -> None:
             for each in self.channels:
                 super().set_attenuation_db(each, attenuation_db)
 
-    assert "channel 1 has" in broken(VariableAttenuatorContract().test_channels_keep_their_own, Joined())
+    assert "channel 1 has" in broken(VariableAttenuatorContract().test_channels_are_independent, Joined())
 
 
 def test_light_that_does_not_follow_is_caught() -> None:
     class Stuck(FakeAttenuator):
-        def taken_db(self, channel: int) -> float | None:
+        def measured_attenuation_db(self, channel: int) -> float | None:
             return 3.0
 
     driver = Stuck()
     promise = VariableAttenuatorContract().test_the_light_has_followed_when_a_set_returns
-    assert "3.000 dB are taken" in broken(promise, driver, driver.taken_db)
+    assert "4 dB was set, but 3.000 dB was measured" in broken(promise, driver, driver.measured_attenuation_db)
 
 
 def test_a_shutter_that_leaks_is_caught() -> None:
     class Leaking(FakeAttenuator):
-        def taken_db(self, channel: int) -> float | None:
+        def measured_attenuation_db(self, channel: int) -> float | None:
             return 30.0
 
     driver = Leaking()
     promise = VariableAttenuatorContract().test_no_light_passes_a_closed_shutter
-    assert "light passes a closed shutter" in broken(promise, driver, driver.taken_db)
+    assert "light passes a closed shutter" in broken(promise, driver, driver.measured_attenuation_db)
 
 
 def test_closing_that_opens_the_attenuator_is_caught() -> None:
@@ -135,7 +135,7 @@ def test_closing_that_opens_the_attenuator_is_caught() -> None:
 
     driver = Tidy()
     promise = VariableAttenuatorContract().test_closing_leaves_the_light_as_it_is
-    assert "close() left 0.0 dB" in broken(promise, driver, driver.taken_db)
+    assert "after close() the attenuation is 0.0 dB" in broken(promise, driver, driver.measured_attenuation_db)
 
 
 # -- switches
@@ -157,8 +157,8 @@ def test_connections_that_replace_all_others_are_caught() -> None:
             super().connect(connections)
             self.made = dict(connections)
 
-    promise = OpticalSwitchContract().test_a_connection_joins_what_it_names_and_leaves_the_others
-    assert "in force" in broken(promise, Forgetful())
+    promise = OpticalSwitchContract().test_connect_adds_to_existing_connections
+    assert "expected {1: 6, 2: 8}, but {2: 8} is read back" in broken(promise, Forgetful())
 
 
 def test_connections_that_are_left_are_caught() -> None:
@@ -167,8 +167,8 @@ def test_connections_that_are_left_are_caught() -> None:
             self.known(connections)
             self.made = {k: v for k, v in self.made.items() if v not in connections.values()} | connections
 
-    promise = OpticalSwitchContract().test_setting_connections_parts_all_others
-    assert "in force" in broken(promise, Adding())
+    promise = OpticalSwitchContract().test_set_connections_replaces_all_others
+    assert "expected {}, but {1: 8, 2: 6} is read back" in broken(promise, Adding())
 
 
 # -- amplifiers
@@ -179,7 +179,7 @@ def test_a_gain_that_is_no_error_and_not_held_is_caught() -> None:
         def hold_gain_db(self, gain_db: float) -> None:
             self.need_link()
 
-    promise = OpticalAmplifierContract().test_what_is_held_is_in_force_or_cannot_be_held
+    promise = OpticalAmplifierContract().test_a_value_takes_effect_or_is_unsupported
     assert "nothing was raised" in broken(promise, Silent(), "gain_db")
 
 
@@ -188,8 +188,8 @@ def test_two_quantities_held_at_once_are_caught() -> None:
         def settings(self):
             return replace(super().settings(), power_dbm=10.0)
 
-    promise = OpticalAmplifierContract().test_what_is_held_is_in_force_or_cannot_be_held
-    assert "holds other quantities" in broken(promise, Both(), "current_ma")
+    promise = OpticalAmplifierContract().test_a_value_takes_effect_or_is_unsupported
+    assert "settings() reports more than one controlled quantity:" in broken(promise, Both(), "current_ma")
 
 
 def test_ready_before_there_is_light_is_caught() -> None:
@@ -202,7 +202,7 @@ def test_ready_before_there_is_light_is_caught() -> None:
 
     driver = Hasty()
     promise = OpticalAmplifierContract().test_light_leaves_it_while_it_is_ready
-    assert "no light though the amplifier is ready" in broken(promise, driver, driver.emitted_dbm)
+    assert "the amplifier is ready, but emits no light" in broken(promise, driver, driver.emitted_dbm)
 
 
 def test_closing_that_switches_an_amplifier_off_is_caught() -> None:
@@ -213,7 +213,7 @@ def test_closing_that_switches_an_amplifier_off_is_caught() -> None:
 
     driver = Careful()
     promise = OpticalAmplifierContract().test_closing_leaves_the_output_as_it_is
-    assert "before close(), None after" in broken(promise, driver, driver.emitted_dbm)
+    assert "close() changed the output power from 12.0 to None dBm" in broken(promise, driver, driver.emitted_dbm)
 
 
 # -- analysers
@@ -227,7 +227,7 @@ def test_a_spectrum_that_is_turned_round_is_caught() -> None:
 
     driver = Falling()
     promise = SpectrumAnalyzerContract().test_a_sweep_is_of_the_span_that_was_set
-    assert "the sweep ends" in broken(promise, driver, driver.clock)
+    assert "the ends of the sweep are" in broken(promise, driver, driver.clock)
 
 
 def test_the_spectrum_of_before_is_caught() -> None:
@@ -239,11 +239,11 @@ def test_the_spectrum_of_before_is_caught() -> None:
             return found
 
     driver = Slow()
-    promise = SpectrumAnalyzerContract().test_light_is_seen_where_and_as_bright_as_it_is
-    assert "is seen" in broken(promise, driver, driver.shine)
+    promise = SpectrumAnalyzerContract().test_the_peak_matches_the_light
+    assert "the peak of light at 1551.1 nm is 0.900 nm off" in broken(promise, driver, driver.shine)
 
 
-@pytest.mark.parametrize(("level_dbm", "words"), [(-np.inf, "infinite"), (-210.0, "no levels")])
+@pytest.mark.parametrize(("level_dbm", "words"), [(-np.inf, "infinite"), (-210.0, "must be NaN")])
 def test_a_number_for_no_level_is_caught(level_dbm: float, words: str) -> None:
     class Brave(FakeAnalyzer):
         def levels_dbm(self, wavelength_nm: np.ndarray) -> np.ndarray:
@@ -253,7 +253,7 @@ def test_a_number_for_no_level_is_caught(level_dbm: float, words: str) -> None:
             return found
 
     driver = Brave()
-    promise = SpectrumAnalyzerContract().test_light_is_seen_where_and_as_bright_as_it_is
+    promise = SpectrumAnalyzerContract().test_the_peak_matches_the_light
     assert words in broken(promise, driver, driver.shine)
 
 
@@ -280,18 +280,18 @@ def test_a_lock_before_the_temperature_is_there_is_caught() -> None:
 
     driver = Hasty()
     promise = TemperatureControllerContract().test_locked_means_that_the_temperature_is_held
-    assert "is locked, the body has 24.000" in broken(promise, driver, driver.true_c)
+    assert "locked to 27.0 °C, but the body has 24.000 °C" in broken(promise, driver, driver.true_c)
 
 
 def test_a_loss_that_nobody_saw_and_that_is_not_told_is_caught() -> None:
     class Forgetful(FakeTemperature):
-        def push(self, kelvin: float) -> None:
-            super().push(kelvin)
+        def heat_suddenly_k(self, kelvin: float) -> None:
+            super().heat_suddenly_k(kelvin)
             self.losses = 0
 
     driver = Forgetful()
     promise = TemperatureControllerContract().test_a_lock_that_was_lost_is_counted_once
-    assert "does not tell" in broken(promise, driver, driver.push, driver.clock)
+    assert "was not counted" in broken(promise, driver, driver.heat_suddenly_k, driver.clock)
 
 
 def test_a_temperature_without_a_sensor_is_caught() -> None:
@@ -301,7 +301,7 @@ def test_a_temperature_without_a_sensor_is_caught() -> None:
 
     driver = Brave()
     promise = TemperatureControllerContract().test_without_its_sensor_there_is_no_temperature
-    assert "without a sensor it is -273.15" in broken(promise, driver, driver.pull_sensor, driver.clock)
+    assert "without a sensor the temperature is -273.15 °C" in broken(promise, driver, driver.pull_sensor, driver.clock)
 
 
 def test_waiting_that_switches_the_output_on_is_caught() -> None:
@@ -336,4 +336,4 @@ def test_a_refusal_in_another_unit_is_caught() -> None:
                 raise
 
     promise = TemperatureControllerContract().test_settings_outside_the_limits_are_refused_and_nothing_changes
-    assert "the refusal speaks in K" in broken(promise, Kelvin())
+    assert "the unit of the error is K, not °C" in broken(promise, Kelvin())

@@ -109,7 +109,7 @@ def test_a_meter_that_does_not_notice_a_reset_is_caught() -> None:
     driver = BelievingMeter()
     promise = PowerMeterContract().test_a_reset_by_another_session_gives_no_wrong_power
     said = sentence(promise, driver, driver.light_w.__setitem__, (1250.0, 1650.0), driver.reset)
-    assert "another session reset the meter, now" in said
+    assert "another session reset the meter; now" in said
 
 
 class SharedLaser(FakeLaser):
@@ -219,7 +219,9 @@ class SharedAttenuator(FakeAttenuator):
 
 class TestAttenuatorThatMinds(AnyFake, VariableAttenuatorContract):
     make = SharedAttenuator
-    taken_db = pytest.fixture(lambda self, driver: driver.taken_db, name="taken_db")
+    measured_attenuation_db = pytest.fixture(
+        lambda self, driver: driver.measured_attenuation_db, name="measured_attenuation_db"
+    )
     change_offset = pytest.fixture(lambda self, driver: driver.change_offset, name="change_offset")
     reset = pytest.fixture(lambda self, driver: driver.reset, name="reset")
 
@@ -236,7 +238,7 @@ def test_an_attenuator_that_counts_from_the_offset_of_somebody_else_is_caught() 
     driver = HeedlessAttenuator()
     promise = VariableAttenuatorContract().test_an_offset_changed_by_another_session_gives_no_wrong_attenuation
     assert "19 dB was reported, but the light loses 16.0 dB" in sentence(
-        promise, driver, driver.change_offset, driver.taken_db
+        promise, driver, driver.change_offset, driver.measured_attenuation_db
     )
 
 
@@ -244,7 +246,7 @@ def test_an_attenuator_at_the_wavelength_of_somebody_else_is_caught() -> None:
     driver = HeedlessAttenuator()
     promise = VariableAttenuatorContract().test_a_wavelength_changed_by_another_session_is_reported_and_set_again
     said = sentence(promise, driver, lambda channel: driver.change(channel, wavelength_nm=1310.0))
-    assert "24 dB was set at 1310.0 nm, the wavelength set is 1488" in said
+    assert "24 dB was set at 1310.0 nm instead of 1488.0 nm" in said
 
 
 def test_an_attenuator_that_does_not_notice_a_reset_is_caught() -> None:
@@ -255,7 +257,7 @@ def test_an_attenuator_that_does_not_notice_a_reset_is_caught() -> None:
 
     driver = Sure()
     promise = VariableAttenuatorContract().test_a_reset_by_another_session_gives_no_wrong_attenuation
-    assert "passing=True" in sentence(promise, driver, driver.reset, driver.taken_db, VirtualClock())
+    assert "passing=True" in sentence(promise, driver, driver.reset, driver.measured_attenuation_db, VirtualClock())
 
 
 class SharedAnalyzer(FakeAnalyzer):

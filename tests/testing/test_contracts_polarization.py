@@ -16,7 +16,7 @@ class TestHonestBox(AnyFake, PolarizationOptimizerContract):
     make = FakeBox
 
     @pytest.fixture
-    def factors_taken(self, driver):
+    def executed_factors(self, driver):
         return lambda: driver.steps
 
 
@@ -43,7 +43,7 @@ def test_a_step_that_is_left_out_is_caught() -> None:
 
     driver = Lazy()
     promise = PolarizationOptimizerContract().test_every_factor_is_a_step
-    assert "5 factors were told, 3 steps were taken" in broken(promise, driver, lambda: driver.steps)
+    assert "5 factors were sent, but 3 steps were made" in broken(promise, driver, lambda: driver.steps)
 
 
 def test_a_factor_that_is_rounded_away_is_caught() -> None:
@@ -54,7 +54,7 @@ def test_a_factor_that_is_rounded_away_is_caught() -> None:
 
     driver = Coarse()
     promise = PolarizationOptimizerContract().test_every_factor_is_a_step
-    assert "3.3e-05 was told, the box understood 0" in broken(promise, driver, lambda: driver.steps)
+    assert "sent 3.3e-05, but the optimizer used 0" in broken(promise, driver, lambda: driver.steps)
 
 
 def test_a_factor_that_is_clipped_is_caught() -> None:
@@ -63,7 +63,7 @@ def test_a_factor_that_is_clipped_is_caught() -> None:
             super().improve(min(max(factor, 1e-6), 100.0))
 
     driver = Obliging()
-    promise = PolarizationOptimizerContract().test_what_is_no_factor_is_refused_and_no_step_is_taken
+    promise = PolarizationOptimizerContract().test_an_invalid_factor_is_rejected_without_a_step
     assert "nothing was raised" in broken(promise, driver, 0.0, lambda: driver.steps)
 
 
@@ -74,8 +74,8 @@ def test_a_step_taken_before_the_refusal_is_caught() -> None:
             super().improve(factor)
 
     driver = Hasty()
-    promise = PolarizationOptimizerContract().test_what_is_no_factor_is_refused_and_no_step_is_taken
-    assert "was refused, and a step taken" in broken(promise, driver, 100.1, lambda: driver.steps)
+    promise = PolarizationOptimizerContract().test_an_invalid_factor_is_rejected_without_a_step
+    assert "a factor of 100.1 was rejected, but a step was made" in broken(promise, driver, 100.1, lambda: driver.steps)
 
 
 def test_a_turned_sign_of_the_circular_part_is_caught() -> None:
@@ -97,7 +97,7 @@ def test_a_state_divided_by_all_light_is_caught() -> None:
 
     driver = Short()
     promise = PolarimeterContract().test_it_reads_the_light_that_arrives
-    assert "a point on the sphere" in broken(promise, driver, driver.shine, (1.0, 0.0, 0.0), 0.5)
+    assert "must have length 1" in broken(promise, driver, driver.shine, (1.0, 0.0, 0.0), 0.5)
 
 
 def test_a_reading_of_before_is_caught() -> None:
@@ -137,6 +137,6 @@ def test_a_polarimeter_that_tells_other_settings_is_caught() -> None:
         def settings(self) -> PolarimeterSettings:
             return PolarimeterSettings(self.thz, 2.0 * self.averaging)
 
-    assert "is in force, settings() says" in broken(
-        PolarimeterContract().test_it_tells_its_settings_and_their_limits, Vague()
+    assert "(190.0, 1e-08) is active, but settings() returns" in broken(
+        PolarimeterContract().test_settings_and_limits_are_reported, Vague()
     )

@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lumion_hw.circuits import CircuitRequest
-from lumion_hw.circuits.explanation import budget_lines, explain
+from lumion_hw.circuits.plan.explanation import budget_lines, explain
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
 from lumion_hw.serving.owner import BenchOwner

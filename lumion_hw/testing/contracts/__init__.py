@@ -1,9 +1,9 @@
-"""The promises of every interface as a test suite, to be run by whoever writes a driver.
+"""Test suites (contracts) that every driver of an interface must pass; authors of drivers run them.
 
-Subclass a contract in a test file, name the subclass ``Test...``, and give the fixtures it asks for; ``driver`` is
-always one of them. Fixtures that are not given skip the promises that need them, and say so. A contract knows only
-the interface: neither a driver nor an emulator. :class:`WireFixtures` runs it on an emulated device in memory, and
-what wires do on the device's own wire. Users import them from :mod:`lumion_hw.testing`.
+Subclass a contract in a test file, name the subclass ``Test...``, and define its required fixtures, such as ``driver``.
+Tests whose optional fixtures are missing are skipped with a message. A contract uses only the interface, neither a
+driver nor an emulator. :class:`WireFixtures` runs a contract on an emulated device in memory, and the tests of wire
+faults on the device's real wires. Users import these names from :mod:`lumion_hw.testing`.
 """
 
 from lumion_hw.testing.contracts.amplifier import OpticalAmplifierContract

@@ -1,4 +1,4 @@
-"""What an optical amplifier promises: what it holds is in force or refused, and light that is on or off as told."""
+"""Contract tests for optical amplifiers: control modes, settings within limits, and the output switch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, NotSup
 from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, OpticalAmplifier
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
+    expect,
+    expect_error,
     fail_without_fixture,
-    is_done,
-    promised,
-    refused,
+    result_or_none,
     skip_without_fixture,
-    unless_refused,
+    succeeds,
 )
-from lumion_hw.testing.contracts.tunable_laser import within
+from lumion_hw.testing.contracts.tunable_laser import value_in_range
 
 _UNITS = {"current_ma": "mA", "power_dbm": "dBm", "gain_db": "dB"}
 _MODES = dict(zip(_UNITS, AmplifierMode, strict=True))
 
 
 class OpticalAmplifierContract(DeviceContract):
-    """Promises of :class:`~lumion_hw.interfaces.OpticalAmplifier`.
+    """Contract tests for :class:`~lumion_hw.interfaces.OpticalAmplifier`.
 
-    Fixture to give: ``driver`` (open, output off). Optional: ``emitted_dbm``, ``change_mode``, and those of
+    Required fixture: ``driver`` (open, output off). Optional: ``emitted_dbm``, ``change_mode``, and those of
     :class:`DeviceContract`.
 
     Attributes:
@@ -51,7 +51,7 @@ class OpticalAmplifierContract(DeviceContract):
         """Return the settings in force."""
         return driver.settings()
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> OpticalAmplifier:
@@ -60,169 +60,173 @@ class OpticalAmplifierContract(DeviceContract):
 
     @pytest.fixture
     def emitted_dbm(self) -> Callable[[], float | None]:
-        """Tells the power in dBm that really leaves, ``None`` in the dark, with light at the input."""
-        skip_without_fixture("emitted_dbm", "a function that returns the power in dBm that really leaves it, or None")
+        """A function that returns the actual output power in dBm with light at the input; ``None`` if it is dark."""
+        skip_without_fixture("emitted_dbm", "a function that returns the actual output power in dBm, or None if dark")
 
     @pytest.fixture
     def change_mode(self) -> Callable[[], None]:
-        """Lets another session make the amplifier hold another quantity; its output is off."""
-        skip_without_fixture("change_mode", "a function by which another session makes it hold another quantity")
+        """A function by which another session changes the control mode while the output is off."""
+        skip_without_fixture("change_mode", "a function by which another session changes the control mode")
 
-    # -- what another session changes
+    # -- changes by another session
 
     @pytest.mark.parametrize("name", _UNITS)
     def test_a_mode_changed_by_another_session_is_reported(
         self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
     ) -> None:
-        """``settings`` report the new mode, and the next set is in force, or there is an error."""
+        """After another session has changed the mode, settings show it and the next set takes effect, or both fail."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return
-        getattr(driver, f"hold_{name}")(within(limits, 0.3))
+        getattr(driver, f"hold_{name}")(value_in_range(limits, 0.3))
         change_mode()
-        settings = unless_refused(driver.settings)
+        settings = result_or_none(driver.settings)
         if settings is not None:
-            held = [unit for unit in _UNITS if getattr(settings, unit) is not None]
-            promised(held == [unit for unit in _UNITS if _MODES[unit] is settings.mode], f"it reports {settings}")
-        wanted = within(limits, 0.5)
-        if is_done(lambda: getattr(driver, f"hold_{name}")(wanted)):
+            controlled = [unit for unit in _UNITS if getattr(settings, unit) is not None]
+            expect(
+                controlled == [unit for unit in _UNITS if _MODES[unit] is settings.mode],
+                f"settings() does not match the mode: {settings}",
+            )
+        wanted = value_in_range(limits, 0.5)
+        if succeeds(lambda: getattr(driver, f"hold_{name}")(wanted)):
             found = getattr(driver.settings(), name)
             slack = self.accuracy * max(abs(each) for each in limits)
-            promised(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
+            expect(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
 
-    # -- promises
+    # -- tests
 
-    def test_it_holds_something(self, driver: OpticalAmplifier) -> None:
-        """It says what it is, and can hold at least one quantity, within limits."""
-        promised(bool(driver.model), "it has no model")
-        held = self._held(driver.limits())
-        promised(bool(held), "it holds nothing")
-        for name, (low, high) in held.items():
-            promised(low < high, f"{name} goes from {low} to {high}")
+    def test_it_controls_at_least_one_quantity(self, driver: OpticalAmplifier) -> None:
+        """The amplifier reports its model and can control at least one quantity, within limits."""
+        expect(bool(driver.model), "the model name is empty")
+        limits = self._limits(driver.limits())
+        expect(bool(limits), "limits() names no quantity")
+        for name, (low, high) in limits.items():
+            expect(low < high, f"the limits of {name} are {low} and {high}")
 
     @pytest.mark.parametrize("name", _UNITS)
-    def test_what_is_held_is_in_force_or_cannot_be_held(self, driver: OpticalAmplifier, name: str) -> None:
-        """Within its limits it is in force and the only one; what it cannot hold is not supported."""
+    def test_a_value_takes_effect_or_is_unsupported(self, driver: OpticalAmplifier, name: str) -> None:
+        """A value within the limits takes effect and sets the mode; an unsupported quantity is rejected."""
         limits = getattr(driver.limits(), name)
         hold = getattr(driver, f"hold_{name}")
         if limits is None:
-            refused(NotSupportedError, f"hold_{name}", partial(hold, 1.0))
+            expect_error(NotSupportedError, f"hold_{name}", partial(hold, 1.0))
             return
         for fraction in (0.3, 0.9, 0.5):
-            wanted = within(limits, fraction)
+            wanted = value_in_range(limits, fraction)
             hold(wanted)
             settings = driver.settings()
             found = getattr(settings, name)
-            promised(settings.mode is _MODES[name], f"hold_{name}() was called, the mode is {settings.mode}")
+            expect(settings.mode is _MODES[name], f"hold_{name}() was called, the mode is {settings.mode}")
             slack = self.accuracy * max(abs(each) for each in limits)
-            promised(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
+            expect(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
             others = [getattr(settings, other) for other in _UNITS if other != name]
-            promised(others == [None, None], f"it says that it holds other quantities, too: {settings}")
+            expect(others == [None, None], f"settings() reports more than one controlled quantity: {settings}")
 
     @pytest.mark.parametrize("name", _UNITS)
-    def test_what_is_outside_the_limits_is_refused_and_nothing_changes(
-        self, driver: OpticalAmplifier, name: str
-    ) -> None:
-        """Limits reject, they never clip; NaN is no setting."""
+    def test_values_outside_the_limits_are_rejected(self, driver: OpticalAmplifier, name: str) -> None:
+        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return
         hold = getattr(driver, f"hold_{name}")
-        hold(within(limits, 0.5))
+        hold(value_in_range(limits, 0.5))
         before = self.observe(driver)
         span = limits[1] - limits[0]
         for wanted in (limits[0] - 0.1 * span, limits[1] + 0.1 * span, math.nan):
-            error = refused(LimitError, f"hold_{name}({wanted:g})", partial(hold, wanted))
-            promised(error.unit == _UNITS[name], f"the refusal speaks in {error.unit}, the caller in {_UNITS[name]}")
-        promised(self.observe(driver) == before, "a refused setting changed settings")
+            error = expect_error(LimitError, f"hold_{name}({wanted:g})", partial(hold, wanted))
+            expect(error.unit == _UNITS[name], f"the unit of the error is {error.unit}, not {_UNITS[name]}")
+        expect(self.observe(driver) == before, "a rejected setting changed settings")
 
-    def test_what_it_says_follows_the_output(self, driver: OpticalAmplifier) -> None:
-        """Off it is neither emitting nor ready; on it is both within its time; off again it is dark."""
-        self._hold_some(driver)
+    def test_the_state_follows_the_output(self, driver: OpticalAmplifier) -> None:
+        """The reported state follows the output: off, then emitting and ready within ``ready_s``, then off again."""
+        self._set_a_quantity(driver)
         state = driver.state()
-        promised(not (state.emitting or state.ready), f"an amplifier that is off says {state}")
+        expect(not (state.emitting or state.ready), f"the amplifier is off, but reports {state}")
         driver.enable()
         state = driver.wait_ready(self.ready_s)
-        promised(state.emitting and state.ready and not state.flags, f"wait_ready() returned {state}")
-        promised(driver.settings().enabled, "an enabled output is said to be off")
+        expect(state.emitting and state.ready and not state.flags, f"wait_ready() returned {state}")
+        expect(driver.settings().enabled, "the output is on, but settings() reports it off")
         driver.disable()
         state = driver.state()
-        promised(not (state.emitting or state.ready), f"after disable() it says {state}")
+        expect(not (state.emitting or state.ready), f"after disable() the amplifier reports {state}")
 
     def test_light_leaves_it_while_it_is_ready(
         self, driver: OpticalAmplifier, emitted_dbm: Callable[[], float | None]
     ) -> None:
-        """Dark until it is enabled; then as much as it says; dark again once disabled."""
-        self._hold_some(driver)
+        """Light leaves the amplifier only while it is enabled, with the reported power."""
+        self._set_a_quantity(driver)
         dark_dbm = emitted_dbm()
         driver.enable()
         state = driver.wait_ready(self.ready_s)
         bright_dbm = emitted_dbm()
-        promised(bright_dbm is not None, "there is no light though the amplifier is ready")
+        expect(bright_dbm is not None, "the amplifier is ready, but emits no light")
         if bright_dbm is not None:
-            promised(dark_dbm is None or bright_dbm > dark_dbm + 3.0, f"it emits {dark_dbm} dBm before it is enabled")
-            told_dbm = state.output_power_dbm
-            promised(
-                told_dbm is None or abs(told_dbm - bright_dbm) < 1.0, f"{bright_dbm:g} dBm leave, it says {told_dbm}"
+            expect(
+                dark_dbm is None or bright_dbm > dark_dbm + 3.0, f"the amplifier emits {dark_dbm} dBm before enable()"
+            )
+            reported_dbm = state.output_power_dbm
+            expect(
+                reported_dbm is None or abs(reported_dbm - bright_dbm) < 1.0,
+                f"the output power is {bright_dbm:g} dBm, but {reported_dbm} is reported",
             )
         driver.disable()
         after_dbm = emitted_dbm()
-        promised(after_dbm is None or dark_dbm is not None, f"{after_dbm} dBm leave after disable()")
+        expect(after_dbm is None or dark_dbm is not None, f"the amplifier emits {after_dbm} dBm after disable()")
 
     def test_waiting_for_an_output_that_is_off_is_an_error(self, driver: OpticalAmplifier, clock: Clock) -> None:
-        """``wait_ready`` does not wait for light that nobody switched on."""
+        """``wait_ready`` raises an error immediately if the output is off."""
         started_s = clock.now()
-        refused(DeviceError, "wait_ready() of an amplifier that is off", lambda: driver.wait_ready(self.ready_s))
-        promised(clock.now() - started_s < self.deadline_s, "waiting for an output that is off took its time")
+        expect_error(DeviceError, "wait_ready() of an amplifier that is off", lambda: driver.wait_ready(self.ready_s))
+        expect(clock.now() - started_s < self.deadline_s, "waiting for an output that is off did not fail immediately")
 
-    def test_waiting_ends_when_its_time_is_over(self, driver: OpticalAmplifier, clock: Clock) -> None:
-        """The time is a duration; one that is none is refused."""
-        self._hold_some(driver)
+    def test_waiting_ends_at_the_time_out(self, driver: OpticalAmplifier, clock: Clock) -> None:
+        """Waiting ends at the time-out; a negative or NaN time-out is rejected."""
+        self._set_a_quantity(driver)
         driver.enable()
         started_s = clock.now()
         try:
             driver.wait_ready(0.0)
         except DeviceTimeoutError as error:
-            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
-        promised(clock.now() - started_s < self.deadline_s, f"to wait 0 s took {clock.now() - started_s:.2f} s")
+            expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
+        expect(clock.now() - started_s < self.deadline_s, f"waiting 0 s took {clock.now() - started_s:.2f} s")
         for timeout_s in (math.nan, -1.0):
-            refused(LimitError, f"wait_ready({timeout_s})", partial(driver.wait_ready, timeout_s))
+            expect_error(LimitError, f"wait_ready({timeout_s})", partial(driver.wait_ready, timeout_s))
 
-    def test_another_mode_while_it_emits_is_done_or_refused(self, driver: OpticalAmplifier) -> None:
-        """Where it cannot be done nothing changes, and the light stays on."""
-        limits = self._held(driver.limits())
+    def test_a_mode_change_during_emission_works_or_is_rejected(self, driver: OpticalAmplifier) -> None:
+        """Changing the mode during emission takes effect, or is rejected without changing anything."""
+        limits = self._limits(driver.limits())
         if len(limits) < 2:
             return
         first, second = list(limits)[:2]
-        getattr(driver, f"hold_{first}")(within(limits[first], 0.5))
+        getattr(driver, f"hold_{first}")(value_in_range(limits[first], 0.5))
         driver.enable()
         driver.wait_ready(self.ready_s)
         before = self.observe(driver)
         try:
-            getattr(driver, f"hold_{second}")(within(limits[second], 0.5))
+            getattr(driver, f"hold_{second}")(value_in_range(limits[second], 0.5))
         except DeviceError:
-            promised(self.observe(driver) == before, "a refused mode changed settings")
+            expect(self.observe(driver) == before, "a rejected mode changed settings")
         else:
-            promised(driver.settings().mode is _MODES[second], "another mode was set and is not in force")
+            expect(driver.settings().mode is _MODES[second], "the new mode was accepted, but is not active")
 
     def test_closing_leaves_the_output_as_it_is(
         self, driver: OpticalAmplifier, emitted_dbm: Callable[[], float | None]
     ) -> None:
-        """``close`` switches nothing off."""
-        self._hold_some(driver)
+        """``close`` does not change the output."""
+        self._set_a_quantity(driver)
         driver.enable()
         driver.wait_ready(self.ready_s)
         before_dbm = emitted_dbm()
         driver.close()
         after_dbm = emitted_dbm()
         same = before_dbm is not None and after_dbm is not None and abs(after_dbm - before_dbm) < 1.0
-        promised(same, f"{before_dbm} dBm before close(), {after_dbm} after")
+        expect(same, f"close() changed the output power from {before_dbm} to {after_dbm} dBm")
 
-    # -- in common
+    # -- helpers
 
-    def _held(self, limits: AmplifierLimits) -> dict[str, tuple[float, float]]:
-        return {each.name: value for each in fields(limits) if (value := getattr(limits, each.name)) is not None}
+    def _limits(self, limits: AmplifierLimits) -> dict[str, tuple[float, float]]:
+        return {item.name: value for item in fields(limits) if (value := getattr(limits, item.name)) is not None}
 
-    def _hold_some(self, driver: OpticalAmplifier) -> None:
-        name, limits = next(iter(self._held(driver.limits()).items()))
-        getattr(driver, f"hold_{name}")(within(limits, 0.6))
+    def _set_a_quantity(self, driver: OpticalAmplifier) -> None:
+        name, limits = next(iter(self._limits(driver.limits()).items()))
+        getattr(driver, f"hold_{name}")(value_in_range(limits, 0.6))

@@ -1,4 +1,4 @@
-"""What a transponder of several data paths promises: each is switched and reported without touching the others."""
+"""Contract tests for transponders with several data paths: each path is switched and reported independently."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.interfaces import BreakoutTransponder
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
+    expect,
+    expect_error,
     fail_without_fixture,
-    promised,
-    refused,
     skip_without_fixture,
 )
 
 
 class BreakoutTransponderContract(DeviceContract):
-    """Promises of :class:`~lumion_hw.interfaces.BreakoutTransponder`.
+    """Contract tests for :class:`~lumion_hw.interfaces.BreakoutTransponder`.
 
-    Fixture to give: ``driver``. Optional: ``launched_w``, and those of :class:`DeviceContract`.
+    Required fixture: ``driver``. Optional: ``launched_w``, and those of :class:`DeviceContract`.
 
     Attributes:
-        application: AppSel code of an application that can run several times side by side, on light of its own.
+        application: AppSel code of an application that can run in several data paths, each on its own light.
         lock_s: Time from light at the receivers to a lock.
     """
 
@@ -37,7 +37,7 @@ class BreakoutTransponderContract(DeviceContract):
     application: ClassVar[int] = 2
     lock_s: ClassVar[float] = 5.0
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> BreakoutTransponder:
@@ -46,48 +46,52 @@ class BreakoutTransponderContract(DeviceContract):
 
     @pytest.fixture
     def launched_w(self) -> Callable[[int], float]:
-        """Returns the power that really leaves the path from a host lane, in watts."""
-        skip_without_fixture("launched_w", "a function that measures what the path from a host lane launches, in watts")
+        """A function that measures the launch power in watts of the path that starts at a host lane."""
+        skip_without_fixture(
+            "launched_w", "a function that measures the launch power in watts of the path of a host lane"
+        )
 
     @pytest.fixture
-    def starts(self, driver: BreakoutTransponder) -> tuple[int, ...]:
-        """The first host lanes of the application."""
+    def first_lanes(self, driver: BreakoutTransponder) -> tuple[int, ...]:
+        """First host lanes of all data paths of the application."""
         offered = {item.number: item.first_host_lanes for item in driver.capabilities().applications}
-        starts = offered.get(self.application, ())
-        promised(len(starts) > 1, f"application {self.application} cannot run several times: it begins on {starts}")
-        return starts
+        first_lanes = offered.get(self.application, ())
+        expect(
+            len(first_lanes) > 1, f"application {self.application} has one data path only, first lanes {first_lanes}"
+        )
+        return first_lanes
 
-    # -- one path after the other
+    # -- single paths
 
-    def test_each_path_comes_up_and_goes_dark_alone(
-        self, driver: BreakoutTransponder, starts: tuple[int, ...], launched_w: Callable[[int], float]
+    def test_each_path_is_switched_independently(
+        self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """One path after the other is selected, switched on and off; light follows, on this path alone."""
-        for start in starts:
+        """Enabling one path switches on the light of this path only; disabling switches it off."""
+        for start in first_lanes:
             driver.path(start).select_application(self.application)
-        for start in starts:
+        for start in first_lanes:
             path = driver.path(start)
             path.enable()
-            lit = [each for each in starts if launched_w(each) > 0.0]
-            promised(lit == [start], f"the path from host lane {start} was switched on; light leaves {lit}")
-            promised(not path.status().tx_disabled, f"the path from host lane {start} launches light as disabled")
-            promised(not driver.status().tx_disabled, "a path launches light, the module says that it is disabled")
-            others = [each for each in starts if each != start and not driver.path(each).status().tx_disabled]
-            promised(not others, f"the paths from host lanes {others} are dark and say that they are on")
+            lit = [lane for lane in first_lanes if launched_w(lane) > 0.0]
+            expect(lit == [start], f"the path of host lane {start} was enabled, but paths {lit} emit light")
+            expect(not path.status().tx_disabled, f"the path of host lane {start} emits light, but reports disabled")
+            expect(not driver.status().tx_disabled, "a path emits light, but the module reports disabled")
+            others = [lane for lane in first_lanes if lane != start and not driver.path(lane).status().tx_disabled]
+            expect(not others, f"the paths of host lanes {others} are dark, but report enabled")
             path.disable()
-            promised(launched_w(start) == 0.0, f"disable() of the path from host lane {start} returned with light")
-            promised(driver.status().tx_disabled, "all paths are dark, the module says that it is on")
+            expect(launched_w(start) == 0.0, f"the path of host lane {start} still emits light after disable()")
+            expect(driver.status().tx_disabled, "all paths are dark, but the module reports enabled")
 
     def test_switching_one_path_leaves_the_light_of_others(
-        self, driver: BreakoutTransponder, starts: tuple[int, ...], launched_w: Callable[[int], float]
+        self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """Selecting, enabling and disabling one path changes the light of no other path."""
-        for start in starts:
+        """Selecting, enabling and disabling one path does not change the light of the others."""
+        for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
-        one, *others = starts
+        one, *others = first_lanes
         before_w = {start: launched_w(start) for start in others}
-        promised(min(before_w.values()) > 0.0, f"enable() of the module left paths dark: {before_w}")
+        expect(min(before_w.values()) > 0.0, f"enable() of the module left paths dark: {before_w}")
         for name, act in (
             ("disable", driver.path(one).disable),
             ("enable", driver.path(one).enable),
@@ -95,48 +99,56 @@ class BreakoutTransponderContract(DeviceContract):
         ):
             act()
             after_w = {start: launched_w(start) for start in others}
-            promised(after_w == before_w, f"{name}() of the path from host lane {one} changed the light of others")
+            expect(after_w == before_w, f"{name}() on the path of host lane {one} changed the light of other paths")
 
     def test_the_module_switches_all_paths(
-        self, driver: BreakoutTransponder, starts: tuple[int, ...], launched_w: Callable[[int], float]
+        self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """``disable`` of the module darkens every path, whichever way it was switched on."""
-        for start in starts:
+        """``disable`` of the module switches off every path, also paths that were enabled one by one."""
+        for start in first_lanes:
             driver.path(start).select_application(self.application)
             driver.path(start).enable()
         driver.disable()
-        lit = [start for start in starts if launched_w(start) > 0.0]
-        promised(not lit, f"disable() of the module left the paths from host lanes {lit} lit")
+        lit = [start for start in first_lanes if launched_w(start) > 0.0]
+        expect(not lit, f"after disable() of the module the paths of host lanes {lit} still emit light")
 
-    def test_each_path_says_how_it_is_set(self, driver: BreakoutTransponder, starts: tuple[int, ...]) -> None:
-        """Settings of a path are its own; those of the module name all paths by their first host lanes."""
-        for start in starts:
+    def test_each_path_reports_its_settings(self, driver: BreakoutTransponder, first_lanes: tuple[int, ...]) -> None:
+        """A path reports its own settings; the module lists all paths by first host lane."""
+        for start in first_lanes:
             driver.path(start).select_application(self.application)
-        driver.path(starts[-1]).enable()
-        promised(
-            dict(driver.settings().applications) == dict.fromkeys(starts, self.application),
-            f"{driver.settings()} lacks a path",
+        driver.path(first_lanes[-1]).enable()
+        expect(
+            dict(driver.settings().applications) == dict.fromkeys(first_lanes, self.application),
+            f"the settings of the module lack a path: {driver.settings()}",
         )
-        for start in starts:
+        for start in first_lanes:
             settings = driver.path(start).settings()
-            promised(dict(settings.applications) == {start: self.application}, f"a path with {settings}")
-            promised(settings.enabled is (start == starts[-1]), f"the path from host lane {start} has {settings}")
+            expect(
+                dict(settings.applications) == {start: self.application},
+                f"wrong application for the path of host lane {start}: {settings}",
+            )
+            expect(
+                settings.enabled is (start == first_lanes[-1]),
+                f"wrong state for the path of host lane {start}: {settings}",
+            )
 
     # -- refusals
 
-    def test_a_path_without_application_is_refused(self, driver: BreakoutTransponder, starts: tuple[int, ...]) -> None:
-        """A path is switched on only with an application; one that cannot be is refused by name."""
-        driver.path(starts[0]).select_application(self.application)
-        refused(DeviceError, "enable() without application", driver.path(starts[-1]).enable)
-        refused(ConfigError, "a path from host lane 0", lambda: driver.path(0))
-
-    def test_closing_a_path_closes_nothing(
-        self, driver: BreakoutTransponder, starts: tuple[int, ...], launched_w: Callable[[int], float]
+    def test_a_path_without_application_is_refused(
+        self, driver: BreakoutTransponder, first_lanes: tuple[int, ...]
     ) -> None:
-        """``close`` of a path leaves the module open, and its transmitter as it is."""
-        path = driver.path(starts[0])
+        """A path without application cannot be enabled, and an invalid host lane is rejected."""
+        driver.path(first_lanes[0]).select_application(self.application)
+        expect_error(DeviceError, "enable() without application", driver.path(first_lanes[-1]).enable)
+        expect_error(ConfigError, "a path from host lane 0", lambda: driver.path(0))
+
+    def test_closing_a_path_keeps_the_module_open(
+        self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
+    ) -> None:
+        """``close`` of a path keeps the module open and its transmitter unchanged."""
+        path = driver.path(first_lanes[0])
         path.select_application(self.application)
         path.enable()
         path.close()
-        promised(launched_w(starts[0]) > 0.0, "close() of a path switched it off")
-        promised(not driver.status().tx_disabled, "the module cannot be read after close() of a path")
+        expect(launched_w(first_lanes[0]) > 0.0, "close() of a path switched it off")
+        expect(not driver.status().tx_disabled, "the module cannot be read after close() of a path")

@@ -1,4 +1,4 @@
-"""What every device promises, whatever its kind: how it closes, how it fails, and that threads may share it."""
+"""Contract tests for every kind of device: closing, failing and sharing between threads."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ import pytest
 
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import ForkError, LinkError, LumionError, NotSupportedError
-from lumion_hw.testing.forking import in_child
+from lumion_hw.testing.forking import run_in_child
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 ValueT = TypeVar("ValueT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
-"""Bytes that are no reply: a line that is no text, text without an end, and every byte once."""
-LEFT = b"\x00\x05\x00\x00\x01\x50half a li"
-"""The beginning of a binary frame and of a line."""
+"""Bytes that are not a valid reply: a line that is not text, text without a line end, and every byte value once."""
+STRAY_BYTES = b"\x00\x05\x00\x00\x01\x50half a li"
+"""Start of a binary frame and start of a text line, both incomplete."""
 _THREAD_PATIENCE_S = 120.0
-"""Only ends a hang: a busy machine lets threads wait."""
+"""Ends a hang only; on a busy machine threads may wait long."""
 
 
 def on_wires(test: FunctionT) -> FunctionT:
-    """Mark a promise that a wire can break: :class:`WireFixtures` proves it in memory and on the device's own wire."""
+    """Mark a test that a wire can break: :class:`WireFixtures` runs it in memory and on the device's real wires."""
     vars(test)["transports"] = ("memory", "wires")
     return test
 
 
 def on_wires_only(test: FunctionT) -> FunctionT:
-    """Mark a promise about threads, which virtual time cannot have: :class:`WireFixtures` proves it on the wire."""
+    """Mark a test that uses threads: :class:`WireFixtures` runs it on real wires only, not on virtual time."""
     vars(test)["transports"] = ("wires",)
     return test
 
 
-def promised(holds: bool, otherwise: str) -> None:
-    """Fail the test with a sentence unless the promise holds."""
+def expect(condition: bool, message: str) -> None:
+    """Fail the test with ``message`` unless ``condition`` is true."""
     __tracebackhide__ = True
-    if not holds:
-        pytest.fail(otherwise)
+    if not condition:
+        pytest.fail(message)
 
 
-def refused(kind: type[ErrorT], what: str, action: Callable[[], object]) -> ErrorT:
-    """Return the error of the kind that an action has to raise; fail the test if it raises none or another one."""
+def expect_error(kind: type[ErrorT], what: str, action: Callable[[], object]) -> ErrorT:
+    """Return the error of class ``kind`` that an action raises; fail the test for a different error or none."""
     __tracebackhide__ = True
     try:
         value = action()
     except kind as error:
         return error
     except LumionError as error:
-        pytest.fail(f"{what}: {kind.__name__} was promised, {type(error).__name__} came: {error}")
-    pytest.fail(f"{what}: {kind.__name__} was promised, nothing was raised; it returned {value!r}")
+        pytest.fail(f"{what}: expected {kind.__name__}, but {type(error).__name__} was raised: {error}")
+    pytest.fail(f"{what}: expected {kind.__name__}, but nothing was raised; the call returned {value!r}")
 
 
-def unless_refused(action: Callable[[], ValueT]) -> ValueT | None:
-    """Return the result of an action, or ``None`` if it raises a ``LumionError``: either is allowed."""
+def result_or_none(action: Callable[[], ValueT]) -> ValueT | None:
+    """Return the result of an action, or ``None`` if it raises a ``LumionError``; both outcomes are allowed."""
     try:
         return action()
     except LumionError:
         return None
 
 
-def is_done(action: Callable[[], object]) -> bool:
-    """Return whether an action ends without a ``LumionError``."""
+def succeeds(action: Callable[[], object]) -> bool:
+    """Return whether an action completes without a ``LumionError``."""
     try:
         action()
     except LumionError:
@@ -75,19 +75,19 @@ def is_done(action: Callable[[], object]) -> bool:
 
 
 def fail_without_fixture(fixture: str, what: str) -> NoReturn:
-    """Fail a test whose suite lacks a fixture that every driver author has to give."""
-    pytest.fail(f"give this contract a fixture {fixture!r}: {what}", pytrace=False)
+    """Fail a test because its suite lacks a required fixture."""
+    pytest.fail(f"this contract needs a fixture {fixture!r}: {what}", pytrace=False)
 
 
 def skip_without_fixture(fixture: str, what: str) -> NoReturn:
-    """Skip a test whose suite lacks an optional fixture."""
-    pytest.skip(f"without a fixture {fixture!r} this promise stays unproven; it is {what}")
+    """Skip a test because its suite lacks an optional fixture."""
+    pytest.skip(f"this test needs a fixture {fixture!r}: {what}")
 
 
 def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
-    """Run actions at once, each in a thread of its own; raise what the first of them raised.
+    """Run actions in parallel, each in its own thread, and raise the first error.
 
-    Virtual time is single-threaded by design: there the test is skipped.
+    On a virtual clock the test is skipped, because virtual time belongs to one thread.
     """
     if clock.is_virtual:
         pytest.skip("virtual time belongs to one thread")
@@ -98,7 +98,7 @@ def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
         try:
             start.wait(_THREAD_PATIENCE_S)
             action()
-        except BaseException as failure:  # noqa: BLE001 - raised again below, in the thread of the test
+        except BaseException as failure:  # noqa: BLE001 - raised again below, in the test's thread
             failures.append(failure)
 
     threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
@@ -106,127 +106,129 @@ def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
         thread.start()
     for thread in threads:
         thread.join(_THREAD_PATIENCE_S)
-        promised(not thread.is_alive(), f"two threads on one driver: one still waits after {_THREAD_PATIENCE_S:g} s")
+        expect(not thread.is_alive(), f"two threads share a driver: one still waits after {_THREAD_PATIENCE_S:g} s")
     if failures:
         raise failures[0]
 
 
 class DeviceContract:
-    """Promises of every device; the base of the contracts.
+    """Contract tests for every device; base class of the other contracts.
 
-    Fixture to give: ``driver``. Optional: ``clock``, ``unplug``, ``disturb``, ``hold_replies``, ``drip``, ``leave``.
+    Required fixture: ``driver``. Optional: ``clock``, ``unplug``, ``disturb``, ``hold_replies``, ``drip``,
+    ``send_stray_bytes``.
 
     Attributes:
-        calls: Every method that needs the device, by name, called with the driver alone.
-        deadline_s: Time within which a call to an unplugged device has failed; override it for slow devices.
+        calls: Every method that needs the device, by name, as a function of the driver.
+        deadline_s: Time within which a call to an unplugged device must fail; override it for slow devices.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
     deadline_s: ClassVar[float] = 5.0
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run tests that take a ``device_call`` once for each of :attr:`calls`."""
+        """Run tests with a parameter ``device_call`` once per entry of :attr:`calls`."""
         if "device_call" in metafunc.fixturenames:
             metafunc.parametrize("device_call", [pytest.param(call, id=name) for name, call in self.calls.items()])
 
     def observe(self, driver: Any) -> object:
-        """Return something read from the device that stays as it is while nobody changes it."""
+        """Read a value from the device that stays constant while nothing changes the device."""
         return None
 
     def agree(self, before: Any, after: Any) -> bool:
-        """Tell whether two values of :meth:`observe` are the same."""
+        """Return whether two values of :meth:`observe` agree."""
         return bool(before == after)
 
     @pytest.fixture
     def driver(self) -> Any:
-        """An open driver of the device. Close it behind the ``yield``; the suite may have closed it already."""
+        """An open driver of the device. Close it after the ``yield``; the test may have closed it already."""
         fail_without_fixture("driver", "an open driver, closed again after the test")
 
     @pytest.fixture
     def clock(self) -> Clock:
-        """The clock of the driver; the wall clock unless overridden."""
+        """The driver's clock; the wall clock unless overridden."""
         return SystemClock()
 
     @pytest.fixture
     def slack_s(self) -> float:
-        """What the machine may add to a deadline before it counts as missed."""
+        """Time that a slow machine may add to a deadline, in seconds."""
         return 0.1
 
     @pytest.fixture
     def unplug(self) -> Callable[[], None]:
-        """Takes the device off its wire."""
-        skip_without_fixture("unplug", "a function without arguments that takes the device off its wire")
+        """A function that disconnects the device from its wire."""
+        skip_without_fixture("unplug", "a function without arguments that disconnects the device from its wire")
 
     @pytest.fixture
     def disturb(self) -> Callable[[bytes], None]:
-        """Lets bytes that no device sent arrive in front of the next reply."""
-        skip_without_fixture("disturb", "a function that lets given bytes arrive in front of the next reply")
+        """A function that inserts given bytes before the next reply."""
+        skip_without_fixture("disturb", "a function that inserts given bytes before the next reply")
 
     @pytest.fixture
     def hold_replies(self) -> Callable[[bool], None]:
-        """``True`` holds back all replies of the device, ``False`` lets them arrive, late."""
+        """A function that holds back all replies (``True``) and then delivers them late (``False``)."""
         skip_without_fixture(
-            "hold_replies", "a function that holds back all replies (True) and lets them arrive late (False)"
+            "hold_replies", "a function that holds back all replies (True) and then delivers them late (False)"
         )
 
     @pytest.fixture
     def drip(self) -> Callable[[], None]:
-        """Lets replies arrive byte by byte."""
+        """A function after which replies arrive byte by byte."""
         skip_without_fixture("drip", "a function after which replies arrive byte by byte")
 
     @pytest.fixture
-    def leave(self) -> Callable[[bytes], None]:
-        """Sends bytes to the device over a link of its own, and closes that."""
-        skip_without_fixture("leave", "a function that sends given bytes to the device, as a program that then ends")
+    def send_stray_bytes(self) -> Callable[[bytes], None]:
+        """A function that sends bytes to the device over a separate link and then closes this link."""
+        skip_without_fixture("send_stray_bytes", "a function that sends bytes to the device over a separate link")
 
     @pytest.fixture
-    def left(self, leave: Callable[[bytes], None]) -> bytes:
-        """What was sent before the driver was opened: in a test it stands in front of ``driver``."""
-        leave(LEFT)
-        return LEFT
+    def stray_bytes(self, send_stray_bytes: Callable[[bytes], None]) -> bytes:
+        """Send stray bytes before the driver opens and return them; request this fixture before ``driver``."""
+        send_stray_bytes(STRAY_BYTES)
+        return STRAY_BYTES
 
     @on_wires_only
-    def test_what_another_program_has_sent_spoils_no_opening(self, left: bytes, driver: Any) -> None:
-        """Bytes without an end, as of a driver of another kind, may stay in the input of a device on a serial line."""
+    def test_stray_bytes_do_not_prevent_opening(self, stray_bytes: bytes, driver: Any) -> None:
+        """A driver opens correctly although another program has left incomplete input in the device."""
         before = self.observe(driver)
-        promised(self.agree(before, self.observe(driver)), f"after {left!r} it is not the same twice")
+        expect(self.agree(before, self.observe(driver)), f"after the stray bytes {stray_bytes!r} two readings differ")
 
     def test_closing_twice_is_harmless(self, driver: Any) -> None:
-        """``close`` is idempotent."""
+        """A second ``close`` has no effect."""
         driver.close()
         driver.close()
 
     def test_a_closed_driver_raises_a_link_error(self, driver: Any, clock: Clock, slack_s: float) -> None:
-        """After ``close`` every call raises a ``LinkError`` at once; none returns old values."""
+        """After ``close`` every call raises ``LinkError`` immediately and never returns old values."""
         driver.close()
         for name, call in self.calls.items():
             started = clock.now()
-            refused(LinkError, f"{name} after close()", functools.partial(call, driver))
-            promised(
-                clock.now() - started < 1.0 + slack_s, f"{name} after close() has to fail at once, not after a time-out"
+            expect_error(LinkError, f"{name} after close()", functools.partial(call, driver))
+            expect(
+                clock.now() - started < 1.0 + slack_s,
+                f"{name} after close() must fail immediately, not after a time-out",
             )
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-    def test_a_child_made_by_fork_can_neither_use_it_nor_end_it(self, driver: Any) -> None:
-        """In a child every call raises a ``ForkError``, and closing sends nothing: the parent's device is as it was."""
+    def test_a_forked_child_cannot_use_or_close_the_device(self, driver: Any) -> None:
+        """In a forked child every call raises ``ForkError``, and closing there does not change the device."""
 
         def every_call() -> str:
-            said = {}
+            outcomes = {}
             for name, call in self.calls.items():
                 try:
-                    said[name] = f"returned {type(call(driver)).__name__}"
+                    outcomes[name] = f"returned {type(call(driver)).__name__}"
                 except (ForkError, NotSupportedError):
                     continue
-                except Exception as error:  # noqa: BLE001 - told to the parent
-                    said[name] = f"{type(error).__name__}: {error}"
+                except Exception as error:  # noqa: BLE001 - reported to the parent
+                    outcomes[name] = f"{type(error).__name__}: {error}"
             driver.close()
-            return "; ".join(f"{name} {what}" for name, what in said.items())
+            return "; ".join(f"{name} {outcome}" for name, outcome in outcomes.items())
 
         before = self.observe(driver)
-        seen = in_child(every_call)
-        promised(seen == repr(""), f"in a child ForkError was promised, but: {seen}")
+        result = run_in_child(every_call)
+        expect(result == repr(""), f"expected ForkError in a child process, but: {result}")
         after = self.observe(driver)
-        promised(self.agree(before, after), f"a child turned {before!r} into {after!r}")
+        expect(self.agree(before, after), f"a child process changed {before!r} to {after!r}")
 
     @on_wires
     def test_an_unplugged_device_raises_a_link_error_in_time(
@@ -237,22 +239,22 @@ class DeviceContract:
         clock: Clock,
         slack_s: float,
     ) -> None:
-        """Unplugged, every call raises a ``LinkError`` within the deadline, and so does the next."""
+        """Every call to an unplugged device raises ``LinkError`` within the deadline, also the second time."""
         unplug()
         for which in ("the first", "the second"):
             started = clock.now()
-            error = refused(LinkError, f"{which} call to an unplugged device", lambda: device_call(driver))
+            error = expect_error(LinkError, f"{which} call to an unplugged device", lambda: device_call(driver))
             took_s = clock.now() - started
-            promised(
+            expect(
                 took_s <= self.deadline_s + slack_s,
                 f"{which} call to an unplugged device took {took_s:.2f} s, more than {self.deadline_s:g} s",
             )
-            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+            expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         driver.close()
 
     @on_wires
     def test_an_unplugged_device_can_be_closed(self, driver: Any, unplug: Callable[[], None]) -> None:
-        """``close`` raises nothing when the device is gone, even if nobody noticed yet."""
+        """``close`` raises nothing if the device is unplugged, even before a call has failed."""
         unplug()
         driver.close()
 
@@ -261,47 +263,48 @@ class DeviceContract:
     def test_garbage_in_the_stream_never_becomes_a_reading(
         self, driver: Any, disturb: Callable[[bytes], None], garbage: bytes, clock: Clock, slack_s: float
     ) -> None:
-        """Garbage gives the right value or a ``LinkError``, and the next call is right again."""
+        """After garbage bytes a call returns the right value or raises ``LinkError``; the next call is right again."""
         before = self.observe(driver)
         disturb(garbage)
         try:
-            seen = self.observe(driver)
+            value = self.observe(driver)
         except LinkError as error:
-            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+            expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         else:
-            promised(self.agree(before, seen), f"garbage before the reply turned {before!r} into {seen!r}")
+            expect(self.agree(before, value), f"garbage before the reply changed {before!r} to {value!r}")
         after = self._observe_again(driver, clock, slack_s)
-        promised(self.agree(before, after), f"the call after the garbage gave {after!r}, not {before!r}")
+        expect(self.agree(before, after), f"the call after the garbage returned {after!r}, not {before!r}")
 
     @on_wires
     def test_a_reply_that_comes_late_answers_nothing_else(
         self, driver: Any, hold_replies: Callable[[bool], None], clock: Clock, slack_s: float
     ) -> None:
-        """A silent device is a ``LinkError`` in time; its late replies are never taken for those of later calls."""
+        """A silent device causes ``LinkError`` in time; its late replies are never used for later calls."""
         before = self.observe(driver)
         hold_replies(True)
         started = clock.now()
-        error = refused(LinkError, "a call to a silent device", lambda: self.observe(driver))
+        error = expect_error(LinkError, "a call to a silent device", lambda: self.observe(driver))
         took_s = clock.now() - started
-        promised(
-            took_s <= self.deadline_s + slack_s, f"a silent device took {took_s:.2f} s, more than {self.deadline_s:g} s"
+        expect(
+            took_s <= self.deadline_s + slack_s,
+            f"a call to a silent device took {took_s:.2f} s, more than {self.deadline_s:g} s",
         )
-        promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+        expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         hold_replies(False)
         for which in ("first", "second"):
             after = self._observe_again(driver, clock, slack_s)
-            promised(self.agree(before, after), f"the {which} call after the silence gave {after!r}, not {before!r}")
+            expect(self.agree(before, after), f"the {which} call after the silence returned {after!r}, not {before!r}")
 
     @on_wires
     def test_replies_may_come_byte_by_byte(self, driver: Any, drip: Callable[[], None]) -> None:
-        """How a reply is cut into pieces on its way changes nothing."""
+        """A reply that arrives byte by byte gives the same value."""
         before = self.observe(driver)
         drip()
         after = self.observe(driver)
-        promised(self.agree(before, after), f"byte by byte {before!r} became {after!r}")
+        expect(self.agree(before, after), f"with replies arriving byte by byte {before!r} became {after!r}")
 
     def _observe_again(self, driver: Any, clock: Clock, slack_s: float) -> object:
-        """Observe what has to be right again; on a busy machine late bytes may cost more than one call."""
+        """Repeat :meth:`observe` until a reply arrives; on a busy machine late bytes may spoil several calls."""
         end_s = clock.now() + slack_s
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a mesh controller promises: limits, atomic tables, honest readings, and a safe state that is left by name."""
+"""Contract tests for mesh controllers: limits, atomic tables, correct readings and the safe state after a fault."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import BadValueError, ConfigError, LimitError, LinkError, NotSupportedError, SafetyError
 from lumion_hw.interfaces import ControllerLimits, MeshController
 from lumion_hw.testing.contracts.common import (
+    expect,
+    expect_error,
     fail_without_fixture,
     on_wires,
     on_wires_only,
-    promised,
-    refused,
     run_parallel,
     skip_without_fixture,
 )
-from lumion_hw.testing.contracts.mesh_streams import MeshStreamPromises
-from lumion_hw.testing.contracts.mesh_tables import allowed_table, power_mw, reads, reads_zero, tolerance_ma
+from lumion_hw.testing.contracts.mesh_streams import MeshStreamContract
+from lumion_hw.testing.contracts.mesh_tables import allowed_table, power_mw, reads_back, reads_zero, tolerance_ma
 
 _SHARED_ROUNDS = 25
 
 
-def _read_something(driver: MeshController) -> object:
-    """Read the monitors, or the table of a controller without monitors: its refusal needs no device."""
+def _read_monitors_or_table(driver: MeshController) -> object:
+    """Read the monitors, or the table if the controller has no monitors; both calls need the device."""
     return driver.read_monitors() if driver.info.n_monitors else driver.read_back()
 
 
-class MeshControllerContract(MeshStreamPromises):
-    """Promises of :class:`~lumion_hw.interfaces.MeshController`.
+class MeshControllerContract(MeshStreamContract):
+    """Contract tests for :class:`~lumion_hw.interfaces.MeshController`.
 
-    What a controller says of itself in ``info`` decides: what it can has to be delivered, what it cannot has to be
-    refused by a ``NotSupportedError`` that names the call.
+    ``info`` lists the capabilities of the controller: it must provide each of them, and reject every other call with a
+    ``NotSupportedError`` that names the call.
 
-    Fixtures to give: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``, ``carried_ma``,
-    ``saturate``, ``lever``, ``hold_fault``, and those of :class:`DeviceContract`.
+    Required fixtures: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
+    ``output_history_ma``, ``saturate``, ``heater_and_monitor``, ``hold_fault``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
         "program": lambda driver: driver.program(np.zeros(driver.info.n_heaters)),
         "read_back": lambda driver: driver.read_back(),
-        "read_monitors": _read_something,
+        "read_monitors": _read_monitors_or_table,
         "faults": lambda driver: driver.faults(),
         "clear_fault": lambda driver: driver.clear_fault(1),
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the table driven now, and how far a reading of it may be off."""
+        """Read the active table and return it with the read-back tolerance."""
         return driver.read_back(), driver.info.readback_tolerance_ma
 
     def agree(self, before: Any, after: Any) -> bool:
-        """Tell whether two tables read back are the same, as far as the controller reads."""
+        """Return whether two tables agree within the read-back tolerance."""
         (one, tolerance), (other, _) = before, after
         return bool(np.all(np.abs(one - other) <= 2.0 * tolerance))
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> MeshController:
@@ -70,32 +70,32 @@ class MeshControllerContract(MeshStreamPromises):
 
     @pytest.fixture
     def limits(self) -> ControllerLimits:
-        """Limits the controller accepts; at least two heaters may be driven."""
+        """Limits that the controller accepts; at least two heaters may carry current."""
         fail_without_fixture("limits", "ControllerLimits that the controller accepts")
 
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
-        """Tells what the outputs really carry, past the driver: mA, shape ``(n_heaters,)``."""
+        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, not using the driver."""
         skip_without_fixture(
-            "driven_ma", "a function that returns what the outputs really carry, measured past the driver"
+            "driven_ma", "a function that returns the actual output currents, measured without the driver"
         )
 
     @pytest.fixture
-    def carried_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
-        """Tells which tables the outputs have carried one after the other since it was asked last, past the driver."""
+    def output_history_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
+        """A function that returns all tables active since its last call, in order, without using the driver."""
         skip_without_fixture(
-            "carried_ma", "a function that returns all tables the outputs carried since it was called last"
+            "output_history_ma", "a function that returns all tables that were active since its last call"
         )
 
     @pytest.fixture
     def saturate(self) -> Callable[[], int]:
-        """Brings one monitor above its full scale and returns its number."""
-        skip_without_fixture("saturate", "a function that brings one monitor above full scale and returns its number")
+        """A function that drives one monitor above full scale and returns its number."""
+        skip_without_fixture("saturate", "a function that drives one monitor above full scale and returns its number")
 
     @pytest.fixture
     def hold_fault(self) -> Callable[[bool], None]:
-        """``True`` makes the controller trip on a cause that stays, ``False`` takes the cause away."""
-        skip_without_fixture("hold_fault", "a function that makes (True) and ends (False) the cause of a fault")
+        """A function that creates a lasting cause of a fault (``True``) or removes it (``False``)."""
+        skip_without_fixture("hold_fault", "a function that creates (True) or removes (False) the cause of a fault")
 
     @pytest.fixture
     def controller(self, driver: MeshController, limits: ControllerLimits) -> MeshController:
@@ -105,76 +105,82 @@ class MeshControllerContract(MeshStreamPromises):
 
     # -- identity and limits
 
-    def test_it_says_who_it_is_and_what_it_has(self, driver: MeshController) -> None:
-        """``info`` names model and serial number, and the channels there are."""
+    def test_identity_and_channels_are_reported(self, driver: MeshController) -> None:
+        """``info`` contains model, serial number, firmware and channel counts."""
         info = driver.info
-        promised(all((info.model, info.serial, info.firmware)), f"model, serial or firmware is empty: {info}")
-        promised(info.n_heaters > 0 and info.n_monitors >= 0, f"these are no numbers of channels: {info}")
-        promised(0 < info.current_step_ma < info.current_full_scale_ma, f"step and full scale do not fit: {info}")
+        expect(all((info.model, info.serial, info.firmware)), f"model, serial or firmware is empty: {info}")
+        expect(info.n_heaters > 0 and info.n_monitors >= 0, f"the channel counts are invalid: {info}")
+        expect(
+            0 < info.current_step_ma < info.current_full_scale_ma, f"the current step must be below full scale: {info}"
+        )
 
-    def test_configuring_it_the_same_again_leaves_the_heaters_alone(
+    def test_configuring_again_leaves_the_heaters_unchanged(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """A controller that already has this configuration is left alone."""
+        """Applying the same configuration again does not change the outputs."""
         controller.program(allowed_table(limits))
         before = controller.read_back()
         controller.configure(limits)
-        promised(reads(controller, before), "configuring it the same again changed the outputs")
+        expect(reads_back(controller, before), "applying the same configuration again changed the outputs")
 
     def test_a_limit_it_cannot_express_is_refused(self, driver: MeshController, limits: ControllerLimits) -> None:
-        """Limits above full scale, or that are no numbers, are refused."""
+        """Limits that are above full scale, negative or NaN are rejected."""
         for value in (2.0 * driver.info.current_full_scale_ma, -1.0, float("nan")):
             wrong = limits.heater_max_ma.copy()
             wrong[-1] = value
             bad_limits = replace(limits, heater_max_ma=wrong)
-            refused(LimitError, f"a limit of {value:g} mA", partial(driver.configure, bad_limits))
+            expect_error(LimitError, f"a limit of {value:g} mA", partial(driver.configure, bad_limits))
 
     @pytest.mark.parametrize("excess", [1.02, -0.1, np.nan, np.inf, -np.inf])
     def test_a_current_outside_its_limit_is_refused_and_nothing_changes(
         self, controller: MeshController, limits: ControllerLimits, excess: float
     ) -> None:
-        """One wrong current refuses the whole table, names its channel, and leaves every output as it is."""
+        """One invalid current rejects the whole table; the error names the channel and no output changes."""
         controller.program(allowed_table(limits))
         before = controller.read_back()
         channel = int(np.flatnonzero(limits.heater_max_ma)[-1])
         table = allowed_table(limits, 0.5)
         table[channel] = excess * limits.heater_max_ma[channel]
-        error = refused(LimitError, f"{table[channel]:g} mA", lambda: controller.program(table))
-        promised(str(channel) in str(error), f"the refusal does not name channel {channel}: {error}")
-        promised(error.unit == "mA", f"the refusal speaks in {error.unit}, the caller in mA")
-        promised(reads(controller, before), "a refused table changed outputs")
+        error = expect_error(LimitError, f"{table[channel]:g} mA", lambda: controller.program(table))
+        expect(str(channel) in str(error), f"the error does not name channel {channel}: {error}")
+        expect(error.unit == "mA", f"the unit of the error is {error.unit}, not mA")
+        expect(reads_back(controller, before), "a rejected table changed outputs")
 
     def test_the_largest_allowed_current_is_allowed(self, controller: MeshController, limits: ControllerLimits) -> None:
-        """A limit belongs to what is allowed."""
+        """A current equal to its limit is accepted."""
         table = np.zeros(len(limits.heater_max_ma))
         channel = int(np.flatnonzero(limits.heater_max_ma)[0])
         table[channel] = limits.heater_max_ma[channel]
         if power_mw(table, limits) > limits.total_power_mw:
-            pytest.skip("one heater alone breaks the power cap of these limits")
+            pytest.skip("with these limits a single heater exceeds the power cap")
         controller.program(table)
 
     def test_a_table_above_the_power_cap_is_refused_and_nothing_changes(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """The power cap holds for the whole table."""
+        """A table above the power cap is rejected, and no output changes."""
         if power_mw(limits.heater_max_ma, limits) <= 1.01 * limits.total_power_mw:
-            pytest.skip("the limits of the single heaters already keep to the power cap")
+            pytest.skip("the heater limits alone keep the total below the power cap")
         controller.program(allowed_table(limits))
         before = controller.read_back()
-        error = refused(LimitError, "all heaters at their limits", lambda: controller.program(limits.heater_max_ma))
-        promised("nothing was sent" in str(error), f"the host can tell by itself, but asked the device: {error}")
-        promised(reads(controller, before), "a refused table changed outputs")
+        error = expect_error(
+            LimitError, "all heaters at their limits", lambda: controller.program(limits.heater_max_ma)
+        )
+        expect(
+            "nothing was sent" in str(error), f"the driver must check the power cap before it sends the table: {error}"
+        )
+        expect(reads_back(controller, before), "a rejected table changed outputs")
 
     def test_a_table_of_the_wrong_length_is_refused(self, controller: MeshController) -> None:
-        """There has to be one current per heater."""
+        """A table must have one current per heater."""
         n_heaters = controller.info.n_heaters
         for shape in ((n_heaters - 1,), (n_heaters + 1,), (1, n_heaters)):
-            refused(ConfigError, f"shape {shape}", partial(controller.program, np.zeros(shape)))
+            expect_error(ConfigError, f"shape {shape}", partial(controller.program, np.zeros(shape)))
 
     def test_a_table_that_is_not_of_plain_numbers_is_refused(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """A masked current is none, and the real part of a complex one is a guess: both are refused, not converted."""
+        """Tables of masked, complex, text, boolean or ragged values are rejected, not converted."""
         table = allowed_table(limits)
         controller.program(table)
         before = controller.read_back()
@@ -187,26 +193,26 @@ class MeshControllerContract(MeshStreamPromises):
             "ragged": [[1.0, 2.0]] + [1.0] * (len(table) - 1),
         }
         for kind, values in wrong.items():
-            error = refused(ConfigError, kind, partial(controller.program, values))
-            promised("number" in str(error), f"{kind}: the refusal does not say that numbers are needed: {error}")
-        promised(reads(controller, before), "a refused table changed outputs")
+            error = expect_error(ConfigError, kind, partial(controller.program, values))
+            expect("number" in str(error), f"{kind}: the error does not say that numbers are needed: {error}")
+        expect(reads_back(controller, before), "a rejected table changed outputs")
 
     # -- programming
 
     def test_what_is_programmed_is_read_back(self, controller: MeshController, limits: ControllerLimits) -> None:
-        """The driven table is the one programmed, on every channel, to one step or to what measuring is good for."""
+        """``read_back`` returns the programmed table, within one step or the read-back tolerance on every channel."""
         if not controller.info.readback:
-            error = refused(NotSupportedError, "read_back() without a read-back", controller.read_back)
-            promised("read_back" in str(error), f"the refusal does not name read_back: {error}")
+            error = expect_error(NotSupportedError, "read_back() without a read-back", controller.read_back)
+            expect("read_back" in str(error), f"the error does not name read_back: {error}")
             return
         for fraction in (1.0, 0.4):
             table = allowed_table(limits, fraction)
             controller.program(table)
             error_ma = np.abs(controller.read_back() - table)
             worst = int(np.argmax(error_ma))
-            promised(
+            expect(
                 bool(error_ma[worst] <= tolerance_ma(controller.info)),
-                f"channel {worst}: {table[worst]:g} mA was programmed, the read-back is off by {error_ma[worst]:g} mA",
+                f"channel {worst}: programmed {table[worst]:g} mA, the read-back differs by {error_ma[worst]:g} mA",
             )
 
     def test_what_is_programmed_is_driven(
@@ -215,154 +221,158 @@ class MeshControllerContract(MeshStreamPromises):
         limits: ControllerLimits,
         driven_ma: Callable[[], NDArray[np.float64]],
     ) -> None:
-        """The outputs carry the table once ``program`` has returned."""
+        """The outputs carry the programmed table when ``program`` returns."""
         table = allowed_table(limits)
         controller.program(table)
-        promised(
+        expect(
             np.allclose(driven_ma(), table, rtol=0.0, atol=controller.info.current_step_ma),
-            "the outputs do not carry the table that was confirmed",
+            "the outputs do not carry the confirmed table",
         )
 
     def test_outputs_change_at_one_edge_or_each_straight_from_old_to_new(
         self,
         controller: MeshController,
         limits: ControllerLimits,
-        carried_ma: Callable[[], list[NDArray[np.float64]]],
+        output_history_ma: Callable[[], list[NDArray[np.float64]]],
     ) -> None:
-        """Atomic: there is nothing between two tables. Otherwise every output carries its old or its new current."""
+        """An atomic controller changes all outputs at once; any other changes each output directly from old to new."""
         old, new = allowed_table(limits, 0.4), allowed_table(limits)
         controller.program(old)
-        carried_ma()
+        output_history_ma()
         controller.program(new)
-        tables = np.array(carried_ma())
-        promised(len(tables) > 0, "a new table was programmed, the outputs never changed")
+        tables = np.array(output_history_ma())
+        expect(len(tables) > 0, "a new table was programmed, but the outputs never changed")
         step_ma = controller.info.current_step_ma
         is_new = np.abs(tables - new) <= step_ma
-        promised(bool(is_new[-1].all()), "the outputs do not carry the table that was confirmed")
+        expect(bool(is_new[-1].all()), "the outputs do not carry the confirmed table")
         if controller.info.atomic:
-            promised(bool(is_new.all()), f"{len(tables)} tables were carried on the way, one edge was promised")
+            expect(
+                bool(is_new.all()), f"an atomic controller passed through {len(tables)} tables instead of one change"
+            )
         is_old = np.abs(tables - old) <= step_ma
-        promised(bool(np.all(is_new | is_old)), "an output carried a third current in between")
+        expect(bool(np.all(is_new | is_old)), "an output had a current that was neither old nor new")
 
     def test_the_generation_grows_with_every_table(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Every table has a receipt of its own; the same table twice has the same checksum."""
+        """Each programmed table gets a new generation number; equal tables have equal checksums."""
         before_s = clock.now()
         table = allowed_table(limits)
         receipts = [controller.program(each) for each in (table, 0.5 * table, table)]
         numbers = [receipt.number for receipt in receipts]
-        promised(numbers == sorted(set(numbers)), f"generation numbers do not grow: {numbers}")
+        expect(numbers == sorted(set(numbers)), f"generation numbers do not increase: {numbers}")
         checksums = [receipt.crc32 for receipt in receipts]
-        promised(checksums[0] == checksums[2] != checksums[1], f"checksums do not belong to the tables: {checksums}")
+        expect(checksums[0] == checksums[2] != checksums[1], f"checksums do not match the tables: {checksums}")
         times_s = [before_s, *(receipt.timestamp_s for receipt in receipts), clock.now()]
-        promised(times_s == sorted(times_s), f"receipts are not dated by the host's clock: {times_s}")
+        expect(times_s == sorted(times_s), f"receipt times are not on the host's clock: {times_s}")
 
     # -- monitors
 
     def test_monitors_are_numbers_within_full_scale(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """One finite photocurrent in mA per monitor, NaN exactly where ``saturated``, of the table driven now."""
+        """A scan has one photocurrent in mA per monitor, with the active table; it is NaN exactly where saturated."""
         if not controller.info.n_monitors:
-            error = refused(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
-            promised("read_monitors" in str(error), f"the refusal does not name read_monitors: {error}")
+            error = expect_error(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
+            expect("read_monitors" in str(error), f"the error does not name read_monitors: {error}")
             return
         receipt = controller.program(allowed_table(limits))
         before_s = clock.now()
         for n_avg in (1, 4):
             reading = controller.read_monitors(n_avg)
             shape = (controller.info.n_monitors,)
-            promised(
+            expect(
                 reading.photocurrent_ma.shape == shape == reading.saturated.shape,
                 f"shapes {reading.photocurrent_ma.shape} and {reading.saturated.shape}, not {shape}",
             )
-            promised(
+            expect(
                 np.array_equal(np.isnan(reading.photocurrent_ma), reading.saturated),
-                "NaN and the mask of saturated monitors do not agree",
+                "NaN values and the saturation mask do not match",
             )
             numbers = reading.photocurrent_ma[~reading.saturated]
             largest_ma = controller.info.monitor_full_scale_ma or np.inf
-            promised(bool(np.all(np.abs(numbers) <= largest_ma)), f"photocurrents above {largest_ma:g} mA: {numbers}")
-            promised(
+            expect(bool(np.all(np.abs(numbers) <= largest_ma)), f"photocurrents above {largest_ma:g} mA: {numbers}")
+            expect(
                 reading.generation == receipt.number,
-                f"the scan is of generation {reading.generation}, {receipt.number} is driven",
+                f"the scan has generation {reading.generation}, but {receipt.number} is active",
             )
-            promised(before_s <= reading.timestamp_s <= clock.now(), "the scan is not dated by the host's clock")
+            expect(before_s <= reading.timestamp_s <= clock.now(), "the scan time is not on the host's clock")
 
     def test_a_saturated_monitor_is_not_a_number(
         self, controller: MeshController, request: pytest.FixtureRequest
     ) -> None:
-        """Above full scale the value is unknown: NaN and ``saturated``, never the full scale."""
+        """A monitor above full scale reads NaN and is marked saturated; it never reads full scale."""
         if not controller.info.n_monitors:
-            refused(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
+            expect_error(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
             return
         monitor = request.getfixturevalue("saturate")()
         reading = controller.read_monitors()
-        promised(bool(reading.saturated[monitor]), f"monitor {monitor} is above full scale and not marked")
-        promised(bool(np.isnan(reading.photocurrent_ma[monitor])), f"monitor {monitor} is marked and has a value")
+        expect(bool(reading.saturated[monitor]), f"monitor {monitor} is above full scale, but not marked as saturated")
+        expect(bool(np.isnan(reading.photocurrent_ma[monitor])), f"monitor {monitor} is saturated, but has a value")
 
     def test_no_scans_have_no_average(self, controller: MeshController) -> None:
-        """An average of fewer than one scan is refused."""
+        """Averaging fewer than one scan is rejected."""
         kind = LimitError if controller.info.n_monitors else NotSupportedError
         for n_avg in (0, -1):
-            refused(kind, f"n_avg={n_avg}", partial(controller.read_monitors, n_avg))
+            expect_error(kind, f"n_avg={n_avg}", partial(controller.read_monitors, n_avg))
 
     # -- faults and the safe state
 
     def test_a_healthy_controller_has_no_latched_fault(self, controller: MeshController) -> None:
-        """Nothing that happened before the configuration keeps a healthy controller from working."""
+        """A healthy controller has no latched fault after configuration."""
         latched = [fault for fault in controller.faults() if fault.latched]
-        promised(not latched, f"latched faults on a controller that was only configured: {latched}")
+        expect(not latched, f"the controller has latched faults after configuration: {latched}")
 
-    def test_stopped_it_stays_off_until_the_fault_is_cleared_by_its_id(
+    def test_a_stopped_controller_stays_off_until_its_fault_is_cleared(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """``outputs_off`` brings zeros and latches a fault; programming is refused until it is cleared by its id."""
+        """``outputs_off`` zeroes all currents and latches a fault; programming fails until this fault is cleared."""
         table = allowed_table(limits)
         controller.program(table)
         controller.outputs_off()
-        promised(reads_zero(controller), "outputs_off() left currents driven")
+        expect(reads_zero(controller), "outputs_off() left currents on")
         latched = [fault for fault in controller.faults() if fault.latched]
-        promised(bool(latched), "outputs_off() latched no fault")
-        refused(SafetyError, "program() with a latched fault", lambda: controller.program(table))
-        promised(reads_zero(controller), "a table refused for safety drives currents")
+        expect(bool(latched), "outputs_off() latched no fault")
+        expect_error(SafetyError, "program() with a latched fault", lambda: controller.program(table))
+        expect(reads_zero(controller), "a rejected table switched currents on")
         unknown = latched[-1].fault_id + 999_999
-        refused(BadValueError, "clearing an id that no fault was given", lambda: controller.clear_fault(unknown))
+        expect_error(BadValueError, "clearing an unknown fault id", lambda: controller.clear_fault(unknown))
         wrong: Any
         for wrong in (True, float(latched[-1].fault_id), str(latched[-1].fault_id)):
-            refused(BadValueError, f"clearing the id {wrong!r}", partial(controller.clear_fault, wrong))
-        promised(
+            expect_error(BadValueError, f"clearing the id {wrong!r}", partial(controller.clear_fault, wrong))
+        expect(
             [fault for fault in controller.faults() if fault.latched] == latched,
-            "clearing an id that no fault was given cleared a fault",
+            "clearing an unknown fault id cleared a fault",
         )
         for fault in latched:
             controller.clear_fault(fault.fault_id)
         latched = [fault for fault in controller.faults() if fault.latched]
-        promised(not latched, f"still latched after it was cleared by its id: {latched}")
-        promised(reads_zero(controller), "clearing a fault switched outputs on")
+        expect(not latched, f"a cleared fault is still latched: {latched}")
+        expect(reads_zero(controller), "clearing a fault switched outputs on")
         controller.program(table)
-        promised(not reads_zero(controller), "nothing is driven after the fault was cleared")
+        expect(not reads_zero(controller), "program() drives no current after the fault was cleared")
 
     def test_a_stopped_controller_can_be_stopped_again(self, controller: MeshController) -> None:
-        """``outputs_off`` works whatever the state."""
+        """``outputs_off`` works in every state."""
         controller.outputs_off()
         controller.outputs_off()
-        promised(reads_zero(controller), "outputs_off() left currents driven")
+        expect(reads_zero(controller), "outputs_off() left currents on")
 
     def test_a_fault_whose_cause_is_present_cannot_be_cleared(
         self, controller: MeshController, limits: ControllerLimits, hold_fault: Callable[[bool], None]
     ) -> None:
-        """Neither a new table nor clearing while the cause is there; with a watchdog the outputs go to zero."""
+        """While the cause of a fault persists, programming and clearing fail; with a watchdog the outputs are zero."""
         table = allowed_table(limits)
         controller.program(table)
         hold_fault(True)
         if controller.info.watchdog:
-            promised(reads_zero(controller), "a tripped controller drives currents")
+            expect(reads_zero(controller), "a controller with a latched fault still drives currents")
         fault = [fault for fault in controller.faults() if fault.latched][-1]
-        promised(fault.present, f"the cause is there, but not for the controller: {fault}")
-        refused(SafetyError, "program() with a latched fault", lambda: controller.program(0.5 * table))
-        refused(SafetyError, "clearing it while the cause is there", lambda: controller.clear_fault(fault.fault_id))
+        expect(fault.present, f"the cause persists, but the controller reports it as absent: {fault}")
+        expect_error(SafetyError, "program() with a latched fault", lambda: controller.program(0.5 * table))
+        expect_error(
+            SafetyError, "clearing a fault whose cause persists", lambda: controller.clear_fault(fault.fault_id)
+        )
         hold_fault(False)
         controller.clear_fault(fault.fault_id)
         controller.program(table)
@@ -370,8 +380,10 @@ class MeshControllerContract(MeshStreamPromises):
     # -- sharing and closing
 
     @on_wires_only
-    def test_two_threads_share_it(self, controller: MeshController, limits: ControllerLimits, clock: Clock) -> None:
-        """While one thread programs, another reads back whole tables only, and monitors of driven generations."""
+    def test_two_threads_share_the_driver(
+        self, controller: MeshController, limits: ControllerLimits, clock: Clock
+    ) -> None:
+        """While one thread programs, another reads back complete tables only."""
         tables = [allowed_table(limits), allowed_table(limits, 0.5)]
         codes = []
         for table in tables:
@@ -384,10 +396,10 @@ class MeshControllerContract(MeshStreamPromises):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found = self.observe(controller)
-                whole = any(self.agree(each, found) for each in codes)
-                promised(whole, "a table was read back that nobody programmed")
-                _read_something(controller)
+                table = self.observe(controller)
+                is_programmed = any(self.agree(code, table) for code in codes)
+                expect(is_programmed, "the read-back is a table that was never programmed")
+                _read_monitors_or_table(controller)
 
         run_parallel(clock, program, read)
 
@@ -397,26 +409,26 @@ class MeshControllerContract(MeshStreamPromises):
         limits: ControllerLimits,
         driven_ma: Callable[[], NDArray[np.float64]],
     ) -> None:
-        """``close`` leaves no current behind."""
+        """``close`` switches all currents off."""
         controller.program(allowed_table(limits))
         controller.close()
-        promised(not driven_ma().any(), "close() left currents driven")
+        expect(not driven_ma().any(), "close() left currents on")
 
     def test_a_closed_controller_cannot_be_configured(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """After ``close`` the limits are not taken as applied, whatever they were before."""
+        """``configure`` fails after ``close``, also with limits that were applied before."""
         controller.close()
-        refused(LinkError, "configure() after close()", lambda: controller.configure(limits))
+        expect_error(LinkError, "configure() after close()", lambda: controller.configure(limits))
         other = replace(limits, watchdog_s=2.0 * limits.watchdog_s)
-        refused(LinkError, "configure() after close()", lambda: controller.configure(other))
+        expect_error(LinkError, "configure() after close()", lambda: controller.configure(other))
 
     @on_wires
     def test_stopping_an_unplugged_controller_raises_a_link_error_in_time(
         self, controller: MeshController, unplug: Callable[[], None], clock: Clock, slack_s: float
     ) -> None:
-        """An emergency stop that did not arrive is an error, never silence."""
+        """``outputs_off`` raises ``LinkError`` if the controller cannot be reached."""
         unplug()
         started = clock.now()
-        refused(LinkError, "outputs_off() of an unplugged controller", controller.outputs_off)
-        promised(clock.now() - started <= self.deadline_s + slack_s, "outputs_off() took longer than the deadline")
+        expect_error(LinkError, "outputs_off() of an unplugged controller", controller.outputs_off)
+        expect(clock.now() - started <= self.deadline_s + slack_s, "outputs_off() took longer than the deadline")

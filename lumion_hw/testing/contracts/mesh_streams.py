@@ -1,4 +1,4 @@
-"""What a mesh controller promises of the readings it takes by itself: sweeps it executes, and telemetry it sends."""
+"""Contract tests for the on-board sweeps and the telemetry of mesh controllers."""
 
 from __future__ import annotations
 
@@ -15,165 +15,175 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, NotSupportedError
 from lumion_hw.interfaces import ControllerLimits, MeshController, SweepPlan, TelemetrySample
-from lumion_hw.testing.contracts.common import DeviceContract, promised, refused, skip_without_fixture
-from lumion_hw.testing.contracts.mesh_tables import allowed_table, reads, tolerance_ma
+from lumion_hw.testing.contracts.common import DeviceContract, expect, expect_error, skip_without_fixture
+from lumion_hw.testing.contracts.mesh_tables import allowed_table, reads_back, tolerance_ma
 
 _PERIOD_S = 0.02
 
 
-def refused_as_unable(call: str, action: Callable[[], object]) -> None:
-    """Fail the test unless an action is refused as one that this controller cannot do, by the name of the call."""
-    error = refused(NotSupportedError, f"{call}() of a controller that cannot do it", action)
-    promised(call in str(error), f"the refusal does not name {call}: {error}")
-    promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+def expect_unsupported(call: str, action: Callable[[], object]) -> None:
+    """Fail the test unless an action raises ``NotSupportedError`` and the error names the call."""
+    error = expect_error(NotSupportedError, f"{call}() of a controller without this capability", action)
+    expect(call in str(error), f"the error does not name {call}: {error}")
+    expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
 
 
-def started(controller: MeshController, period_s: float = _PERIOD_S, **choice: Any) -> Iterator[TelemetrySample]:
-    """Return telemetry that has given its first sample; an error comes with the call or with that sample."""
+def start_telemetry(
+    controller: MeshController, period_s: float = _PERIOD_S, **choice: Any
+) -> Iterator[TelemetrySample]:
+    """Start telemetry, wait for its first sample and return the stream; errors may come from the call or the sample."""
     samples = controller.telemetry(period_s, **choice)
     return itertools.chain([next(samples)], samples)
 
 
-class MeshStreamPromises(DeviceContract):
-    """Promises of ``sweep`` and ``telemetry``; part of the contract of a mesh controller."""
+class MeshStreamContract(DeviceContract):
+    """Contract tests for ``sweep`` and ``telemetry``; part of the mesh controller contract."""
 
     @pytest.fixture
-    def lever(self) -> tuple[int, int]:
-        """A heater and a monitor whose photocurrent grows with the current in that heater."""
-        skip_without_fixture("lever", "a heater and a monitor whose photocurrent grows with the current in that heater")
+    def heater_and_monitor(self) -> tuple[int, int]:
+        """Numbers of a heater and of a monitor whose photocurrent increases with the heater current."""
+        skip_without_fixture(
+            "heater_and_monitor", "numbers of a heater and of a monitor whose photocurrent increases with its current"
+        )
 
     # -- sweeps
 
     def test_a_sweep_records_every_point_and_leaves_what_was_driven(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """One row per point and one column per monitor; afterwards the table from before is driven."""
+        """A sweep returns one row per point and one column per monitor; afterwards the previous table is active."""
         table = allowed_table(limits, 0.5)
         receipt = controller.program(table)
         before = controller.read_back()
         plan = SweepPlan(_points(limits))
         if not controller.info.on_board_sweep:
-            refused_as_unable("sweep", lambda: controller.sweep(plan))
+            expect_unsupported("sweep", lambda: controller.sweep(plan))
         else:
             result = controller.sweep(plan)
             shape = (len(plan.points), controller.info.n_monitors)
-            promised(
+            expect(
                 result.photocurrent_ma.shape == shape == result.saturated.shape,
                 f"shapes {result.photocurrent_ma.shape} and {result.saturated.shape}, not {shape}",
             )
-            promised(
+            expect(
                 np.array_equal(np.isnan(result.photocurrent_ma), result.saturated),
-                "NaN and the mask of saturated monitors do not agree",
+                "NaN values and the saturation mask do not match",
             )
             all_monitors = tuple(range(controller.info.n_monitors))
-            promised(result.monitors == all_monitors, f"all monitors were asked for, these came: {result.monitors}")
-            promised(0 <= result.late <= len(plan.points), f"{result.late} of {len(plan.points)} points were late")
-            promised(result.generation > receipt.number, f"the run is no newer than what was driven: {result}")
-        promised(reads(controller, before), "after the sweep another table is driven than before")
+            expect(
+                result.monitors == all_monitors, f"all monitors were requested, but the result has {result.monitors}"
+            )
+            expect(0 <= result.late <= len(plan.points), f"{result.late} of {len(plan.points)} points were late")
+            expect(
+                result.generation > receipt.number,
+                f"the generation of the sweep is not above that of the last table: {result}",
+            )
+        expect(reads_back(controller, before), "the table after the sweep differs from the table before")
 
     def test_a_sweep_may_choose_its_monitors_and_keep_its_last_point(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Columns are the monitors chosen, ascending; the start and the points make up the table that is kept."""
+        """The columns are the selected monitors in ascending order; with ``keep_last`` the last point stays active."""
         points, start = _points(limits), allowed_table(limits, 0.3)
-        chosen = (controller.info.n_monitors - 1, 0)
-        plan = SweepPlan(points, start_ma=start, monitors=chosen, keep_last=True)
+        monitors = (controller.info.n_monitors - 1, 0)
+        plan = SweepPlan(points, start_ma=start, monitors=monitors, keep_last=True)
         if not controller.info.on_board_sweep:
-            refused_as_unable("sweep", lambda: controller.sweep(plan))
+            expect_unsupported("sweep", lambda: controller.sweep(plan))
             return
         result = controller.sweep(plan)
-        promised(result.monitors == tuple(sorted(set(chosen))), f"{chosen} were chosen, {result.monitors} came")
-        promised(result.photocurrent_ma.shape == (len(points), len(set(chosen))), f"wrong shape: {result}")
+        expect(result.monitors == tuple(sorted(set(monitors))), f"selected monitors {monitors}, got {result.monitors}")
+        expect(result.photocurrent_ma.shape == (len(points), len(set(monitors))), f"wrong shape: {result}")
         for point in points:
             start[list(point)] = list(point.values())
         error_ma = np.abs(controller.read_back() - start)
-        promised(bool(error_ma.max() <= tolerance_ma(controller.info)), "the last point is not what is driven")
+        expect(bool(error_ma.max() <= tolerance_ma(controller.info)), "the last point of the sweep is not active")
 
     def test_every_row_of_a_sweep_belongs_to_its_point(
         self, controller: MeshController, limits: ControllerLimits, request: pytest.FixtureRequest
     ) -> None:
-        """A current that goes up and down point by point is seen to go up and down."""
+        """Each row is measured at its own point: the photocurrents follow heater currents that go up and down."""
         if not controller.info.on_board_sweep:
-            refused_as_unable("sweep", lambda: controller.sweep(SweepPlan(_points(limits))))
+            expect_unsupported("sweep", lambda: controller.sweep(SweepPlan(_points(limits))))
             return
-        heater, monitor = request.getfixturevalue("lever")
+        heater, monitor = request.getfixturevalue("heater_and_monitor")
         fractions = [0.2, 0.8, 0.4, 0.6, 0.0]
         top_ma = allowed_table(limits)[heater]
         result = controller.sweep(SweepPlan(tuple({heater: top_ma * fraction} for fraction in fractions)))
-        seen_ma = result.photocurrent_ma[:, monitor].tolist()
-        order = sorted(range(len(fractions)), key=seen_ma.__getitem__)
-        promised(order == [4, 0, 2, 3, 1], f"heater currents in the shares {fractions} gave {seen_ma} mA")
+        photocurrents_ma = result.photocurrent_ma[:, monitor].tolist()
+        order = sorted(range(len(fractions)), key=photocurrents_ma.__getitem__)
+        expect(order == [4, 0, 2, 3, 1], f"heater current fractions {fractions} gave {photocurrents_ma} mA")
 
     def test_a_sweep_with_a_point_outside_the_limits_drives_nothing(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """One wrong current anywhere refuses the whole sweep before it begins."""
+        """One current outside its limits rejects the whole sweep before it starts."""
         controller.program(allowed_table(limits))
         before = controller.read_back()
         heater = int(np.flatnonzero(limits.heater_max_ma)[-1])
         for wrong_ma in (1.02 * limits.heater_max_ma[heater], -0.1, float("nan")):
             plan = SweepPlan((*_points(limits), {heater: wrong_ma}))
             if controller.info.on_board_sweep:
-                error = refused(LimitError, f"a point of {wrong_ma:g} mA", partial(controller.sweep, plan))
-                promised(str(heater) in str(error), f"the refusal does not name heater {heater}: {error}")
+                error = expect_error(LimitError, f"a point of {wrong_ma:g} mA", partial(controller.sweep, plan))
+                expect(str(heater) in str(error), f"the error does not name heater {heater}: {error}")
             else:
-                refused_as_unable("sweep", partial(controller.sweep, plan))
-        promised(reads(controller, before), "a refused sweep changed outputs")
+                expect_unsupported("sweep", partial(controller.sweep, plan))
+        expect(reads_back(controller, before), "a rejected sweep changed outputs")
 
-    def test_a_sweep_of_what_does_not_exist_is_refused(
-        self, controller: MeshController, limits: ControllerLimits
-    ) -> None:
-        """No points, no such heater, no such monitor."""
+    def test_an_invalid_sweep_is_rejected(self, controller: MeshController, limits: ControllerLimits) -> None:
+        """A sweep without points or with an unknown heater or monitor is rejected."""
         kind = ConfigError if controller.info.on_board_sweep else NotSupportedError
         for wrong in (
             SweepPlan(()),
             SweepPlan(({controller.info.n_heaters: 0.0},)),
             SweepPlan(_points(limits), monitors=(controller.info.n_monitors,)),
         ):
-            refused(kind, f"{wrong}", partial(controller.sweep, wrong))
+            expect_error(kind, f"{wrong}", partial(controller.sweep, wrong))
 
     # -- telemetry
 
     def test_telemetry_comes_dated_in_order_and_counts_what_is_missing(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Every sample is a scan of all monitors of the table driven now; what never came is counted."""
+        """Each sample is a scan of all monitors with the active table; dropped and lost samples are counted."""
         if not controller.info.telemetry:
-            refused_as_unable("telemetry", lambda: started(controller))
+            expect_unsupported("telemetry", lambda: start_telemetry(controller))
             return
         receipt = controller.program(allowed_table(limits))
         began_s = clock.now()
         with closing(cast("Any", controller.telemetry(_PERIOD_S))) as samples:
-            taken = list(itertools.islice(samples, 4))
-        for sample in taken:
+            first_samples = list(itertools.islice(samples, 4))
+        for sample in first_samples:
             shape = (controller.info.n_monitors,)
             reading = sample.reading
-            promised(reading.photocurrent_ma.shape == shape == reading.saturated.shape, f"wrong shape: {reading}")
-            promised(
+            expect(reading.photocurrent_ma.shape == shape == reading.saturated.shape, f"wrong shape: {reading}")
+            expect(
                 np.array_equal(np.isnan(reading.photocurrent_ma), reading.saturated),
-                "NaN and the mask of saturated monitors do not agree",
+                "NaN values and the saturation mask do not match",
             )
-            promised(reading.generation == receipt.number, f"{receipt.number} is driven: {reading}")
-            promised(sample.dropped >= 0 and sample.lost >= 0, f"these are no counts: {sample}")
-        times_s = [began_s, *(sample.reading.timestamp_s for sample in taken), clock.now()]
-        promised(times_s == sorted(times_s), f"samples are not dated by the host's clock: {times_s}")
+            expect(reading.generation == receipt.number, f"generation {receipt.number} is active: {reading}")
+            expect(sample.dropped >= 0 and sample.lost >= 0, f"a count of lost samples is negative: {sample}")
+        times_s = [began_s, *(sample.reading.timestamp_s for sample in first_samples), clock.now()]
+        expect(times_s == sorted(times_s), f"sample times are not on the host's clock: {times_s}")
 
     def test_telemetry_may_choose_its_monitors(self, controller: MeshController) -> None:
-        """The monitors chosen come in ascending order."""
+        """Telemetry of selected monitors has one column per monitor, in ascending order."""
         if not controller.info.telemetry:
-            refused_as_unable("telemetry", lambda: started(controller, monitors=(0,)))
+            expect_unsupported("telemetry", lambda: start_telemetry(controller, monitors=(0,)))
             return
-        chosen = (controller.info.n_monitors - 1, 0)
-        with closing(cast("Any", controller.telemetry(_PERIOD_S, monitors=chosen))) as samples:
-            seen_ma: NDArray[np.float64] = next(samples).reading.photocurrent_ma
-        promised(seen_ma.shape == (len(set(chosen)),), f"{chosen} were chosen, the shape is {seen_ma.shape}")
+        monitors = (controller.info.n_monitors - 1, 0)
+        with closing(cast("Any", controller.telemetry(_PERIOD_S, monitors=monitors))) as samples:
+            photocurrent_ma: NDArray[np.float64] = next(samples).reading.photocurrent_ma
+        expect(
+            photocurrent_ma.shape == (len(set(monitors)),),
+            f"selected monitors {monitors}, got shape {photocurrent_ma.shape}",
+        )
 
-    def test_the_controller_is_there_for_other_calls_during_telemetry_and_after_it(
+    def test_other_calls_work_during_and_after_telemetry(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Samples tell of a table programmed between them; a stream that was closed leaves nothing behind."""
+        """Other calls work during telemetry and after it, and samples show a newly programmed table."""
         if not controller.info.telemetry:
-            refused_as_unable("telemetry", lambda: started(controller))
+            expect_unsupported("telemetry", lambda: start_telemetry(controller))
             controller.program(allowed_table(limits))
             return
         for fraction in (0.3, 0.6):
@@ -181,18 +191,22 @@ class MeshStreamPromises(DeviceContract):
                 next(samples)
                 receipt = controller.program(allowed_table(limits, fraction))
                 newer = any(sample.reading.generation == receipt.number for sample in itertools.islice(samples, 50))
-                promised(newer, "no sample tells of the table that was programmed meanwhile")
+                expect(newer, "no sample has the generation of the table programmed during telemetry")
         controller.read_monitors()
 
-    def test_telemetry_that_cannot_be_is_refused(self, controller: MeshController) -> None:
-        """A period or an average that is none, and a monitor that does not exist."""
+    def test_invalid_telemetry_is_rejected(self, controller: MeshController) -> None:
+        """Telemetry with an invalid period or average or an unknown monitor is rejected."""
         can = controller.info.telemetry
         kind = LimitError if can else NotSupportedError
         for period_s in (0.0, -1.0, float("nan")):
-            refused(kind, f"a period of {period_s:g} s", partial(started, controller, period_s))
-        refused(kind, "an average of no scans", lambda: started(controller, n_avg=0))
+            expect_error(kind, f"a period of {period_s:g} s", partial(start_telemetry, controller, period_s))
+        expect_error(kind, "an average of no scans", lambda: start_telemetry(controller, n_avg=0))
         no_such = (controller.info.n_monitors,)
-        refused(ConfigError if can else NotSupportedError, "a monitor", lambda: started(controller, monitors=no_such))
+        expect_error(
+            ConfigError if can else NotSupportedError,
+            "a monitor",
+            lambda: start_telemetry(controller, monitors=no_such),
+        )
 
 
 def _points(limits: ControllerLimits) -> tuple[dict[int, float], ...]:

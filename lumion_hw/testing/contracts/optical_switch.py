@@ -1,4 +1,4 @@
-"""What an optical switch promises: the connections that were made, and no others."""
+"""Contract tests for optical switches: the requested connections are made, and no others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lumion_hw.errors import BusyError, ConfigError
 from lumion_hw.interfaces import OpticalSwitch
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
+    expect,
+    expect_error,
     fail_without_fixture,
     on_wires_only,
-    promised,
-    refused,
     run_parallel,
     skip_without_fixture,
 )
@@ -25,9 +25,9 @@ _SHARED_ROUNDS = 4
 
 
 class OpticalSwitchContract(DeviceContract):
-    """Promises of :class:`~lumion_hw.interfaces.OpticalSwitch`; of a switch with at least three inputs and outputs.
+    """Contract tests for :class:`~lumion_hw.interfaces.OpticalSwitch` with at least three inputs and three outputs.
 
-    Fixture to give: ``driver`` (open). Optional: ``joined``, and those of :class:`DeviceContract`.
+    Required fixture: ``driver`` (open). Optional: ``actual_connections``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -40,7 +40,7 @@ class OpticalSwitchContract(DeviceContract):
         """Return the connections in force."""
         return dict(driver.connections())
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> OpticalSwitch:
@@ -48,23 +48,26 @@ class OpticalSwitchContract(DeviceContract):
         fail_without_fixture("driver", "an open OpticalSwitch, closed again after the test")
 
     @pytest.fixture
-    def joined(self) -> Callable[[], Mapping[int, int]]:
-        """Tells which inputs the light really leaves from which output."""
+    def actual_connections(self) -> Callable[[], Mapping[int, int]]:
+        """A function that returns the actual connections: output port by input port."""
         skip_without_fixture(
-            "joined", "a function that returns the output at which the light of each input really leaves"
+            "actual_connections", "a function that returns the actual output port of each connected input"
         )
 
-    # -- promises
+    # -- tests
 
     def test_it_describes_its_ports(self, driver: OpticalSwitch) -> None:
-        """It says what it is, and no port is input and output."""
-        promised(bool(driver.model), "it has no model")
+        """The switch reports its model, and no port is both input and output."""
+        expect(bool(driver.model), "the model name is empty")
         ports = driver.ports
-        promised(len(ports.inputs) >= 3 and len(ports.outputs) >= 3, f"its ports are {ports}")
-        promised(not set(ports.inputs) & set(ports.outputs), f"a port is input and output: {ports}")
+        expect(
+            len(ports.inputs) >= 3 and len(ports.outputs) >= 3,
+            f"the switch needs three inputs and outputs, but has {ports}",
+        )
+        expect(not set(ports.inputs) & set(ports.outputs), f"a port is both input and output: {ports}")
 
-    def test_a_connection_joins_what_it_names_and_leaves_the_others(self, driver: OpticalSwitch) -> None:
-        """Connections add up; one that is there already may be made again."""
+    def test_connect_adds_to_existing_connections(self, driver: OpticalSwitch) -> None:
+        """``connect`` adds to the existing connections; repeating a connection is allowed."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first)
         driver.connect(second)
@@ -73,7 +76,7 @@ class OpticalSwitchContract(DeviceContract):
         self._check(driver, first | second | third)
 
     def test_a_port_in_use_is_refused_and_nothing_changes(self, driver: OpticalSwitch) -> None:
-        """Light that runs is not taken away by a new connection, of its input or its output."""
+        """A connection to an input or output in use is rejected, and nothing changes."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first | second)
         (entry, out), (other_entry, other_out), (free_entry, free_out) = (
@@ -87,30 +90,30 @@ class OpticalSwitchContract(DeviceContract):
             {entry: other_out},
             {free_entry: free_out} | {other_entry: out},
         ):
-            refused(BusyError, f"{wanted}", partial(driver.connect, wanted))
+            expect_error(BusyError, f"{wanted}", partial(driver.connect, wanted))
         self._check(driver, first | second)
 
     def test_ports_that_are_not_there_are_refused_and_nothing_changes(self, driver: OpticalSwitch) -> None:
-        """Every port has to be one of its side; one output takes one input."""
+        """Unknown ports, ports of the wrong side and two inputs to one output are rejected."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first)
         entry, out = next(iter(second.items()))
         other = driver.ports.inputs[2]
         for wanted in ({out: entry}, {entry: max(driver.ports.outputs) + 1}, {0: out}, {entry: out, other: out}):
             for make in (driver.connect, driver.set_connections):
-                refused(ConfigError, f"{wanted}", partial(make, wanted))
-        refused(ConfigError, "no such input", lambda: driver.disconnect([0]))
+                expect_error(ConfigError, f"{wanted}", partial(make, wanted))
+        expect_error(ConfigError, "no such input", lambda: driver.disconnect([0]))
         self._check(driver, first)
 
-    def test_disconnecting_parts_only_what_is_named(self, driver: OpticalSwitch) -> None:
-        """Others stay; an input that is not connected stays so."""
+    def test_disconnect_removes_only_the_named_inputs(self, driver: OpticalSwitch) -> None:
+        """``disconnect`` leaves other connections unchanged; disconnecting an unconnected input is allowed."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first | second)
         driver.disconnect([*first, *third])
         self._check(driver, second)
 
-    def test_setting_connections_parts_all_others(self, driver: OpticalSwitch) -> None:
-        """What is not named is gone, and ports in use may be given anew."""
+    def test_set_connections_replaces_all_others(self, driver: OpticalSwitch) -> None:
+        """``set_connections`` removes all other connections and may reassign ports in use."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first | second)
         crossed = dict(zip(sorted(first | second), sorted((first | second).values(), reverse=True), strict=True))
@@ -119,45 +122,53 @@ class OpticalSwitchContract(DeviceContract):
         driver.set_connections({})
         self._check(driver, {})
 
-    def test_the_light_follows(self, driver: OpticalSwitch, joined: Callable[[], Mapping[int, int]]) -> None:
-        """When a set returns, the light goes where it was told."""
+    def test_the_light_follows(
+        self, driver: OpticalSwitch, actual_connections: Callable[[], Mapping[int, int]]
+    ) -> None:
+        """When a call returns, the light follows the connections."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first)
         driver.connect(second | third)
         driver.disconnect(list(second))
-        promised(dict(joined()) == first | third, f"{first | third} was set, the light goes {dict(joined())}")
+        expect(
+            dict(actual_connections()) == first | third,
+            f"{first | third} was set, but the light follows {dict(actual_connections())}",
+        )
 
     @on_wires_only
-    def test_two_threads_share_it(self, driver: OpticalSwitch, clock: Clock) -> None:
-        """While one thread sets, another reads connections that were set."""
+    def test_two_threads_share_the_driver(self, driver: OpticalSwitch, clock: Clock) -> None:
+        """While one thread sets connections, another reads only connections that were set."""
         first, second, _ = self._pairs(driver)
         wanted = [first, second]
         driver.set_connections(wanted[1])
 
-        def set_them() -> None:
+        def set_values() -> None:
             for round_ in range(_SHARED_ROUNDS):
                 driver.set_connections(wanted[round_ % 2])
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 found = dict(driver.connections())
-                promised(found in wanted, f"{found} was read, which nobody set")
+                expect(found in wanted, f"{found} was read, but was never set")
 
-        run_parallel(clock, set_them, read)
+        run_parallel(clock, set_values, read)
 
     def test_closing_leaves_the_connections(
-        self, driver: OpticalSwitch, joined: Callable[[], Mapping[int, int]]
+        self, driver: OpticalSwitch, actual_connections: Callable[[], Mapping[int, int]]
     ) -> None:
-        """``close`` parts nothing."""
+        """``close`` does not change the connections."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first | second)
         driver.close()
-        promised(dict(joined()) == first | second, f"close() left {dict(joined())}")
+        expect(
+            dict(actual_connections()) == first | second,
+            f"after close() the connections are {dict(actual_connections())}",
+        )
 
-    # -- in common
+    # -- helpers
 
     def _pairs(self, driver: OpticalSwitch) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-        """Return three connections that share no port, not in the order of the ports."""
+        """Return three connections without a common port, not in port order."""
         ports = driver.ports
         return (
             {ports.inputs[0]: ports.outputs[1]},
@@ -167,4 +178,4 @@ class OpticalSwitchContract(DeviceContract):
 
     def _check(self, driver: OpticalSwitch, wanted: Mapping[int, int]) -> None:
         found = dict(driver.connections())
-        promised(found == wanted, f"{dict(wanted)} should be in force, {found} is read back")
+        expect(found == wanted, f"expected {dict(wanted)}, but {found} is read back")

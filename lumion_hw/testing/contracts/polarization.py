@@ -1,4 +1,4 @@
-"""What a polarization controller promises: settings within their ranges, all of them or none, and read back."""
+"""Contract tests for polarization controllers: settings within range, all or none, and read-back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import PolarizationController
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
+    expect,
+    expect_error,
     fail_without_fixture,
     on_wires_only,
-    promised,
-    refused,
     run_parallel,
     skip_without_fixture,
 )
@@ -27,7 +27,7 @@ _SHARED_ROUNDS = 4
 
 
 def positions(driver: PolarizationController, fraction: float) -> NDArray[np.float64]:
-    """Return settings at a fraction of every actuator's range, on its steps."""
+    """Return settings at a fraction of the range of each actuator, rounded to its steps."""
     return np.array(
         [
             each.minimum + round(fraction * (each.maximum - each.minimum) / each.step) * each.step
@@ -37,9 +37,9 @@ def positions(driver: PolarizationController, fraction: float) -> NDArray[np.flo
 
 
 class PolarizationControllerContract(DeviceContract):
-    """Promises of :class:`~lumion_hw.interfaces.PolarizationController`.
+    """Contract tests for :class:`~lumion_hw.interfaces.PolarizationController`.
 
-    Fixture to give: ``driver`` (open). Optional: ``in_force``, and those of :class:`DeviceContract`.
+    Required fixture: ``driver`` (open). Optional: ``actual_settings``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -51,7 +51,7 @@ class PolarizationControllerContract(DeviceContract):
         """Return the settings in force."""
         return driver.read().tolist()
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> PolarizationController:
@@ -59,53 +59,58 @@ class PolarizationControllerContract(DeviceContract):
         fail_without_fixture("driver", "an open PolarizationController, closed again after the test")
 
     @pytest.fixture
-    def in_force(self) -> Callable[[], NDArray[np.float64]]:
-        """Tells what the actuators really carry, past the driver, in their units."""
-        skip_without_fixture("in_force", "a function that returns what the actuators really carry, in their units")
+    def actual_settings(self) -> Callable[[], NDArray[np.float64]]:
+        """A function that returns the actual settings in the actuators' units, without using the driver."""
+        skip_without_fixture("actual_settings", "a function that returns the actual settings, in the actuators' units")
 
-    # -- promises
+    # -- tests
 
     def test_it_describes_its_actuators(self, driver: PolarizationController) -> None:
-        """Every actuator has a unit, a range and a step; light follows a set within a time that is known."""
-        promised(len(driver.actuators) > 0, "there are no actuators")
+        """Every actuator has a unit, a range and a step, and the settling time is finite."""
+        expect(len(driver.actuators) > 0, "there are no actuators")
         for number, each in enumerate(driver.actuators):
-            promised(bool(each.kind and each.unit), f"actuator {number} has no unit: {each}")
-            promised(each.minimum < each.maximum and each.step > 0.0, f"actuator {number} has no range: {each}")
-            promised(each.period is None or each.period > 0.0, f"actuator {number} has no such period: {each}")
-        promised(0.0 <= driver.settle_s < 60.0, f"light follows after {driver.settle_s} s")
+            expect(bool(each.kind and each.unit), f"actuator {number} has no unit: {each}")
+            expect(each.minimum < each.maximum and each.step > 0.0, f"actuator {number} has no range: {each}")
+            expect(each.period is None or each.period > 0.0, f"actuator {number} has an invalid period: {each}")
+        expect(0.0 <= driver.settle_s < 60.0, f"the settling time is {driver.settle_s} s")
 
     def test_what_is_set_is_read_back(self, driver: PolarizationController) -> None:
-        """Settings from limit to limit are taken, each actuator its own, to half a step."""
+        """Settings within the limits, different for each actuator, are read back to half a step."""
         steps = np.array([each.step for each in driver.actuators])
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted = positions(driver, fraction)
             wanted[0] = positions(driver, 0.8 * fraction)[0]
             driver.set(wanted)
             found = driver.read()
-            promised(found.shape == wanted.shape, f"{len(wanted)} settings were made, the shape read is {found.shape}")
-            promised(bool(np.all(np.abs(found - wanted) <= 0.51 * steps)), f"{wanted} was set, {found} is read back")
+            expect(
+                found.shape == wanted.shape, f"{len(wanted)} settings were set, but read() returns shape {found.shape}"
+            )
+            expect(bool(np.all(np.abs(found - wanted) <= 0.51 * steps)), f"{wanted} was set, {found} is read back")
 
     def test_settings_between_steps_go_to_the_nearest(self, driver: PolarizationController) -> None:
-        """A setting is rounded to a step, which is the one change a driver may make."""
+        """A setting between two steps is rounded to the nearest step; a driver makes no other change."""
         steps = np.array([each.step for each in driver.actuators])
         wanted = positions(driver, 0.4) + 0.3 * steps
         driver.set(wanted)
-        promised(bool(np.all(np.abs(driver.read() - wanted) <= 0.51 * steps)), "the settings are not the nearest ones")
+        expect(
+            bool(np.all(np.abs(driver.read() - wanted) <= 0.51 * steps)),
+            "a setting was not rounded to the nearest step",
+        )
 
     def test_what_is_set_is_in_force(
-        self, driver: PolarizationController, in_force: Callable[[], NDArray[np.float64]]
+        self, driver: PolarizationController, actual_settings: Callable[[], NDArray[np.float64]]
     ) -> None:
-        """The actuators carry the settings once ``set`` has returned."""
+        """The actuators have the settings when ``set`` returns."""
         for fraction in (0.3, 0.6, 0.6):
             wanted = positions(driver, fraction)
             driver.set(wanted)
-            promised(np.allclose(in_force(), wanted), f"{wanted} was set, {in_force()} is in force")
+            expect(np.allclose(actual_settings(), wanted), f"{wanted} was set, {actual_settings()} is in force")
 
     @pytest.mark.parametrize("side", ["below", "above"])
     def test_a_setting_outside_its_range_is_refused_and_nothing_changes(
         self, driver: PolarizationController, side: str
     ) -> None:
-        """One setting beyond its range refuses them all."""
+        """One setting outside its range rejects all settings, and nothing changes."""
         driver.set(positions(driver, 0.5))
         before = driver.read()
         for number, each in enumerate(driver.actuators):
@@ -113,50 +118,48 @@ class PolarizationControllerContract(DeviceContract):
                 continue
             wanted = positions(driver, 0.25)
             wanted[number] = each.minimum - each.step if side == "below" else each.maximum + each.step
-            error = refused(LimitError, f"{wanted[number]:g} {each.unit}", partial(driver.set, wanted))
-            promised(error.unit == each.unit, f"the refusal speaks in {error.unit}, the actuator in {each.unit}")
-        promised(np.array_equal(driver.read(), before), "a refused set changed settings")
+            error = expect_error(LimitError, f"{wanted[number]:g} {each.unit}", partial(driver.set, wanted))
+            expect(error.unit == each.unit, f"the unit of the error is {error.unit}, not {each.unit}")
+        expect(np.array_equal(driver.read(), before), "a rejected set changed settings")
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-    def test_what_is_no_number_is_refused_and_nothing_changes(
-        self, driver: PolarizationController, value: float
-    ) -> None:
-        """NaN and infinities are no settings."""
+    def test_non_finite_settings_are_rejected(self, driver: PolarizationController, value: float) -> None:
+        """NaN and infinite settings are rejected, and nothing changes."""
         driver.set(positions(driver, 0.5))
         before = driver.read()
         wanted = positions(driver, 0.25)
         wanted[-1] = value
-        refused(LimitError, f"{value}", lambda: driver.set(wanted))
-        promised(np.array_equal(driver.read(), before), "a refused set changed settings")
+        expect_error(LimitError, f"{value}", lambda: driver.set(wanted))
+        expect(np.array_equal(driver.read(), before), "a rejected set changed settings")
 
     def test_settings_of_the_wrong_length_are_refused(self, driver: PolarizationController) -> None:
-        """There has to be one setting per actuator."""
+        """``set`` needs exactly one setting per actuator."""
         n_actuators = len(driver.actuators)
         for shape in ((n_actuators - 1,), (n_actuators + 1,), (1, n_actuators)):
-            refused(ConfigError, f"shape {shape}", partial(driver.set, np.zeros(shape)))
+            expect_error(ConfigError, f"shape {shape}", partial(driver.set, np.zeros(shape)))
 
     @on_wires_only
-    def test_two_threads_share_it(self, driver: PolarizationController, clock: Clock) -> None:
-        """While one thread sets, another reads whole settings only."""
+    def test_two_threads_share_the_driver(self, driver: PolarizationController, clock: Clock) -> None:
+        """While one thread sets, another reads only complete settings."""
         wanted = [positions(driver, 0.5), positions(driver, 0.52)]
         driver.set(wanted[1])
 
-        def set_them() -> None:
+        def set_values() -> None:
             for round_ in range(_SHARED_ROUNDS):
                 driver.set(wanted[round_ % 2])
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 found = driver.read()
-                promised(any(np.allclose(found, each) for each in wanted), f"{found} was read, which nobody set")
+                expect(any(np.allclose(found, each) for each in wanted), f"{found} was read, but was never set")
 
-        run_parallel(clock, set_them, read)
+        run_parallel(clock, set_values, read)
 
     def test_closing_leaves_the_settings(
-        self, driver: PolarizationController, in_force: Callable[[], NDArray[np.float64]]
+        self, driver: PolarizationController, actual_settings: Callable[[], NDArray[np.float64]]
     ) -> None:
-        """``close`` leaves the light as it is."""
+        """``close`` does not change the settings."""
         wanted = positions(driver, 0.6)
         driver.set(wanted)
         driver.close()
-        promised(np.allclose(in_force(), wanted), f"{wanted} was set, {in_force()} is in force after close()")
+        expect(np.allclose(actual_settings(), wanted), f"{wanted} was set, {actual_settings()} is active after close()")

@@ -1,4 +1,4 @@
-"""What an optical spectrum analyser promises: sweeps of the span that was set, with levels that are numbers or none."""
+"""Contract tests for optical spectrum analysers: sweeps over the set span, with finite levels or NaN."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from lumion_hw.errors import ConfigError, DeviceTimeoutError, LimitError
 from lumion_hw.interfaces import Spectrum, SpectrumAnalyzer
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
+    expect,
+    expect_error,
     fail_without_fixture,
-    promised,
-    refused,
+    result_or_none,
     skip_without_fixture,
-    unless_refused,
 )
-from lumion_hw.testing.contracts.tunable_laser import within
+from lumion_hw.testing.contracts.tunable_laser import value_in_range
 
 
 class SpectrumAnalyzerContract(DeviceContract):
-    """Promises of :class:`~lumion_hw.interfaces.SpectrumAnalyzer`.
+    """Contract tests for :class:`~lumion_hw.interfaces.SpectrumAnalyzer`.
 
-    Fixture to give: ``driver`` (open). Optional: ``shine``, what another session can do
-    (``change_scale``, ``reset``), and those of :class:`DeviceContract`.
+    Required fixture: ``driver`` (open). Optional: ``shine``, changes by another session (``change_scale``,
+    ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
-        sweep_s: Longest time a sweep may take.
-        span_nm: First and last wavelength of the sweeps that are tried.
-        accuracy_db: Largest difference between the level of light and the peak of its spectrum.
-        accuracy_nm: Largest difference between the wavelength of light and of that peak, besides the resolution.
+        sweep_s: Longest time that a sweep may take.
+        span_nm: First and last wavelength of the test sweeps.
+        accuracy_db: Largest difference between the power of the light and the peak of its spectrum.
+        accuracy_nm: Largest wavelength error of the peak, in addition to the resolution.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -52,7 +52,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         """Return the settings in force."""
         return driver.settings()
 
-    # -- what the author gives
+    # -- fixtures of the author
 
     @pytest.fixture
     def driver(self) -> SpectrumAnalyzer:
@@ -61,45 +61,45 @@ class SpectrumAnalyzerContract(DeviceContract):
 
     @pytest.fixture
     def shine(self) -> Callable[[float, float | None], None]:
-        """Lets light of a wavelength in nm and a power in dBm into the analyser, with ``None`` none at all."""
+        """A function that sets the wavelength in nm and the power in dBm of the light; power ``None`` is dark."""
         skip_without_fixture(
-            "shine", "a function that lets light of a wavelength in nm and a power in dBm (or None) in"
+            "shine", "a function that sets the wavelength in nm and the power in dBm (None: dark) of the light"
         )
 
     @pytest.fixture
     def change_scale(self) -> Callable[[], None]:
-        """Lets another session give the axes other units, such as a linear scale and wavelengths in air."""
+        """A function by which another session changes the axis units, e.g. to a linear scale and wavelength in air."""
         skip_without_fixture("change_scale", "a function by which another session changes the units of the axes")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
-        """Lets another session reset the analyser, as by ``*RST``."""
+        """A function by which another session resets the analyser, as by ``*RST``."""
         skip_without_fixture("reset", "a function by which another session resets the analyser, as by *RST")
 
-    # -- what another session changes
+    # -- changes by another session
 
     def test_scales_changed_by_another_session_give_no_wrong_spectrum(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], change_scale: Callable[[], None]
     ) -> None:
-        """Wavelengths are nm in vacuum and powers dBm whatever the axes have become, or there is an error."""
-        self._look_after(driver, shine, change_scale)
+        """Spectra use vacuum nm and dBm although another session changed the axis units; an error is allowed."""
+        self._check_after_change(driver, shine, change_scale)
 
     def test_a_reset_by_another_session_gives_no_wrong_spectrum(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], reset: Callable[[], None]
     ) -> None:
-        """After a reset by somebody else a spectrum is right where it has the line, or there is an error."""
-        self._look_after(driver, shine, reset)
+        """After a reset by another session the spectrum shows the line correctly; an error is allowed."""
+        self._check_after_change(driver, shine, reset)
 
-    def _look_after(
+    def _check_after_change(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], change: Callable[[], None]
     ) -> None:
         driver.set_span_nm(*self.span_nm)
         driver.set_resolution_nm(driver.limits().resolutions_nm[2])
-        wavelength_nm = within(self.span_nm, 0.4)
+        wavelength_nm = value_in_range(self.span_nm, 0.4)
         shine(wavelength_nm, -10.0)
         before = driver.sweep(self.sweep_s)
         change()
-        after = unless_refused(lambda: driver.sweep(self.sweep_s))
+        after = result_or_none(lambda: driver.sweep(self.sweep_s))
         if after is None:
             return
         peaks = [
@@ -111,82 +111,88 @@ class SpectrumAnalyzerContract(DeviceContract):
         # A reset may have left a wider span, and so a coarser step.
         step_nm = float(np.diff(after.wavelength_nm).max())
         near = off_nm <= self.accuracy_nm + step_nm and off_db <= self.accuracy_db
-        promised(near, f"the line was at {peaks[0]} nm and dBm, and is at {peaks[1]} after another session's change")
+        expect(
+            near, f"the line was at {peaks[0]} (nm, dBm), but after the change by another session it is at {peaks[1]}"
+        )
 
-    # -- promises
+    # -- tests
 
-    def test_it_describes_itself(self, driver: SpectrumAnalyzer) -> None:
-        """It says what it is and what can be set, and is within that."""
-        promised(bool(driver.model), "it has no model")
+    def test_limits_and_settings_are_consistent(self, driver: SpectrumAnalyzer) -> None:
+        """The analyser reports its model and limits, and its settings are within these limits."""
+        expect(bool(driver.model), "the model name is empty")
         limits, settings = driver.limits(), driver.settings()
         low_nm, high_nm = limits.wavelength_nm
-        promised(low_nm <= settings.start_nm < settings.stop_nm <= high_nm, f"{settings} is not within {limits}")
-        promised(settings.sensitivity in limits.sensitivities, f"there is no sensitivity {settings.sensitivity}")
+        expect(low_nm <= settings.start_nm < settings.stop_nm <= high_nm, f"{settings} is not within {limits}")
+        expect(
+            settings.sensitivity in limits.sensitivities,
+            f"the sensitivity {settings.sensitivity} is not among the listed ones",
+        )
         rising = bool(np.all(np.diff(limits.resolutions_nm) > 0.0))
-        promised(rising and limits.resolutions_nm[0] > 0.0, f"the resolutions are {limits.resolutions_nm}")
+        expect(
+            rising and limits.resolutions_nm[0] > 0.0,
+            f"the resolutions must be positive and increasing: {limits.resolutions_nm}",
+        )
 
-    def test_a_span_is_in_force_from_wherever_it_was(self, driver: SpectrumAnalyzer) -> None:
-        """Spans above, below and around the last one are taken and read back."""
+    def test_a_span_takes_effect_after_any_other(self, driver: SpectrumAnalyzer) -> None:
+        """Spans above, below and around the previous span take effect and are read back."""
         for start_nm, stop_nm in ((1540.0, 1545.0), (1560.0, 1561.0), (1510.0, 1520.5), (1500.0, 1600.0), self.span_nm):
             driver.set_span_nm(start_nm, stop_nm)
             found = driver.settings()
             near = max(abs(found.start_nm - start_nm), abs(found.stop_nm - stop_nm)) < 2e-3
-            promised(near, f"{start_nm} to {stop_nm} nm was set, {found.start_nm} to {found.stop_nm} nm is in force")
+            expect(near, f"{start_nm} to {stop_nm} nm was set, {found.start_nm} to {found.stop_nm} nm is active")
 
     def test_a_span_outside_the_range_is_refused_and_nothing_changes(self, driver: SpectrumAnalyzer) -> None:
-        """Limits reject, they never clip; a span rises."""
+        """Spans outside the limits, reversed or with NaN are rejected, not clipped; nothing changes."""
         driver.set_span_nm(*self.span_nm)
         before = self.observe(driver)
         low_nm, high_nm = driver.limits().wavelength_nm
         for wrong_nm in ((low_nm - 5.0, 1550.0), (1550.0, high_nm + 5.0), (1560.0, 1550.0), (math.nan, 1550.0)):
-            error = refused(LimitError, f"{wrong_nm} nm", partial(driver.set_span_nm, *wrong_nm))
-            promised(error.unit == "nm", f"the refusal speaks in {error.unit}, the caller in nm")
-        promised(self.observe(driver) == before, "a refused span changed settings")
+            error = expect_error(LimitError, f"{wrong_nm} nm", partial(driver.set_span_nm, *wrong_nm))
+            expect(error.unit == "nm", f"the unit of the error is {error.unit}, not nm")
+        expect(self.observe(driver) == before, "a rejected span changed settings")
 
     def test_resolutions_and_sensitivities_are_those_it_names(self, driver: SpectrumAnalyzer) -> None:
-        """Each is in force once set, and others are refused."""
+        """The listed resolutions and sensitivities take effect; all others are rejected."""
         limits = driver.limits()
         for resolution_nm in (limits.resolutions_nm[0], limits.resolutions_nm[-1], limits.resolutions_nm[1]):
             driver.set_resolution_nm(resolution_nm)
             found_nm = driver.settings().resolution_nm
-            promised(
-                abs(found_nm / resolution_nm - 1.0) < 0.3, f"{resolution_nm} nm was set, {found_nm} nm is in force"
-            )
+            expect(abs(found_nm / resolution_nm - 1.0) < 0.3, f"{resolution_nm} nm was set, {found_nm} nm is active")
         for sensitivity in (limits.sensitivities[-1], limits.sensitivities[0]):
             driver.set_sensitivity(sensitivity)
             found = driver.settings().sensitivity
-            promised(found == sensitivity, f"{sensitivity} was set, {found} is in force")
+            expect(found == sensitivity, f"{sensitivity} was set, {found} is active")
         before = self.observe(driver)
         for wrong_nm in (0.5 * limits.resolutions_nm[0], 3.0 * limits.resolutions_nm[-1], math.nan):
-            refused(LimitError, f"a resolution of {wrong_nm} nm", partial(driver.set_resolution_nm, wrong_nm))
-        refused(ConfigError, "a sensitivity there is not", lambda: driver.set_sensitivity("SPLENDID"))
-        promised(self.observe(driver) == before, "a refused setting changed settings")
+            expect_error(LimitError, f"a resolution of {wrong_nm} nm", partial(driver.set_resolution_nm, wrong_nm))
+        expect_error(ConfigError, "an unknown sensitivity", lambda: driver.set_sensitivity("SPLENDID"))
+        expect(self.observe(driver) == before, "a rejected setting changed settings")
 
     def test_a_number_of_points_is_in_force(self, driver: SpectrumAnalyzer) -> None:
-        """It is read back, left to the analyser with ``None``, and refused outside its limits."""
+        """The number of points takes effect, is rejected outside its limits, and is automatic with ``None``."""
         low, high = driver.limits().n_points
         driver.set_n_points(max(low, 301))
-        promised(driver.settings().n_points == max(low, 301), f"301 was set, {driver.settings().n_points} is in force")
+        expect(driver.settings().n_points == max(low, 301), f"301 was set, {driver.settings().n_points} is active")
         before = self.observe(driver)
         for wrong in (low - 1, high + 1):
-            refused(LimitError, f"{wrong} points", partial(driver.set_n_points, wrong))
-        promised(self.observe(driver) == before, "a refused number of points changed settings")
+            expect_error(LimitError, f"{wrong} points", partial(driver.set_n_points, wrong))
+        expect(self.observe(driver) == before, "a refused number of points changed settings")
         driver.set_n_points(None)
-        promised(driver.settings().n_points is None, "an automatic number of points is not said to be one")
+        expect(driver.settings().n_points is None, "settings() does not report the automatic number of points as None")
 
     def test_a_sweep_is_of_the_span_that_was_set(self, driver: SpectrumAnalyzer, clock: Clock) -> None:
-        """Its wavelengths rise from one end to the other, as many as were set; it is newer than the call."""
+        """A sweep covers the span with the set number of points and starts after the call."""
         driver.set_span_nm(*self.span_nm)
         driver.set_n_points(301)
         started_s = clock.now()
         spectrum = driver.sweep(self.sweep_s)
         self._check_shape(spectrum, 301)
-        promised(started_s <= spectrum.started_s <= spectrum.ended_s, "the sweep is older than its call")
+        expect(started_s <= spectrum.started_s <= spectrum.ended_s, "the sweep started before its call")
 
-    def test_light_is_seen_where_and_as_bright_as_it_is(
+    def test_the_peak_matches_the_light(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None]
     ) -> None:
-        """The peak of a spectrum is that of the light; each sweep sees the light of its time; the dark has no level."""
+        """The peak of each sweep matches the present light, and a dark spectrum contains no light."""
         driver.set_span_nm(*self.span_nm)
         driver.set_resolution_nm(0.1)
         driver.set_n_points(601)
@@ -196,33 +202,38 @@ class SpectrumAnalyzerContract(DeviceContract):
             self._check_shape(spectrum, 601)
             peak = int(np.nanargmax(spectrum.power_dbm))
             off_nm = abs(spectrum.wavelength_nm[peak] - wavelength_nm)
-            promised(off_nm <= self.accuracy_nm + 0.1, f"light of {wavelength_nm} nm is seen {off_nm:.3f} nm away")
+            expect(off_nm <= self.accuracy_nm + 0.1, f"the peak of light at {wavelength_nm} nm is {off_nm:.3f} nm off")
             off_db = abs(spectrum.power_dbm[peak] - power_dbm)
-            promised(off_db <= self.accuracy_db, f"light of {power_dbm} dBm is seen {off_db:.2f} dB away")
+            expect(off_db <= self.accuracy_db, f"the peak of light at {power_dbm} dBm is {off_db:.2f} dB off")
         shine(1551.1, None)
         dark_dbm = driver.sweep(self.sweep_s).power_dbm
         bright = bool(np.any(dark_dbm[np.isfinite(dark_dbm)] > -50.0))
-        promised(not bright, "there is light in a spectrum of the dark")
-        promised(not np.any(dark_dbm < -150.0), "the dark has levels that are no levels: NaN was promised")
+        expect(not bright, "the dark spectrum shows light")
+        expect(not np.any(dark_dbm < -150.0), "dark points below -150 dBm must be NaN")
 
     def test_a_sweep_ends_in_its_time_or_is_stopped(self, driver: SpectrumAnalyzer, clock: Clock) -> None:
-        """The time is a duration; after one that was too short the next sweep is right again."""
+        """A sweep ends within its time-out or is stopped; the next sweep is correct again."""
         driver.set_span_nm(*self.span_nm)
         driver.set_n_points(301)
         for timeout_s in (math.nan, -1.0):
-            refused(LimitError, f"sweep({timeout_s})", partial(driver.sweep, timeout_s))
+            expect_error(LimitError, f"sweep({timeout_s})", partial(driver.sweep, timeout_s))
         started_s = clock.now()
         try:
             driver.sweep(0.0)
         except DeviceTimeoutError as error:
-            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
-        promised(clock.now() - started_s < self.deadline_s, f"a sweep of 0 s took {clock.now() - started_s:.2f} s")
+            expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
+        expect(
+            clock.now() - started_s < self.deadline_s, f"a sweep with time-out 0 s took {clock.now() - started_s:.2f} s"
+        )
         self._check_shape(driver.sweep(self.sweep_s), 301)
 
     def _check_shape(self, spectrum: Spectrum, n_points: int) -> None:
         wavelength_nm, power_dbm = spectrum.wavelength_nm, spectrum.power_dbm
-        promised(wavelength_nm.shape == power_dbm.shape == (n_points,), f"{n_points} points, not {wavelength_nm.shape}")
+        expect(
+            wavelength_nm.shape == power_dbm.shape == (n_points,),
+            f"expected {n_points} points, got shape {wavelength_nm.shape}",
+        )
         ends_nm = wavelength_nm[0] - self.span_nm[0], wavelength_nm[-1] - self.span_nm[1]
-        promised(max(map(abs, ends_nm)) < 0.02, f"the sweep ends {ends_nm} nm from where it was set to")
-        promised(bool(np.all(np.diff(wavelength_nm) > 0.0)), "the wavelengths do not rise")
-        promised(not np.any(np.isinf(power_dbm)), "a level is infinite")
+        expect(max(map(abs, ends_nm)) < 0.02, f"the ends of the sweep are {ends_nm} nm off the set span")
+        expect(bool(np.all(np.diff(wavelength_nm) > 0.0)), "the wavelengths do not increase")
+        expect(not np.any(np.isinf(power_dbm)), "a level is infinite")

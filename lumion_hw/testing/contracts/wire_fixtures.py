@@ -1,4 +1,4 @@
-"""A contract on an emulated device: in memory on virtual time, and what wires do on the wire the device really has."""
+"""Fixtures that run a contract on an emulated device: in memory on virtual time, and on the device's real wires."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ _BUSY_MACHINE_S = 60.0
 
 
 class WireFixtures:
-    """Mix-in, in front of a contract: gives it clock, wire, plug and disturbances. It asks for ``device``.
+    """Mix-in that gives a contract its clock, wire and disturbances; list it before the contract. Needs ``device``.
 
-    Every promise is proven in memory. What only a wire can break (the plug pulled, garbage, late replies, single bytes,
-    several threads) is proven on :attr:`wires` too: there time is the wall clock's, and each silence has to be waited
-    for.
+    Every test runs in memory. Tests that a wire can break (unplugging, garbage, late replies, single bytes, several
+    threads) also run on :attr:`wires`, on the wall clock.
 
     Attributes:
-        wires: The wires that the device has, of :data:`~lumion_hw.testing.wires.TRANSPORTS`.
+        wires: Real wires of the device, from :data:`~lumion_hw.testing.wires.TRANSPORTS`.
     """
 
     wires: ClassVar[tuple[str, ...]] = ("tcp",)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run tests in memory, on the wires, or both: as they are marked."""
+        """Run each test in memory, on the wires or both, as it is marked."""
         super().pytest_generate_tests(metafunc)  # type: ignore[misc]
         if "transport" in metafunc.fixturenames:
             places = getattr(metafunc.function, "transports", ("memory",))
@@ -38,28 +37,28 @@ class WireFixtures:
 
     @pytest.fixture
     def clock(self, transport: str) -> Clock:
-        """The clock of device and driver."""
+        """The clock that device and driver share."""
         return clock_for(transport)
 
     @pytest.fixture
     def slack_s(self, transport: str) -> float:
-        """None in memory, where time passes only when somebody waits; on a wire a limit only ends a hang."""
+        """Time that a machine may add to a deadline: almost none in memory; on a wire the limit only ends a hang."""
         return 1e-6 if transport == "memory" else _BUSY_MACHINE_S
 
     @pytest.fixture
     def device(self) -> Any:
-        """The emulated device, made with the fixture ``clock``."""
+        """The emulated device, created with the fixture ``clock``."""
         fail_without_fixture("device", "the emulated device of the driver, on the fixture 'clock'")
 
     @pytest.fixture
     def wire(self, device: Any, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
-        """The way to the device: ``wire.link()`` is what the driver is given."""
+        """The wire to the device; pass ``wire.link()`` to the driver."""
         with wired(device, transport, clock) as wire:
             yield wire
 
     @pytest.fixture
     def second_session(self, device: Any, wire: WireUnderTest) -> Callable[..., None]:
-        """Sends lines to the device over a connection of their own, as another program does."""
+        """A function that sends lines to the device over a separate connection, as another program would."""
 
         def send(*lines: bytes) -> None:
             def talk() -> None:
@@ -73,33 +72,33 @@ class WireFixtures:
         return send
 
     @pytest.fixture
-    def leave(self, wire: WireUnderTest, clock: Clock) -> Callable[[bytes], None]:
-        """Sends bytes to the device over a link of its own, and closes that."""
+    def send_stray_bytes(self, wire: WireUnderTest, clock: Clock) -> Callable[[bytes], None]:
+        """A function that sends bytes to the device over a separate link and then closes this link."""
 
-        def send(left: bytes) -> None:
+        def send(stray_bytes: bytes) -> None:
             link = wire.link()
             link.open(Deadline(clock.now() + _BUSY_MACHINE_S))
-            link.write(left, Deadline(clock.now() + _BUSY_MACHINE_S))
+            link.write(stray_bytes, Deadline(clock.now() + _BUSY_MACHINE_S))
             link.close()
 
         return send
 
     @pytest.fixture
     def unplug(self, wire: WireUnderTest) -> Callable[[], None]:
-        """Takes the device off its wire."""
+        """A function that disconnects the device from its wire."""
         return wire.unplug
 
     @pytest.fixture
     def disturb(self, wire: WireUnderTest) -> Callable[[bytes], None]:
-        """Lets bytes that no device sent arrive in front of the next reply."""
+        """A function that inserts given bytes before the next reply."""
         return wire.disturb
 
     @pytest.fixture
     def hold_replies(self, wire: WireUnderTest) -> Callable[[bool], None]:
-        """Holds back all replies, and lets them arrive late."""
+        """A function that holds back all replies (``True``) and then delivers them late (``False``)."""
         return wire.hold
 
     @pytest.fixture
     def drip(self, wire: WireUnderTest) -> Callable[[], None]:
-        """Lets replies arrive byte by byte."""
+        """A function after which replies arrive byte by byte."""
         return wire.drip

@@ -123,7 +123,7 @@ def test_an_address_has_twelve_bits_and_a_word_sixteen(address: int, word: int) 
 # -- readings
 
 
-def test_it_says_who_it_is(clock: VirtualClock, peer: Polarimeter) -> None:
+def test_the_identity_is_complete_and_constant(clock: VirtualClock, peer: Polarimeter) -> None:
     driver = opened(clock, peer)
     assert (driver.model, driver.serial, driver.firmware) == ("PM1000-100M-XL-FA-N20-D 82", "82", "1.0.7.2")
 

@@ -63,7 +63,7 @@ def state(peer: Peer) -> int:
 # -- identity
 
 
-def test_it_says_who_it_is(module: CoherentTransponder) -> None:
+def test_the_identity_is_complete_and_constant(module: CoherentTransponder) -> None:
     identity = module.identify()
     assert (identity.vendor, identity.part_number, identity.serial) == ("LUMION TEST", "ZR-400", "SN0001")
     assert identity.technology == "400ZR, DWDM, amplified (C-band tunable laser)"

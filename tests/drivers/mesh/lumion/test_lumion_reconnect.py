@@ -20,7 +20,7 @@ from lumion_hw.drivers.mesh.lumion.reconnect import LinkEvent, LinkEventKind, Li
 from lumion_hw.errors import BusyError, ForkError, IdentityError, LinkLost, LinkTimeout, SafetyError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.testing.forking import in_child
+from lumion_hw.testing.forking import run_in_child
 from tests.drivers.mesh.lumion.lumion_testboard import HELLO, SpecBoard
 from tests.waiting import PATIENCE_S, until
 
@@ -113,7 +113,7 @@ def test_a_child_never_comes_back_in_place_of_its_parent(make: Make, board: Spec
             driver.read_back()
         return f"{len(board.connections)} connection"
 
-    assert in_child(wait_and_call) == "'1 connection'"
+    assert run_in_child(wait_and_call) == "'1 connection'"
     clock.sleep(1.0)
     assert driver.link_state is LinkState.OPEN
 

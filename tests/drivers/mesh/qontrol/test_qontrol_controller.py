@@ -565,7 +565,7 @@ def test_a_host_that_stops_calling_finds_its_outputs_off() -> None:
     controller.close()
 
 
-def test_two_threads_share_it() -> None:
+def test_two_threads_share_the_driver() -> None:
     model = ModelChain(SystemClock())
     model.delay_s = 0.0
     controller = model.controller()

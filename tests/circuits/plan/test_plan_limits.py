@@ -12,7 +12,7 @@ from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_
 from lumion_hw.errors import LimitError, NoPathError
 from lumion_hw.mesh.record.calibration_record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
 from tests.circuits.known_mesh import SMALL
-from tests.circuits.planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
+from tests.circuits.plan.planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
 from tests.ideal_bench import ideal_bench
 
 A_B, B_C, C_A = (CircuitRequest(f"sfp-{a}", f"sfp-{b}") for a, b in ("ab", "bc", "ca"))
@@ -210,7 +210,7 @@ def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
             return max(db(at_fibre[leak.port] / own) for leak in circuit.budget.leakage if leak.is_idle)
 
         with monkeypatch.context() as without:
-            without.setattr("lumion_hw.circuits.plan._DARKER_ROUNDS", 0)
+            without.setattr("lumion_hw.circuits.plan.planner._DARKER_ROUNDS", 0)
             bright = plan_circuits(opened, record, [request_])
         dark = plan_circuits(opened, record, [request_])
         assert worst_db(bright) > -22.0, "the case shows nothing"

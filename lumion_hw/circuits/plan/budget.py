@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumion_hw.bench.file.module_optics import ModuleFormat
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.request import CircuitRequest
 
 DARK_DB = -200.0
 """Lowest reported level: weaker light is reported as this, because zero power has no decibels."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lumion_hw.circuits.budget import BudgetViolation
-from lumion_hw.circuits.planned import PlannedCircuit
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.budget import BudgetViolation
+from lumion_hw.circuits.plan.planned import PlannedCircuit
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import CircuitError
 from lumion_hw.interfaces.wiring import BLOCKED_DB
 

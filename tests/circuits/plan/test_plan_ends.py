@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
 from tests.circuits.known_mesh import SMALL
-from tests.circuits.planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
+from tests.circuits.plan.planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
 
 A_B = CircuitRequest("sfp-a", "sfp-b")
 ZR = CircuitRequest("zr-a", "zr-b")

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleOptics
-from lumion_hw.circuits.budget import DARK_DB, Leakage, LinkBudget
-from lumion_hw.circuits.ends import CircuitEnds
-from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
-from lumion_hw.circuits.planning_mesh import PlanningMesh
+from lumion_hw.circuits.plan.budget import DARK_DB, Leakage, LinkBudget
+from lumion_hw.circuits.plan.ends import CircuitEnds
+from lumion_hw.circuits.plan.planned import ArmTrim, CircuitArm, PlannedCircuit
+from lumion_hw.circuits.plan.planning_mesh import PlanningMesh
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.routing import Path
 from lumion_hw.quantities import OSNR_OF_0_DBM_DB, combined_osnr_db

@@ -4,11 +4,12 @@ from typing import NoReturn
 
 import pytest
 
-from lumion_hw.circuits import CircuitRequest, plan, plan_circuits, route_finder
+from lumion_hw.circuits import CircuitRequest, plan_circuits
+from lumion_hw.circuits.plan import planner, route_finder
 from lumion_hw.errors import UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import RouteRequest
-from tests.circuits.planning_cases import ZR_PAIR, document, model_of, record_of
+from tests.circuits.plan.planning_cases import ZR_PAIR, document, model_of, record_of
 
 BOTH = [CircuitRequest("zr-a", "zr-b"), CircuitRequest("zr-b", "zr-a")]
 IN_TURN = [CircuitRequest("zr-a", "zr-b", priority=1), CircuitRequest("zr-b", "zr-a")]
@@ -58,6 +59,6 @@ def test_after_its_time_nothing_else_is_tried(
     requests: list[CircuitRequest],
     explained: list[bool],
 ) -> None:
-    monkeypatch.setattr(plan, "_ALTERNATIVES_S", 0.0)
+    monkeypatch.setattr(planner, "_ALTERNATIVES_S", 0.0)
     refused(requests)
     assert [request.explain_s > 0.0 for request in wanted] == explained

@@ -10,15 +10,15 @@ from dataclasses import replace
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.circuits.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
-from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
-from lumion_hw.circuits.link_budgets import RoutedCircuit, with_budgets
-from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
-from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
-from lumion_hw.circuits.refusal import BudgetError, budget_error
-from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.circuits.route_finder import HopLimits, PlanningEffort, RouteFinder
-from lumion_hw.circuits.trimming import Trimmer
+from lumion_hw.circuits.plan.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
+from lumion_hw.circuits.plan.ends import CircuitEnds, circuit_ends, pairings
+from lumion_hw.circuits.plan.link_budgets import RoutedCircuit, with_budgets
+from lumion_hw.circuits.plan.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
+from lumion_hw.circuits.plan.planning_mesh import PlanningMesh, Real, planning_mesh
+from lumion_hw.circuits.plan.refusal import BudgetError, budget_error
+from lumion_hw.circuits.plan.request import CircuitRequest
+from lumion_hw.circuits.plan.route_finder import HopLimits, PlanningEffort, RouteFinder
+from lumion_hw.circuits.plan.trimming import Trimmer
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State

@@ -9,12 +9,12 @@ import yaml
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, explain, plan_circuits
-from lumion_hw.circuits.budget import BudgetViolation
-from lumion_hw.circuits.refusal import BudgetError
+from lumion_hw.circuits.plan.budget import BudgetViolation
+from lumion_hw.circuits.plan.refusal import BudgetError
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
 from lumion_hw.quantities import combined_osnr_db
 from tests.circuits.known_mesh import record_of_truth
-from tests.circuits.planning_cases import (
+from tests.circuits.plan.planning_cases import (
     ZR_PAIR,
     db,
     diversity,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lumion_hw.circuits.budget import (
+from lumion_hw.circuits.plan.budget import (
     DARK_DB,
     MAX_CROSSTALK_DB,
     MAX_EXCLUSIVE_CROSSTALK_DB,
     MAX_IDLE_LIGHT_DB,
     MAX_IMBALANCE_DB,
 )
-from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.plan.planned import CircuitArm, CircuitPlan, PlannedCircuit
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from lumion_hw.circuits.ends import CircuitEnds
-from lumion_hw.circuits.planning_mesh import PlanningMesh
+from lumion_hw.circuits.plan.ends import CircuitEnds
+from lumion_hw.circuits.plan.planning_mesh import PlanningMesh
 from lumion_hw.errors import NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumion_hw.circuits.planned import ArmTrim
-from lumion_hw.circuits.planning_mesh import PlanningMesh, Real
+from lumion_hw.circuits.plan.planned import ArmTrim
+from lumion_hw.circuits.plan.planning_mesh import PlanningMesh, Real
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.routing import Path

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.circuits.budget import LinkBudget
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.budget import LinkBudget
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import Path, Routing

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
-from lumion_hw.circuits.planned import Strategy
-from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.plan.planned import Strategy
+from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import CircuitError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
