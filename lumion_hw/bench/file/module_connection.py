@@ -1,4 +1,4 @@
-"""Pluggable modules: what all of them have, and how they are reached: bridges, I2C adapters, memory files."""
+"""Connections to pluggable modules: serial-to-I2C bridges, I2C adapters and memory files."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "mcp2221": {"read_bytes": (1, 128), "clock_khz": (47, 400)},
     "optoe": {},
 }
-"""Options of each scheme after ``?``, with their ranges: longest read in one transaction, and bus speed."""
+"""Ranges of the options after ``?`` in an address, by scheme: bytes per read transaction, and bus speed."""
 PIN_SCHEMES = ("ftdi", "mcp2221")
 """Schemes of adapters that have pins for the low-speed signals of a module's socket."""
 _RETRY_S = 0.1
-"""A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
+"""Time to retry: a module does not answer for up to 80 ms after a write (SFF-8472), so later it is not there."""
 
 
 @dataclass(frozen=True)
 class ModuleConnection:
-    """A checked address that is no byte stream: scheme, what stands behind it, and options."""
+    """A valid address of a module that is not on a byte stream: scheme, target and options."""
 
     scheme: str
     rest: str
@@ -48,14 +48,14 @@ class ModuleConnection:
 
     @property
     def address(self) -> str:
-        """The address as the bench file writes it."""
+        """The address as in the bench file."""
         query = "&".join(f"{name}={value:g}" for name, value in self.options.items())
         return f"{self.scheme}://{self.rest}" + (f"?{query}" if query else "")
 
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
     ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-        """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+        """Return the connection for a CMIS driver, not yet open, and the adapter if socket signals are wired to it."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages
 
@@ -68,7 +68,7 @@ class ModuleConnection:
         return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
 
     def registers(self, clock: Clock, name: str) -> RegisterAccess:
-        """Return what a driver of SFP+ modules takes, not yet open."""
+        """Return the connection for an SFP+ driver, not yet open."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearFile
 
@@ -82,28 +82,28 @@ class ModuleConnection:
         from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, Mcp2221Adapter, SmbusAdapter
 
         adapters: dict[str, type[I2cAdapter]] = {"i2c": SmbusAdapter, "ftdi": FtdiAdapter, "mcp2221": Mcp2221Adapter}
-        others: dict[str, Any] = {"device": name}
+        arguments: dict[str, Any] = {"device": name}
         if pins and self.scheme not in PIN_SCHEMES:
             raise ConfigError(
-                "this adapter has no pins for the signals of a socket",
+                "this adapter has no pins for socket signals",
                 device=name,
                 address=self.address,
                 hint=_EXPECTED,
             )
         if pins:
-            others["pins"] = pins
+            arguments["pins"] = pins
         if "read_bytes" in self.options:
-            others["largest_read"] = int(self.options["read_bytes"])
+            arguments["largest_read"] = int(self.options["read_bytes"])
         if "clock_khz" in self.options:
-            others["clock_khz"] = self.options["clock_khz"]
-        return adapters[self.scheme](self.address, **others)
+            arguments["clock_khz"] = self.options["clock_khz"]
+        return adapters[self.scheme](self.address, **arguments)
 
 
 def module_connection(address: str) -> ModuleConnection | None:
-    """Return the connection an address describes; ``None`` for an address of a byte stream.
+    """Return the connection for the address of a module; ``None`` for an address of a byte stream.
 
     Raises:
-        ConfigError: It begins like one of these addresses and is none.
+        ConfigError: The address has the scheme of a module, but is not valid.
     """
     scheme, _, rest = address.partition("://")
     if scheme not in _OPTIONS:
@@ -111,22 +111,24 @@ def module_connection(address: str) -> ModuleConnection | None:
     query = ""
     if scheme != "optoe":  # a file may have any name
         rest, _, query = rest.partition("?")
-    right = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
-    if not right.get(scheme, bool(rest)):
-        raise ConfigError(f"{address!r} is not an address of a module", hint=_EXPECTED)
+    is_valid = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
+    if not is_valid.get(scheme, bool(rest)):
+        raise ConfigError(f"{address!r} is not a valid module address", hint=_EXPECTED)
     return ModuleConnection(scheme, rest, _checked_options(address, scheme, query))
 
 
 def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
     ranges = _OPTIONS[scheme]
-    told = "; ".join(f"{name} is {low:g} to {high:g}" for name, (low, high) in ranges.items())
+    expected = "; ".join(f"{name} is {low:g} to {high:g}" for name, (low, high) in ranges.items())
     options: dict[str, float] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         low, high = ranges.get(name, (1.0, 0.0))
-        # Digits alone: float() would take nan, 1e9 and Arabic digits as well.
+        # Digits only: float() would also accept nan, 1e9 and Arabic digits.
         value = float(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1.0
         if name in options or not low <= value <= high:
-            raise ConfigError(f"{address!r}: {name}={text} is no option of {scheme}://", hint=f"There: {told}.")
+            raise ConfigError(
+                f"{address!r}: {name}={text} is not a valid option of {scheme}://", hint=f"Options: {expected}."
+            )
         options[name] = value
     return options
 
@@ -135,7 +137,7 @@ def checked_module_address(address: str) -> str:
     """Return the address of a module unchanged.
 
     Raises:
-        ValueError: Neither such a connection nor a link can be made from it.
+        ValueError: The text is neither the address of a module nor that of a link.
     """
     try:
         return address if module_connection(address) is not None else checked_address(address)
@@ -144,22 +146,22 @@ def checked_module_address(address: str) -> str:
 
 
 class PluggableModel(DeviceModel):
-    """A pluggable module: behind an SC18IM700 serial-to-I2C bridge, an I2C adapter, or a memory file."""
+    """A pluggable module, connected by an SC18IM700 serial-to-I2C bridge, an I2C adapter or a memory file."""
 
     address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
         None,
-        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
-        "optoe:///sys/.../eeprom, or tcp:// and serial:// of a bridge; not used when emulated.",
+        description="Address of the module: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
+        "optoe:///sys/.../eeprom, or tcp:// or serial:// of a bridge; not used when emulated.",
     )
 
     @property
     def nominal_nm(self) -> float | None:
-        """Wavelength that the bench file gives it; ``None`` if it gives none."""
+        """Wavelength in the bench file; ``None`` if it has none."""
         return None
 
 
 def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return what a driver of SFP+ modules takes, not yet open: over a connection, or a bridge behind a link."""
+    """Return the connection for an SFP+ driver, not yet open: direct, or through a bridge on the link."""
     if isinstance(link, ModuleConnection):
         return link.registers(clock, name)
     from lumion_hw.sessions.module.sc18im700 import Sc18im700
@@ -170,7 +172,7 @@ def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> 
 def module_device(
     link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
 ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-    """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+    """Return the connection for a CMIS driver, not yet open, and the adapter if socket signals are wired to it."""
     if isinstance(link, ModuleConnection):
         return link.device(clock, name, pins)
     from lumion_hw.sessions.module.paged_i2c import BridgedI2c

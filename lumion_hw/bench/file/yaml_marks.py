@@ -1,8 +1,8 @@
-"""YAML read strictly: plain data, the place of every key and value, and everything the file may not contain.
+"""Strict YAML reader: returns plain data, the position of every key and value, and a list of faults.
 
 Scalars follow the core schema of YAML 1.2: ``no`` and ``12:30`` are text, ``017`` is 17 and ``1e-3`` is a number.
-Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are refused: each value has one place, and
-no small file grows large.
+Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are rejected, so that each value has one
+position and a small file cannot expand to a large one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lumion_hw.bench.file.checks import Path
 MAX_DEPTH = 20
 MAX_KEYS = 10_000
 MAX_VALUES = 40_000
-"""Far more than the largest mesh has channels: a bound on the work that a file of the largest size can make."""
+"""Limits the processing time of a file; far above the number of channels of the largest mesh."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a text file; line and column count from 1."""
+    """A position in a text file; line and column start at 1."""
 
     line: int
     column: int
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Marks:
-    """Where a value stands, and its key (``None`` for list entries and the document)."""
+    """Position of a value and of its key (``None`` for list entries and the document)."""
 
     key: Place | None
     value: Place
@@ -40,7 +40,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class YamlFault:
-    """Something a bench file may not contain, with the path of the mapping or value concerned."""
+    """Content that a bench file must not have, with the path of the mapping or value."""
 
     path: Path
     place: Place
@@ -52,9 +52,9 @@ class Document:
     """A YAML document as plain data.
 
     Attributes:
-        data: Dictionaries, lists, text, numbers, booleans and ``None``; of duplicate keys the first.
-        marks: Places by path.
-        faults: What was refused; the rest is in ``data`` all the same.
+        data: Dictionaries, lists, text, numbers, booleans and ``None``; for duplicate keys the first value.
+        marks: Positions by path.
+        faults: Rejected content; ``data`` has everything else.
     """
 
     data: object = None
@@ -62,7 +62,7 @@ class Document:
     faults: list[YamlFault] = field(default_factory=list)
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the place of a value (or of its key), or of the nearest enclosing one that is in the file."""
+        """Return the position of a value or its key; if it is not in the file, that of the nearest enclosing value."""
         for length in range(len(path), -1, -1):
             marks = self.marks.get(path[:length])
             if marks is not None:
@@ -71,9 +71,9 @@ class Document:
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """Composes nodes with the scalar types of YAML 1.2, within bounds."""
+    """YAML loader with the scalar types of YAML 1.2 and with limits on depth and size."""
 
-    # Class-level on purpose: PyYAML looks its resolvers up here, and SafeLoader's YAML 1.1 ones must not be inherited.
+    # A class attribute, because PyYAML looks resolvers up there and must not use the YAML 1.1 ones of SafeLoader.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def __init__(self, text: str) -> None:
@@ -81,21 +81,21 @@ class _CoreLoader(yaml.SafeLoader):
         self._depth = self._keys = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose one node, refusing aliases and deep nesting."""
+        """Compose one node. Raise an error for aliases, deep nesting and too many values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            message = f"aliases (*{event.anchor}) are not used in bench files: write the value out"
+            message = f"aliases (*{event.anchor}) are not allowed in bench files: write the value out"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
-        # PyYAML recurses per level: deep nesting would end in a RecursionError without a place.
+        # PyYAML recurses per level, so deep nesting would end in a RecursionError without a position.
         if self._depth >= MAX_DEPTH:
             message = f"nested deeper than {MAX_DEPTH} levels"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
         self._values += 1
         # A key is composed with index None inside a mapping (PyYAML, Composer.compose_mapping_node).
         self._keys += isinstance(parent, yaml.MappingNode) and index is None
-        for count, most, what in ((self._keys, MAX_KEYS, "keys"), (self._values, MAX_VALUES, "keys and values")):
-            if count > most:
-                message = f"more than {most} {what}: no bench file has as many"
+        for count, limit, unit in ((self._keys, MAX_KEYS, "keys"), (self._values, MAX_VALUES, "keys and values")):
+            if count > limit:
+                message = f"more than {limit} {unit}, the limit for bench files"
                 raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
         self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ class _CoreLoader(yaml.SafeLoader):
         return node
 
 
-# The core schema of YAML 1.2 (chapter 10.3.2), in which no is text and 12:30 no base-60 number.
+# The core schema of YAML 1.2 (chapter 10.3.2), where ``no`` is text and ``12:30`` is not a base-60 number.
 for _tag, _pattern, _first in (
     ("null", r"(?:~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
@@ -118,10 +118,7 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(text: str) -> Document:
-    """Read one YAML document.
-
-    Text that is not YAML gives a document without data and one fault.
-    """
+    """Read one YAML document. If the text is not valid YAML, the document has no data and one fault."""
     document = Document()
     try:
         loader = _CoreLoader(text)
@@ -146,17 +143,17 @@ def _place(mark: yaml.Mark | None) -> Place:
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
-    """Say a parser error in one line, at the place the parser stopped."""
+    """Return a parser error as a fault with a one-line message, at the position where the parser stopped."""
     problem = str(error.problem)
     if "'\\t'" in problem:
-        problem = "expected spaces, found a tab: YAML takes tabs neither for indentation nor between key and value"
+        problem = "expected spaces, found a tab: YAML allows no tabs for indentation or between key and value"
     elif error.context is not None and error.context_mark is not None:
         problem = f"not valid YAML, {problem} ({error.context} that began in line {error.context_mark.line + 1})"
     return YamlFault((), _place(error.problem_mark or error.context_mark), problem)
 
 
 def _value(document: Document, node: yaml.Node, path: Path, key: Place | None) -> object:
-    """Return a node as plain data and note its place."""
+    """Return a node as plain data and store its position in the document."""
     document.marks[path] = Marks(key, _place(node.start_mark))
     if isinstance(node, yaml.MappingNode):
         _refuse_tag(document, node, path, "map")
@@ -169,37 +166,37 @@ def _value(document: Document, node: yaml.Node, path: Path, key: Place | None) -
 
 def _refuse_tag(document: Document, node: yaml.Node, path: Path, expected: str) -> None:
     if node.tag != _PREFIX + expected:
-        fault = YamlFault(path, _place(node.start_mark), f"tags are not used in bench files, found {node.tag!r}")
+        fault = YamlFault(path, _place(node.start_mark), f"tags are not allowed in bench files, found {node.tag!r}")
         document.faults.append(fault)
 
 
 def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[object, object]:
-    """Return a mapping, refusing merge keys, keys that are not scalars, and keys that come twice."""
+    """Return a mapping. Merge keys, keys that are not scalars, and repeated keys become faults."""
     data: dict[object, object] = {}
-    seen: dict[object, Place] = {}
+    key_places: dict[object, Place] = {}
     for key_node, value_node in node.value:
         place = _place(key_node.start_mark)
         if not isinstance(key_node, yaml.ScalarNode):
             document.faults.append(YamlFault(path, place, "expected a name as key, found a list or mapping"))
             continue
         if key_node.value == "<<" and key_node.style is None:
-            message = "merge keys (<<) are not used in bench files: write the keys out"
+            message = "merge keys (<<) are not allowed in bench files: write the keys out"
             document.faults.append(YamlFault(path, place, message))
             continue
         key = _scalar(document, key_node, path)
-        # Paths name keys as text, except numbers such as those of PUCs; true and 1 stay two keys.
+        # Paths have keys as text, except numbers such as those of PUCs; true and 1 are different keys.
         child = (*path, key if isinstance(key, int) and not isinstance(key, bool) else str(key))
-        if key in seen:
-            message = f"expected every key once, found {key!r} again (first in line {seen[key].line})"
+        if key in key_places:
+            message = f"expected every key once, found {key!r} again (first in line {key_places[key].line})"
             document.faults.append(YamlFault(child, place, message))
             continue
-        seen[key] = place
+        key_places[key] = place
         data[key] = _value(document, value_node, child, place)
     return data
 
 
 def _scalar(document: Document, node: yaml.Node, path: Path) -> object:
-    """Return a scalar by its resolved type."""
+    """Return a scalar converted to its resolved type."""
     text = str(node.value)
     tag = node.tag.removeprefix(_PREFIX)
     try:
@@ -216,6 +213,6 @@ def _scalar(document: Document, node: yaml.Node, path: Path) -> object:
     except (ValueError, KeyError):
         message = f"expected {tag}, found {text[:40]!r}"
     else:
-        message = f"tags are not used in bench files, found {node.tag!r}"
+        message = f"tags are not allowed in bench files, found {node.tag!r}"
     document.faults.append(YamlFault(path, _place(node.start_mark), message))
     return text

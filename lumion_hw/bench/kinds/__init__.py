@@ -1,1 +1,1 @@
-"""One file per kind of device, or per family that is one thing; each is loaded when a bench names it."""
+"""Kinds of devices that a bench file may name, one module per kind or family. Modules are imported on first use."""

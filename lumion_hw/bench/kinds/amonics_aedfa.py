@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class FibreAmplifierModel(DeviceModel):
-    """Amonics AEDFA: erbium-doped fibre amplifier of constant current or power (SCPI-like text, 19200 baud).
+    """Amonics AEDFA: erbium-doped fibre amplifier with constant current or power (SCPI-like text, 19200 baud).
 
-    What it can hold, and its limits, it says itself. Opening switches nothing.
+    The amplifier reports its operating modes and limits. Opening switches nothing on or off.
     """
 
     kind: Literal["amonics-aedfa"]
     model: str | None = Field(None, description="Expected model, such as AEDFA-23-B-FA.")
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
 
 
 def _open(name: str, model: FibreAmplifierModel, link: Link, clock: Clock) -> OpticalAmplifier:
@@ -65,8 +65,8 @@ def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.device_faults import calls, lasting
 
-    opened = "the interlock is open; the pump goes off, and stays off"
-    return (lasting("interlock", opened, calls, "set_interlock"),)
+    effect = "the interlock is open: the pump switches off and stays off after the fault ends"
+    return (lasting("interlock", effect, calls, "set_interlock"),)
 
 
 KIND = DeviceKind(

@@ -25,17 +25,24 @@ if TYPE_CHECKING:
 class TemperatureControllerModel(DeviceModel):
     """Arroyo TECSource 5200, 5300 or 5400 series (text over USB or serial, 38400 baud; TCP port 10001).
 
-    Opening sets the tolerance below, and neither temperature nor output: a chip is not to warm up because a program
-    starts.
+    Opening sets only the tolerance, not the temperature or the output, so that starting a program does not heat or
+    cool the chip.
     """
 
     kind: Literal["arroyo-tec"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    tolerance_c: Number = Field(0.02, ge=0.01, le=10.0, description="Distance from the set point that counts as held.")
-    window_s: Number = Field(10.0, ge=0.1, le=50.0, description="Time that it has to be held before it counts.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    tolerance_c: Number = Field(
+        0.02,
+        ge=0.01,
+        le=10.0,
+        description="Largest distance from the set point at which the temperature counts as stable, in degrees.",
+    )
+    window_s: Number = Field(
+        10.0, ge=0.1, le=50.0, description="Time within the tolerance before the temperature counts as stable."
+    )
 
     def set_up(self, device: ArroyoTec) -> ArroyoTec:
-        """Tell it the tolerance of the file, and neither temperature nor output; return the controller."""
+        """Set the tolerance of the bench file, but not the temperature or the output. Return the controller."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -64,16 +71,16 @@ def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel)
 
 
 def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
-    found = re.match(r"Arroyo(?: Instruments)?[ ,]+(5[234]\d\d)[ ,]+([!-+\--~]+)", answer.decode("ascii", "replace"))
-    return (f"Arroyo {found[1]}", {"serial": found[2]}) if found else None
+    match = re.match(r"Arroyo(?: Instruments)?[ ,]+(5[234]\d\d)[ ,]+([!-+\--~]+)", answer.decode("ascii", "replace"))
+    return (f"Arroyo {match[1]}", {"serial": match[2]}) if match else None
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.device_faults import calls, lasting
 
-    pulled = "the sensor is pulled out; the output ends, and stays off"
-    opened = "the lead to the cooler is open; the output ends, and stays off"
-    return lasting("no_sensor", pulled, calls, "unplug_sensor"), lasting("interlock", opened, calls, "set_interlock")
+    unplugged = "the sensor is unplugged: the output switches off and stays off after the fault ends"
+    opened = "the lead to the cooler is open: the output switches off and stays off after the fault ends"
+    return lasting("no_sensor", unplugged, calls, "unplug_sensor"), lasting("interlock", opened, calls, "set_interlock")
 
 
 KIND = DeviceKind(

@@ -1,4 +1,4 @@
-"""``cmis``: CMIS modules (QSFP-DD, OSFP ...), coherent or not."""
+"""``cmis``: CMIS modules (QSFP-DD, OSFP ...), coherent or direct-detection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 _400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
 _OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
 _DR_LANE = ModuleFormat("100GBASE-DR", 106.25, media_id=0x14)
-_CHANNEL_NM = 1552.524381  # 193.1 THz, where tunable modules start
+_CHANNEL_NM = 1552.524381  # 193.1 THz, default channel of tunable modules
 _COHERENT = ModuleOptics(
     formats=(_400ZR,),
     polarizations=2,
@@ -50,83 +50,99 @@ _OPTICS: Mapping[str, ModuleOptics] = {
     "zr-plus-high-power": replace(_COHERENT, formats=(_OPEN_ZR, _400ZR), launch_dbm=0.0, launch_osnr_db=38.0),
     "400g-dr4": ModuleOptics((_DR_LANE,), 1, 1311.0, (1304.5, 1317.5), 1.0, -5.9, 4.0, max_dgd_ps=2.0),
 }
-"""What circuits are planned with, by profile.
+"""Optical figures for the planning of circuits, by profile.
 
-400ZR: -20 … 0 dBm at 34 dB of OSNR, from -12 dBm on 26 dB; PDL 2.5 dB and 10 ps of PMD each at its penalty, lock lost
-at twice the delay (product page 02313LHH). ZR+: 24 dB of OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, each lane;
-two ways added up may lie a tenth of a symbol of 53.1 GBd apart.
+400ZR: -20 to 0 dBm at 34 dB OSNR, 26 dB OSNR from -12 dBm; PDL 2.5 dB and PMD 10 ps, each at its full penalty; lock is
+lost at twice that delay (product page 02313LHH). ZR+: 24 dB OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per
+lane; two paths that are added up may differ by a tenth of a symbol at 53.1 GBd.
 """
 
 
 class PinsModel(StrictModel):
-    """Pins of an adapter that are wired to the low-speed signals of a module's socket."""
+    """Adapter pins that are wired to the low-speed signals of a module's socket."""
 
-    reset_l: Whole | None = Field(None, ge=0, le=15, description="Pin on ResetL: reset() then pulls it.")
-    lp_mode: Whole | None = Field(None, ge=0, le=15, description="Pin on LPMode: power_up() and power_down() drive it.")
-    int_l: Whole | None = Field(None, ge=0, le=15, description="Pin on IntL: the module asks for attention.")
-    mod_prs_l: Whole | None = Field(None, ge=0, le=15, description="Pin on ModPrsL: a module is in the socket.")
+    reset_l: Whole | None = Field(None, ge=0, le=15, description="Pin wired to ResetL, which reset() pulls low.")
+    lp_mode: Whole | None = Field(
+        None, ge=0, le=15, description="Pin wired to LPMode, which power_up() and power_down() drive."
+    )
+    int_l: Whole | None = Field(None, ge=0, le=15, description="Pin wired to IntL, the interrupt of the module.")
+    mod_prs_l: Whole | None = Field(
+        None, ge=0, le=15, description="Pin wired to ModPrsL, which shows that a module is in the socket."
+    )
 
     def wired(self) -> dict[str, int]:
-        """Return the pins that are given, by signal."""
+        """Return the wired pins by signal name."""
         return {signal: pin for signal, pin in self if pin is not None}
 
     @model_validator(mode="after")
-    def _each_its_own(self) -> Self:
+    def _pins_are_distinct(self) -> Self:
         pins = list(self.wired().values())
         if len(set(pins)) < len(pins):
-            raise ValueError(f"expected a pin of its own for every signal, found {self.wired()}")
+            raise ValueError(f"expected a different pin for every signal, found {self.wired()}")
         return self
 
 
 class CmisModel(PluggableModel):
-    """A CMIS module (QSFP-DD, OSFP ...), coherent or not."""
+    """A CMIS module (QSFP-DD, OSFP ...), coherent or direct-detection."""
 
     kind: Literal["cmis"]
-    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
     vendor: str | None = Field(None, description="Expected vendor name.")
     part_number: str | None = Field(None, description="Expected part number.")
     media_lane: Whole | None = Field(
-        None, ge=1, le=8, description="Only media lane that has a fibre; all lanes of the module if not given."
+        None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
     )
     profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
         "400zr",
-        description="What the module is: links are planned with its figures where no key says otherwise, and it is "
-        "emulated so; a real one says it itself.",
+        description="Type of module, for planning and for the emulator. Other keys override its figures for planning. "
+        "A real module reports its own type.",
     )
     frequency_thz: Number | None = Field(
-        None, ge=186.0, le=240.0, description="Frequency it is to send at, if it is tunable; 193.1 if not given."
+        None, ge=186.0, le=240.0, description="Transmit frequency of a tunable module; by default 193.1."
     )
     tx_power_dbm: Number | None = Field(
-        None, ge=-30.0, le=10.0, description="Launch power that link budgets start from; that of the profile if none."
+        None, ge=-30.0, le=10.0, description="Launch power for link budgets; by default that of the profile."
     )
     sensitivity_dbm: Number | None = Field(
-        None, ge=-40.0, le=10.0, description="Least received power that counts as a link; of the profile if none."
+        None,
+        ge=-40.0,
+        le=10.0,
+        description="Lowest received power at which a link works; by default that of the profile.",
     )
     overload_dbm: Number | None = Field(
-        None, ge=-40.0, le=10.0, description="Largest received power that counts as a link; of the profile if none."
+        None,
+        ge=-40.0,
+        le=10.0,
+        description="Highest received power at which a link works; by default that of the profile.",
     )
     required_osnr_db: Number | None = Field(
-        None, ge=0.0, le=60.0, description="Least OSNR in 0.1 nm at ample power; that of the line format if none."
+        None,
+        ge=0.0,
+        le=60.0,
+        description="Required OSNR in 0.1 nm at high received power; by default that of the line format.",
     )
     max_pdl_db: Number | None = Field(
-        None, ge=0.0, le=20.0, description="Largest loss between two polarizations; of the profile if none."
+        None, ge=0.0, le=20.0, description="Largest polarization-dependent loss; by default that of the profile."
     )
     max_dgd_ps: Number | None = Field(
-        None, ge=0.0, le=1000.0, description="Largest delay between two polarizations; of the profile if none."
+        None, ge=0.0, le=1000.0, description="Largest differential group delay; by default that of the profile."
     )
-    hold_off_s: Number = Field(0.0, ge=0.0, le=1.0, description="Pause after writes and page changes, for slow boards.")
+    hold_off_s: Number = Field(
+        0.0, ge=0.0, le=1.0, description="Pause after each write and page change, for slow boards."
+    )
     power_request: Literal["software", "pin"] = Field(
-        "software", description="Who asks for low power: the module's own bit, or the pin of its socket."
+        "software",
+        description="Control of low-power mode: by the LowPwrRequestSW bit of the module, or by the pin of its socket.",
     )
     pins: PinsModel | None = Field(
-        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter on signals of the socket."
+        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter that are wired to the socket."
     )
 
     @property
     def optics(self) -> ModuleOptics:
-        """What circuits are planned with: the profile's, where no key says otherwise."""
+        """Optical figures for planning: those of the profile, overridden by keys of the bench file."""
         base = _OPTICS[self.profile]
-        given = {
+        overrides = {
             "launch_dbm": self.tx_power_dbm,
             "sensitivity_dbm": self.sensitivity_dbm,
             "overload_dbm": self.overload_dbm,
@@ -134,9 +150,11 @@ class CmisModel(PluggableModel):
             "max_dgd_ps": self.max_dgd_ps,
             "emits_nm": self.frequency_thz and wavelength_m_from_frequency_hz(self.frequency_thz * 1e12) * 1e9,
         }
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        changes: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
         if self.required_osnr_db is not None:
-            changes["formats"] = tuple(replace(each, required_osnr_db=self.required_osnr_db) for each in base.formats)
+            changes["formats"] = tuple(
+                replace(line_format, required_osnr_db=self.required_osnr_db) for line_format in base.formats
+            )
         return replace(base, **changes)
 
     @model_validator(mode="after")
@@ -154,7 +172,7 @@ class CmisModel(PluggableModel):
         return self
 
     @model_validator(mode="after")
-    def _pins_of_an_adapter(self) -> Self:
+    def _adapter_has_pins(self) -> Self:
         if self.pins is not None and self.address is not None and not self.address.startswith(_WITH_PINS):
             raise ValueError(f"expected an adapter with pins (ftdi:// or mcp2221://) as address, found {self.address}")
         return self
@@ -205,32 +223,34 @@ def _faults() -> tuple[ScriptedFault, ...]:
     return (
         ScriptedFault(
             MODULE_DEAD,
-            "the module is pulled out: dark, and it does not acknowledge",
+            "the module is unplugged: it is dark and does not acknowledge",
             begin=calls_module("unplug"),
             end=calls_module("plug"),
         ),
         BUS_STUCK,
         lasting(
             "low_power_pin",
-            "the low-power pin is asserted: the module powers down, unless its register forbids it",
+            "the low-power pin is asserted: the module powers down unless its register overrides the pin",
             calls_module,
             "set_low_power_pin",
         ),
         ScriptedFault(
             "no_host_signal",
-            "its host lanes get no electrical signal: it squelches its light",
+            "the host lanes receive no electrical signal: the module squelches its output",
             begin=calls_module("set_host_signal", 0x00),
             end=calls_module("set_host_signal", 0xFF),
         ),
         ScriptedFault(
-            "module_reset", "a pulse at its reset pin: all registers at their defaults", begin=calls_module("reset")
+            "module_reset",
+            "a pulse on the reset pin: all registers return to their defaults",
+            begin=calls_module("reset"),
         ),
-        *(_from_panel(name) for name in FAULTS if name != "unplug"),  # that is module_dead
+        *(_module_fault(name) for name in FAULTS if name != "unplug"),  # the same as module_dead
     )
 
 
-def _from_panel(name: str) -> ScriptedFault:
-    """Return a fault of the emulated module's own panel."""
+def _module_fault(name: str) -> ScriptedFault:
+    """Return a fault that the emulated module itself can inject."""
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 
@@ -246,7 +266,7 @@ def _from_panel(name: str) -> ScriptedFault:
 
 
 KIND = DeviceKind(
-    title="CMIS module (QSFP-DD, OSFP ...), coherent or not: [transponders](transponders.md)",
+    title="CMIS module (QSFP-DD, OSFP ...), coherent or direct-detection: [transponders](transponders.md)",
     role=Role.TRANSPONDER,
     model=CmisModel,
     open=_open,

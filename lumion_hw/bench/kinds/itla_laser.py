@@ -1,4 +1,4 @@
-"""``itla-laser``: integrable tunable lasers after OIF-ITLA-MSA."""
+"""``itla-laser``: integrable tunable lasers according to OIF-ITLA-MSA."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 
 class ItlaModel(DeviceModel):
-    """Integrable tunable laser after OIF-ITLA-MSA, on a serial line of 9600 baud unless it was told otherwise."""
+    """Integrable tunable laser according to OIF-ITLA-MSA.
+
+    The serial line has 9600 baud unless the laser was set to another rate.
+    """
 
     kind: Literal["itla-laser"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
 
 
 def _open(name: str, model: ItlaModel, link: Link, clock: Clock) -> TunableLaser:
@@ -52,8 +55,8 @@ def _emulate(bench: EmulatedBench, name: str, model: ItlaModel) -> Itla:
 def _queries() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.itla import ItlaRegister, read_request
 
-    # Four times: the first ones may fill up frames that other questions have begun. None of those has a valid checksum
-    # and the mark of a write, wherever it begins.
+    # Sent four times, because the first requests may complete a frame that another discovery query began. No such frame
+    # has a valid checksum and the write bit, at whatever byte the frame begins.
     return (DiscoveryQuery("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _identify),)
 
 
@@ -70,11 +73,11 @@ def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.device_faults import calls, lasting
 
-    return (lasting("disable_pin", "the pin that switches the output off is pulled", calls, "pull_disable_pin"),)
+    return (lasting("disable_pin", "the output-disable pin is asserted", calls, "pull_disable_pin"),)
 
 
 KIND = DeviceKind(
-    title="ITLA after OIF-ITLA-MSA",
+    title="ITLA according to OIF-ITLA-MSA",
     role=Role.LASER,
     model=ItlaModel,
     open=_open,

@@ -1,6 +1,6 @@
 """``keysight-816x`` and ``keysight-laser``: power sensors and lasers of Keysight mainframes, and the N7776C laser.
 
-A mainframe that holds both is two devices of a bench file and one instrument, so the two kinds are one family.
+A mainframe with sensors and a laser is one instrument but two devices in the bench file, so this module has both kinds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MAINFRAME_SLOTS = {
     "8166A": range(1, 18),
     "8166B": range(1, 18),
 }
-"""Slots of Keysight mainframes; slot 0 takes a tunable laser and nothing else does."""
+"""Slots of Keysight mainframes. Slot 0 takes only a tunable laser, the other slots only power sensors."""
 SENSOR_CHANNELS = {"81630B": 1, "81634B": 1, "81635A": 2, "81636B": 1}
-"""Channels of the power sensors that a mainframe can be emulated with."""
+"""Number of channels of each power sensor that the emulator supports."""
 DEFAULT_SENSORS = {1: "81635A", 2: "81635A"}
 DEFAULT_LASER: Literal["81600B-200"] = "81600B-200"
 _DEFAULT_MAINFRAME = "8164B"
@@ -53,18 +53,18 @@ MainframeModules = dict[
         "81600B-200",
     ],
 ]
-"""Slot: what is plugged in."""
+"""Plugged-in module by slot."""
 
 
 def check_modules(modules: MainframeModules, model: str) -> None:
-    """Raise ``ValueError`` for modules that a mainframe cannot hold."""
+    """Raise ``ValueError`` if a mainframe cannot hold these modules."""
     slots = MAINFRAME_SLOTS[model]
     for slot, module in modules.items():
         if slot not in slots:
             raise ValueError(f"expected slots from {slots[0]} to {slots[-1]} of an {model}, found {slot}")
         if (slot == 0) is (module in SENSOR_CHANNELS):
-            wanted = "a laser, such as 81600B-200," if slot == 0 else "a power sensor, such as 81635A,"
-            raise ValueError(f"expected {wanted} in slot {slot}, found {module}")
+            expected = "a laser, such as 81600B-200," if slot == 0 else "a power sensor, such as 81635A,"
+            raise ValueError(f"expected {expected} in slot {slot}, found {module}")
     if not modules:
         raise ValueError("expected at least one module, found none")
 
@@ -72,20 +72,20 @@ def check_modules(modules: MainframeModules, model: str) -> None:
 class MainframeMeterModel(TriggeredMeterModel):
     """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
 
-    Channels are numbered from 1 in the order in which the mainframe lists its heads. A laser in slot 0 is a device of
-    its own, of kind keysight-laser.
+    Channels are numbered from 1 in the order in which the mainframe lists its heads. A laser in slot 0 is a separate
+    device of kind keysight-laser.
     """
 
     kind: Literal["keysight-816x"]
     model: Literal["8163A", "8163B", "8164A", "8164B", "8166A", "8166B"] | None = Field(
         None, description="Expected mainframe."
     )
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     averaging_s: Number = Field(0.1, ge=1e-4, le=10.0, description="Averaging time of every channel.")
     wavelength_nm: Number = Field(1550.0, ge=450.0, le=1800.0, description="Wavelength of every channel.")
     modules: MainframeModules | None = Field(
         None,
-        description="Slot: module, when it is emulated; a real one says it itself. By default an 81635A in slots 1 "
+        description="Emulated modules by slot; a real mainframe reports its modules. By default an 81635A in slots 1 "
         "and 2, and a laser in slot 0 if a keysight-laser names this mainframe.",
     )
 
@@ -94,7 +94,9 @@ class MainframeMeterModel(TriggeredMeterModel):
         if self.modules is not None:
             check_modules(self.modules, self.model or _DEFAULT_MAINFRAME)
             if not any(module in SENSOR_CHANNELS for module in self.modules.values()):
-                raise ValueError("expected at least one power sensor; a laser alone is a device of kind keysight-laser")
+                raise ValueError(
+                    "expected at least one power sensor; a mainframe with a laser only is of kind keysight-laser"
+                )
         return self
 
 
@@ -103,20 +105,22 @@ class KeysightLaserModel(DeviceModel):
 
     kind: Literal["keysight-laser"]
     model: Literal["8164A", "8164B", "N7776C"] | None = Field(None, description="Expected model.")
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    pin: Pin | None = Field(None, description="Number that unlocks the laser; without one a locked laser is refused.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    pin: Pin | None = Field(
+        None, description="Number that unlocks the laser; without it, opening a locked laser fails."
+    )
     mainframe: Name | None = Field(
         None,
-        description="Device of kind keysight-816x in whose slot 0 it is; its address is used, and what is said of "
-        "modules there. Emulated they are one instrument.",
+        description="Device of kind keysight-816x that has this laser in slot 0. The address and modules of the "
+        "mainframe are used, and the emulator shows both as one instrument.",
     )
     modules: MainframeModules | None = Field(
-        None, description="Slot: module of an 8164, when it is emulated; by default an 81600B-200 in slot 0."
+        None, description="Emulated modules of an 8164 by slot; by default an 81600B-200 in slot 0."
     )
 
     @property
     def inside(self) -> str | None:
-        """Name of the mainframe that it is plugged into."""
+        """Name of the mainframe that holds this laser."""
         return self.mainframe
 
     @model_validator(mode="after")
@@ -124,7 +128,9 @@ class KeysightLaserModel(DeviceModel):
         if self.mainframe is not None:
             for key in ("address", "serial", "modules"):
                 if getattr(self, key) is not None:
-                    raise ValueError(f"expected either mainframe or {key}, found both: it is that of the mainframe")
+                    raise ValueError(
+                        f"expected either mainframe or {key}, found both: the {key} of the mainframe is used"
+                    )
         if (self.modules is not None or self.mainframe is not None) and self.model == "N7776C":
             raise ValueError("expected model 8164A or 8164B with mainframe or modules, found N7776C")
         if self.modules is not None:
@@ -137,29 +143,31 @@ class KeysightLaserModel(DeviceModel):
 def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
     if "modules" not in device:
         return None
-    sensors = [SENSOR_CHANNELS.get(it, 0) for it in mapping(device["modules"]).values() if isinstance(it, str)]
+    sensors = [
+        SENSOR_CHANNELS.get(module, 0) for module in mapping(device["modules"]).values() if isinstance(module, str)
+    ]
     return sum(sensors), "keysight-816x"
 
 
 def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that a laser in a mainframe has one that can hold it, and has it to itself."""
+    """Check that the mainframe of a laser has a slot 0 and that no other laser uses this slot."""
     device, path = bench.devices[name], ("devices", name, "mainframe")
     mainframe = device.get("mainframe")
     if not isinstance(mainframe, str):
         return
     yield from bench.reference(path, mainframe, "keysight-816x")
     holder = bench.devices.get(mainframe, {})
-    wanted, found = device.get("model") or _DEFAULT_MAINFRAME, holder.get("model") or _DEFAULT_MAINFRAME
-    if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and wanted != found:
-        message = f"expected the model of the mainframe, {found}, found {wanted}"
+    expected, found = device.get("model") or _DEFAULT_MAINFRAME, holder.get("model") or _DEFAULT_MAINFRAME
+    if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and expected != found:
+        message = f"expected the model of the mainframe, {found}, found {expected}"
         yield Check(("devices", name, "model"), message, ("devices", mainframe, "model"))
     elif isinstance(found, str) and not found.startswith("8164"):
         message = f"expected an 8164A or 8164B, found {mainframe!r}, an {found}, which has no slot 0"
         yield Check(path, message, ("devices", mainframe))
     first = next(
         other
-        for other, each in bench.devices.items()
-        if each.get("kind") == "keysight-laser" and each.get("mainframe") == mainframe
+        for other, keys in bench.devices.items()
+        if keys.get("kind") == "keysight-laser" and keys.get("mainframe") == mainframe
     )
     held: Path = ("devices", first, "mainframe")
     yield from Uses({mainframe: held}).claim(mainframe, path, f"slot 0 of {mainframe!r}")
@@ -185,7 +193,7 @@ def _open_laser(name: str, model: KeysightLaserModel, link: Link, clock: Clock) 
 
 def _emulate_meter(bench: EmulatedBench, name: str, model: MainframeMeterModel) -> EmulatedKeysight816x:
     modules: dict[int, str] = dict(model.modules or DEFAULT_SENSORS)
-    laser = next((each.name for each in bench.spec.devices if each.inside == name), None)
+    laser = next((device.name for device in bench.spec.devices if device.inside == name), None)
     if laser is not None:
         modules.setdefault(0, DEFAULT_LASER)
     mainframe = _mainframe(bench, name, model, modules, laser or name)
@@ -222,7 +230,7 @@ def _mainframe(
     modules: Mapping[int, str],
     laser: str,
 ) -> EmulatedKeysight816x:
-    """Channels are numbered from 1 in the order of slots and inputs; light is emitted as that of ``laser``."""
+    """Return an emulated mainframe with channels numbered from 1 by slot and input, and light emitted as ``laser``."""
     from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, sensor_ports
 
     channels = {port: number for number, port in enumerate(sensor_ports(modules), start=1)}
@@ -256,7 +264,7 @@ METER = DeviceKind(
     hislip=True,
     scpi=ScpiIdentity(
         "keysight|agilent|hewlett", "816[346][AB]$", names_model=True
-    ),  # it does not say whether a laser is in slot 0
+    ),  # the identity does not show whether a laser is in slot 0
     faults=meter_faults,
     channels=_channels,
     check=trigger_check,

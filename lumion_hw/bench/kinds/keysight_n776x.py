@@ -28,16 +28,18 @@ _DEFAULT: Literal["N7764A"] = "N7764A"
 class AttenuatorModel(PartModel):
     """Keysight N7761A, N7762A, N7764A, N7766A, N7768A, or the attenuators of a N7751A or N7752A (SCPI).
 
-    Opening sets neither attenuation nor shutter.
+    Opening changes neither the attenuation nor the shutter.
     """
 
     kind: Literal["keysight-n776x"]
     model: Literal["N7761A", "N7762A", "N7764A", "N7766A", "N7768A", "N7751A", "N7752A"] = Field(
         _DEFAULT, description="Expected model."
     )
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     wavelength_nm: Number = Field(1550.0, ge=1260.0, le=1640.0, description="Wavelength of every channel.")
-    insertion_loss_db: Number = Field(2.2, ge=0.0, le=30.0, description="Loss that it adds to what it is set to.")
+    insertion_loss_db: Number = Field(
+        2.2, ge=0.0, le=30.0, description="Insertion loss, in addition to the set attenuation."
+    )
 
     @property
     def n_channels(self) -> int:
@@ -45,7 +47,7 @@ class AttenuatorModel(PartModel):
         return _CHANNELS[self.model]
 
     def set_up(self, device: KeysightN776x) -> KeysightN776x:
-        """Tell every channel the wavelength of the file, and nothing else; return the attenuator."""
+        """Set the wavelength of every channel as in the bench file, and nothing else. Return the attenuator."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -83,7 +85,7 @@ def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> Emulate
     )
     for channel in range(1, model.n_channels + 1):
         world.inline_devices.add_attenuator(name, channel, partial(attenuator.transmission, channel))
-    world.before_reading.append(attenuator.advance)  # power control follows the light
+    world.before_reading.append(attenuator.advance)  # power control reacts to the input power
     return attenuator
 
 

@@ -1,4 +1,4 @@
-"""``keysight-n7785c``: the Keysight N7785C, which improves the polarization by itself."""
+"""``keysight-n7785c``: the Keysight N7785C polarization stabilizer, which optimizes a feedback signal autonomously."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class StabilizerModel(DeviceModel):
-    """Keysight N7785C polarization stabilizer with feedback from outside (SCPI)."""
+    """Keysight N7785C polarization stabilizer with an external feedback signal (SCPI)."""
 
     kind: Literal["keysight-n7785c"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a step until the light follows.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Settling time of the light after a step.")
 
 
 def _open(name: str, model: StabilizerModel, link: Link, clock: Clock) -> PolarizationOptimizer:
@@ -44,7 +44,7 @@ def _emulate(bench: EmulatedBench, name: str, model: StabilizerModel) -> Emulate
 
 
 KIND = DeviceKind(
-    title="Keysight N7785C, which improves the polarization by itself",
+    title="Keysight N7785C polarization stabilizer, with an autonomous search",
     role=Role.POLARIZATION_OPTIMIZER,
     model=StabilizerModel,
     open=_open,

@@ -30,7 +30,7 @@ class PowerMeterModel(TriggeredMeterModel):
 
     kind: Literal["keysight-n77xx"]
     model: Literal["N7744A", "N7745A", "N7744C", "N7745C"] = Field(_DEFAULT, description="Expected model.")
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     averaging_s: Number = Field(0.01, ge=1e-6, le=10.0, description="Averaging time of every channel.")
     wavelength_nm: Number = Field(1550.0, ge=1250.0, le=1650.0, description="Wavelength of every channel.")
 

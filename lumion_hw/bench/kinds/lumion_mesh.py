@@ -27,28 +27,33 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.mesh.lumion import MeshBoard
     from lumion_hw.interfaces import MeshController
 
-_LONGEST = 4096
+_MAX_FRAME_BYTES = 4096
 _MAX_CHANNELS = 2000
-"""Most drive channels of the protocol (docs/protocol.md, section 1)."""
+"""Largest number of drive channels in the protocol (docs/protocol.md, section 1)."""
 
 
 class MeshControllerModel(HeaterDriverModel):
-    """The controller of the mesh heaters, speaking the protocol of ``firmware_protocol``."""
+    """The LUMION mesh controller, which drives the heaters and uses the protocol of ``firmware_protocol``."""
 
     kind: Literal["lumion-mesh"]
-    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    watchdog_s: Number = Field(2.0, ge=0.1, le=60.0, description="Host silence after which all heaters go off.")
+    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    watchdog_s: Number = Field(
+        2.0, ge=0.1, le=60.0, description="Time without a message from the host after which all heaters switch off."
+    )
     monitor_responsivity_a_per_w: Number = Field(
-        0.8, gt=0.0, le=2.0, description="Nominal responsivity of the port photodiodes, photocurrent to power."
+        0.8, gt=0.0, le=2.0, description="Nominal responsivity of the photodiodes at the ports."
     )
 
     emulated_write_ms: Number = Field(
-        0.0, ge=0.0, le=10_000.0, description="Time the emulated controller takes to write a table before it latches."
+        0.0,
+        ge=0.0,
+        le=10_000.0,
+        description="Time that the emulated controller needs to write a table before it takes effect.",
     )
 
     @property
     def photodiodes_a_per_w(self) -> float:
-        """Nominal responsivity of its photodiodes at the ports."""
+        """Nominal responsivity of the photodiodes at the ports."""
         return self.monitor_responsivity_a_per_w
 
 
@@ -61,7 +66,7 @@ def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> Me
     from lumion_hw.drivers.life_cycle import close_on_error
     from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 
-    # On a UART every byte takes its time, and time-outs have to allow for it.
+    # On a UART, time-outs must include the transmission time of the bytes.
     baud = serial_baud(link.name)
     controller = LumionMeshController(
         link,
@@ -100,7 +105,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
             n_dac=bench.n_channels,
             n_adc=len(ports),
             dac_full_scale=3_000,  # 3 mA
-            adc_full_scale=5_000_000,  # 5 mA: an amplified input a hop away must not saturate it
+            adc_full_scale=5_000_000,  # 5 mA: an amplified input one hop away must not saturate the photodiode
             serial=model.serial or f"EMU-{name}"[:11] + f"-{bench.chip_id[:4]}",
             write_us=round(1e3 * model.emulated_write_ms),
         ),
@@ -120,7 +125,7 @@ def _queries() -> tuple[DiscoveryQuery, ...]:
     from firmware_protocol import Command, Frame, Kind, PingRequest, encode_frame
 
     ping = encode_frame(Frame(Kind.REQ, Command.PING, payload=PingRequest().encode()))
-    # The byte before it ends what a controller has taken for a frame so far.
+    # The zero byte ends any partial frame in the controller's receive buffer.
     return (
         DiscoveryQuery("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _identify),
     )
@@ -129,7 +134,7 @@ def _queries() -> tuple[DiscoveryQuery, ...]:
 def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     from firmware_protocol import BadFrame, Command, Decoder, Kind, PingReply, ProtocolError
 
-    for item in Decoder(_LONGEST).feed(answer):
+    for item in Decoder(_MAX_FRAME_BYTES).feed(answer):
         if isinstance(item, BadFrame) or item.kind != Kind.RSP or item.command != Command.PING:
             continue
         try:
@@ -153,7 +158,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
     return (
         ScriptedFault(
             "trip",
-            "a fault source trips and stays present until the fault ends; what has latched stays latched",
+            "a fault source trips and stays present until the fault ends; the latched trip remains",
             (Argument("source", "number of the source in the protocol", among="source"),),
             lambda target, source: target.device.trip(source, present=True),
             lambda target, source: target.device.remove_condition(source),
@@ -161,35 +166,35 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ),
         ScriptedFault(
             "hot_chip",
-            "the chip has this temperature; above its limit the controller trips",
+            "the chip has this temperature; above the limit the controller trips",
             (Argument("temperature_c", "temperature of the chip", -40.0, 150.0, "degC"),),
             lambda target, temperature_c: target.device.set_chip_temperature(temperature_c),
         ),
         ScriptedFault(
             "hang",
-            "the processor hangs: no ticks, no answers, outputs as they are",
+            "the processor hangs: no timers, no replies, outputs unchanged",
             begin=calls("freeze"),
             end=calls("thaw"),
         ),
         ScriptedFault(
             "deaf",
-            "it reads no more bytes; everything else goes on, and so the watchdog trips",
+            "the controller stops reading bytes; everything else continues, so the watchdog trips",
             begin=calls("stop_reading"),
             end=calls("resume_reading"),
         ),
-        ScriptedFault("restart", "the processor restarts: outputs 0, sessions forgotten", begin=calls("reset")),
+        ScriptedFault("restart", "the processor restarts: outputs are 0 and sessions are lost", begin=calls("reset")),
         ScriptedFault(
             "lose_frames",
-            "the next good frames are lost without a trace",
-            (Argument("count", "how many", 1, 1_000_000, default=1),),
+            "the next valid frames are lost without an error",
+            (Argument("count", "number of frames", 1, 1_000_000, default=1),),
             lambda target, count: target.device.lose_frames(int(count)),
         ),
         ScriptedFault(
             "corrupt_bytes",
-            "bytes in both directions are replaced at random",
+            "random bytes in both directions are replaced",
             (
                 Argument("rate", "probability per byte", 0.0, 1.0),
-                Argument("seed", "seed of the randomness", 0, 2**32 - 1, default=0),
+                Argument("seed", "random seed", 0, 2**32 - 1, default=0),
             ),
             lambda target, rate, seed: target.device.corrupt(rate, int(seed)),
             lambda target, **_: target.device.corrupt(0.0),

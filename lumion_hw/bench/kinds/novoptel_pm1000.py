@@ -24,21 +24,29 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
     from lumion_hw.interfaces import Polarimeter
 
-_TYPE_NAME = range(656, 659)  # the first three of the registers with the type's name, two letters each
+_TYPE_NAME = range(656, 659)  # the first three registers of the type name, two letters each
 
 
 class PolarimeterModel(DeviceModel):
     """Novoptel PM1000 polarimeter: over LAN (tcp, port 5025) or USB 2 (serial, 230 400 baud)."""
 
     kind: Literal["novoptel-pm1000"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    averaging_s: Number = Field(1e-3, ge=1e-8, le=0.0104, description="Averaging time; the nearest it has is set.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    averaging_s: Number = Field(
+        1e-3,
+        ge=1e-8,
+        le=0.0104,
+        description="Averaging time, rounded to the nearest value that the polarimeter supports.",
+    )
     frequency_thz: Number | None = Field(
-        None, ge=150.0, le=400.0, description="Optical frequency it is calibrated for; by default as it is."
+        None,
+        ge=150.0,
+        le=400.0,
+        description="Optical frequency that selects the calibration of the polarimeter; by default unchanged.",
     )
 
     def set_up(self, device: NovoptelPm1000) -> NovoptelPm1000:
-        """Tell it averaging time and frequency of the file; return the polarimeter."""
+        """Set the averaging time and frequency of the bench file. Return the polarimeter."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -51,25 +59,25 @@ class PolarimeterModel(DeviceModel):
 def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polarimeter:
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 
-    on_a_line = serial_baud(link.name) is not None
-    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=on_a_line, expected_serial=model.serial)
+    is_serial = serial_baud(link.name) is not None
+    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=is_serial, expected_serial=model.serial)
     polarimeter.open()
     return model.set_up(polarimeter)
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
-    """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
+    """Return an emulated polarimeter. The fibre from the tap rotates the polarization by a fixed, hidden rotation."""
     import numpy as np
 
     from lumion_hw.emulator.optics.polarization import rotation_of_stokes
     from lumion_hw.emulator.optics.truth import random_unitary
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 
-    turn = rotation_of_stokes(random_unitary(bench.rng(f"{name} fibre")))
+    rotation = rotation_of_stokes(random_unitary(bench.rng(f"{name} fibre")))
 
     def light() -> NDArray[np.float64]:
         stokes_w = bench.world.polarimeter_w(name)
-        return np.append(stokes_w[0], turn @ stokes_w[1:])
+        return np.append(stokes_w[0], rotation @ stokes_w[1:])
 
     return Pm1000(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
 

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 
 class MotorAttenuatorModel(PartModel):
-    """OZ Optics DA-100 or DD-100 attenuator: a motor before a fibre, behind a serial line of text.
+    """OZ Optics DA-100 or DD-100 motor-driven attenuator with a text protocol on a serial line.
 
-    It says neither its range nor its wavelength, which is that of its calibration.
+    The attenuator reports neither its range nor its wavelength, which is fixed by its calibration.
     """
 
     kind: Literal["oz-da100"]
     attenuation_max_db: Number = Field(60.0, gt=0.0, le=99.0, description="Largest attenuation of this unit.")
-    insertion_loss_db: Number = Field(1.2, ge=0.0, le=30.0, description="Loss that it adds to what it is set to.")
+    insertion_loss_db: Number = Field(
+        1.2, ge=0.0, le=30.0, description="Insertion loss, in addition to the set attenuation."
+    )
 
 
 def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class PolarizationControllerModel(DeviceModel):
-    """OZ Optics EPC04 polarization controller: four fibre squeezers behind a serial line.
+    """OZ Optics EPC04 polarization controller: four fibre squeezers on a serial line.
 
-    How it words its serial number is not published, so the file can expect none.
+    There is no key for an expected serial number, because the format in which it is reported is not published.
     """
 
     kind: Literal["oz-epc04"]
-    settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+    settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Settling time of the light after a change.")
 
 
 def _open(name: str, model: PolarizationControllerModel, link: Link, clock: Clock) -> PolarizationController:
@@ -39,7 +39,7 @@ def _open(name: str, model: PolarizationControllerModel, link: Link, clock: Cloc
 
 
 def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerModel) -> Epc04:
-    """Squeezers of the input the wiring names; one that is wired to nothing squeezes nothing."""
+    """Return an emulated controller that acts on the inputs that the wiring connects to it, if any."""
     from lumion_hw.emulator.optics.polarization import Squeezers
     from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 
@@ -50,13 +50,13 @@ def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerMode
     ]
 
     def drive_mv(channel: int, drive_mv: float) -> None:
-        for each in squeezers:
-            each.drive(channel, drive_mv)
+        for squeezer in squeezers:
+            squeezer.drive(channel, drive_mv)
 
     def follow() -> None:
         controller.advance()
-        for each in squeezers:
-            bench.world.set_polarization(name, each.jones())
+        for squeezer in squeezers:
+            bench.world.set_polarization(name, squeezer.jones())
 
     controller = Epc04(name, bench.clock, bench.rng(name), drive_mv=drive_mv)
     bench.world.before_reading.append(follow)

@@ -25,11 +25,13 @@ class MatrixSwitchModel(PartModel):
     """Polatis (HUBER+SUHNER) series 1000, 6000 or 7000 matrix switch (SCPI, TCP port 5025 or serial)."""
 
     kind: Literal["polatis"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
-    n_inputs: Whole = Field(16, ge=1, le=576, description="Number of inputs; they are the ports from 1.")
-    n_outputs: Whole = Field(16, ge=1, le=576, description="Number of outputs; they are the ports behind the inputs.")
-    settle_s: Number = Field(0.025, ge=0.0, le=10.0, description="Time after a set until the light follows.")
-    insertion_loss_db: Number = Field(1.0, ge=0.0, le=30.0, description="Loss of a connection.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
+    n_inputs: Whole = Field(16, ge=1, le=576, description="Number of inputs; their ports are numbered from 1.")
+    n_outputs: Whole = Field(
+        16, ge=1, le=576, description="Number of outputs; their port numbers follow those of the inputs."
+    )
+    settle_s: Number = Field(0.025, ge=0.0, le=10.0, description="Settling time of the light after a change.")
+    insertion_loss_db: Number = Field(1.0, ge=0.0, le=30.0, description="Insertion loss of a connection.")
 
 
 def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> OpticalSwitch:
@@ -51,7 +53,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
     from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 
     def power_w(port: int) -> float:
-        """Return what comes in at a port and what goes out there."""
+        """Return the sum of the power that enters the switch at a port and the power that leaves there."""
         partner = switch.connections().get(port)
         outgoing_w = 0.0 if partner is None else bench.world.part_w(name, partner)[1]
         return bench.world.part_w(name, port)[0] + outgoing_w
@@ -70,7 +72,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check the ports that the wiring names: one of each side."""
+    """Check that the wiring enters and leaves the switch at ports of opposite sides, and that these ports exist."""
     sides = [bench.devices[name].get(key, 16) for key in ("n_inputs", "n_outputs")]
     if not all(is_index(side) for side in sides):
         return
@@ -81,9 +83,9 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
                 continue
             path = (*base, "through", i)
             outside = [key for key, port in ports.items() if not 1 <= port <= sum(sides)]
-            told = f"({name!r} has {sides[0]} inputs and {sides[1]} outputs)"
+            size = f"({name!r} has {sides[0]} inputs and {sides[1]} outputs)"
             for key in outside:
-                yield Check((*path, key), f"expected a port from 1 to {sum(sides)} {told}, found {ports[key]}")
+                yield Check((*path, key), f"expected a port from 1 to {sum(sides)} {size}, found {ports[key]}")
             ends = [port <= sides[0] for port in ports.values()]
             if not outside and ends[0] == ends[1] and ports["enters"] != ports["leaves"]:
                 found = f"the {'inputs' if ends[0] else 'outputs'} {ports['enters']} and {ports['leaves']}"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class QontrolModel(HeaterDriverModel):
     """A chain of Qontrol current sources (Q8iv family) on one serial line, 115 200 baud.
 
-    Neither atomic nor guarded by a watchdog: put the supply on an interlock. It has no photodiodes; power meters on the
-    taps of the mesh's outputs are the eyes of a calibration.
+    Currents change one by one and no watchdog switches them off, so connect the supply to an interlock. The sources
+    have no photodiodes; a calibration needs power meters at the taps of the mesh outputs.
     """
 
     kind: Literal["qontrol-q8"]
@@ -37,33 +37,41 @@ class QontrolModel(HeaterDriverModel):
         None,
         min_length=1,
         max_length=1024,
-        description="Expected modules in the order of the chain, such as Q8iv-0001; others are refused at opening.",
+        description="Expected modules in the order of the chain, such as Q8iv-0001; opening fails if they differ.",
     )
-    mode: Literal["binary", "ascii"] = Field("binary", description="ascii can be read on a serial monitor.")
+    mode: Literal["binary", "ascii"] = Field(
+        "binary", description="Format of the messages; ascii is readable on a serial monitor."
+    )
     compliance_v: Number | None = Field(
-        None, gt=0.0, le=100.0, description="Voltage limit; by default 1.5 times what a heater needs at heater_max_ma."
+        None,
+        gt=0.0,
+        le=100.0,
+        description="Voltage limit; by default 1.5 times the voltage of a heater at heater_max_ma.",
     )
     readback_tolerance_ma: Number = Field(
-        0.1, gt=0.0, le=10.0, description="Largest difference between a current set and measured."
+        0.1, gt=0.0, le=10.0, description="Largest difference between the set and the measured current."
     )
     idle_off_s: Number | None = Field(
-        None, ge=0.1, le=86400.0, description="Heaters go off when this process makes no call for so long."
+        None,
+        ge=0.1,
+        le=86400.0,
+        description="Time without a call from this process after which the heaters switch off; by default never.",
     )
 
     @property
     def n_channels(self) -> int | None:
-        """Number of channels of the modules named; ``None`` if none are."""
+        """Number of channels of the expected modules; ``None`` if the bench file names none."""
         return None if self.modules is None else sum(map(channels_of_module, self.modules))
 
 
 def channels_of_module(module: str) -> int:
-    """Return the number of channels of a Qontrol module: the digits in its type name."""
+    """Return the number of channels of a Qontrol module, which is part of the type name."""
     digits = re.search(r"[0-9]+", module.partition("-")[0])
     return int(digits[0]) if digits else 0
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check its heaters, that the mesh asks for no photodiodes, and that its modules have the channels."""
+    """Check the heaters, that the mesh uses no photodiodes, and that the modules have enough channels."""
     yield from heater_check(bench, name)
     if bench.mesh.get("controller") != name:
         return
@@ -71,9 +79,9 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
         message = f"expected no monitor_ports: {name!r} is of kind qontrol-q8, which has no photodiodes"
         yield Check(("mesh", "monitor_ports"), message, ("devices", name), on_key=True)
     modules = [module for module in items(bench.devices[name].get("modules")) if isinstance(module, str)]
-    needed, there = bench.channels_needed(), sum(map(channels_of_module, modules))
-    if modules and there < needed:
-        message = f"expected modules with the {needed} drive channels that the mesh needs, found {there}"
+    needed, available = bench.channels_needed(), sum(map(channels_of_module, modules))
+    if modules and available < needed:
+        message = f"expected modules with the {needed} drive channels that the mesh needs, found {available}"
         yield Check(("devices", name, "modules"), message)
 
 
@@ -97,14 +105,14 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
     controller.open()
     with close_on_error(controller.close):
         n_heaters = controller.info.n_heaters
-        if not model.leave_on_s:  # without a watchdog, currents of a host that died are still flowing
+        if not model.leave_on_s:  # without a watchdog, the currents set by a crashed program still flow
             controller.program(np.zeros(n_heaters))
         controller.configure(model.limits(n_heaters))
     return controller
 
 
 def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolChain:
-    """A chain whose modules the file leaves open gets as many as the mesh needs."""
+    """Return an emulated chain, by default with as many modules as the mesh needs."""
     from lumion_hw.emulator.mesh.qontrol import (
         BAUD,
         OPEN,
@@ -115,7 +123,7 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
         ReplyMode,
     )
 
-    first = int(bench.chip_id[:3], 16) * 16  # another chip has other modules
+    first = int(bench.chip_id[:3], 16) * 16  # different chips have different modules
     names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
     modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
@@ -138,7 +146,7 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
 
 
 def _number(text: str) -> int | None:
-    """Return the number of a module, ``None`` for ``****``."""
+    """Return the serial number of a module; ``None`` for ``****``."""
     return None if text.startswith("*") else int(text, 16)
 
 
@@ -160,7 +168,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
     return (
         ScriptedFault(
             "trip",
-            "a module reports an error that nobody asked for",
+            "a module sends an unsolicited error report",
             (channel, Argument("code", "error code of the manual", 0, 99, default=1)),
             lambda target, channel, code: target.device.trip(channel, int(code)),
             places=_places,
@@ -183,18 +191,18 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ),
         ScriptedFault(
             "late_reply",
-            "the next reply comes later, and all that follow it",
-            (Argument("delay_s", "how much later", 0.0, 60.0, "s"),),
+            "the next reply and all later ones are delayed",
+            (Argument("delay_s", "delay", 0.0, 60.0, "s"),),
             passes("delay_next_reply"),
         ),
         ScriptedFault(
             "module_out",
-            "a module is taken out of the chain: its outputs go dead, channels behind it are renumbered",
-            (Argument("index", "its place in the chain", among="module"),),
+            "a module is removed from the chain: its outputs stop working and later channels are renumbered",
+            (Argument("index", "index in the chain", among="module"),),
             passes("remove_module"),
             places=_places,
         ),
-        lasting("mute", "it obeys and says nothing", sets, "silent"),
+        lasting("mute", "the chain obeys commands but sends no replies", sets, "silent"),
     )
 
 

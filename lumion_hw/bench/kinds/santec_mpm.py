@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class SantecMeterModel(TriggeredMeterModel):
-    """Santec MPM-210 or MPM-210H power meter mainframe; four channels for each module plugged in, from 1."""
+    """Santec MPM-210 or MPM-210H power meter mainframe, with four channels per module, numbered from 1."""
 
     kind: Literal["santec-mpm"]
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     averaging_s: Number = Field(0.01, ge=1e-5, le=10.0, description="Averaging time of all channels.")
     wavelength_nm: Number = Field(1550.0, ge=1250.0, le=1630.0, description="Wavelength of every channel.")
 
@@ -39,7 +39,7 @@ def _open(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> Power
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> EmulatedSantecMpm:
-    """One module: channels 1 to 4 are its ports."""
+    """Return an emulated meter with one module, whose ports are channels 1 to 4."""
     from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 
     def light(module: int, port: int, at_s: float) -> Light:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class SantecLaserModel(DeviceModel):
-    """Santec TSL-510, TSL-550, TSL-570 or TSL-710 tunable laser. All but the TSL-570 need their wavelengths."""
+    """Santec TSL-510, TSL-550, TSL-570 or TSL-710 tunable laser. All except the TSL-570 need the wavelength keys."""
 
     kind: Literal["santec-tsl"]
     model: Literal["TSL-510", "TSL-550", "TSL-570", "TSL-710"] | None = Field(None, description="Expected model.")
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     wavelength_min_nm: Number | None = Field(None, ge=400.0, le=3000.0, description="Shortest wavelength.")
     wavelength_max_nm: Number | None = Field(None, ge=400.0, le=3000.0, description="Longest wavelength.")
     power_min_dbm: Number | None = Field(None, ge=-60.0, le=30.0, description="Lowest output power.")
@@ -32,20 +32,20 @@ class SantecLaserModel(DeviceModel):
 
     @model_validator(mode="after")
     def _limits_in_pairs(self) -> Self:
-        for low, high, what in (
+        for low, high, expected in (
             (self.wavelength_min_nm, self.wavelength_max_nm, "wavelength_min_nm below wavelength_max_nm"),
             (self.power_min_dbm, self.power_max_dbm, "power_min_dbm below power_max_dbm"),
         ):
             both_or_none = (low is None) == (high is None)
             if not both_or_none or (low is not None and high is not None and not low < high):
-                raise ValueError(f"expected {what}, both or none; found {low} and {high}")
+                raise ValueError(f"expected {expected}, both or none; found {low} and {high}")
         return self
 
     @model_validator(mode="after")
     def _range_of_older_lasers(self) -> Self:
         if self.model not in (None, "TSL-570") and self.wavelength_min_nm is None:
             raise ValueError(
-                f"expected wavelength_min_nm and wavelength_max_nm, for a {self.model} does not tell its range; "
+                f"expected wavelength_min_nm and wavelength_max_nm, because a {self.model} does not report its range; "
                 "found neither"
             )
         return self
@@ -68,7 +68,7 @@ def _open(name: str, model: SantecLaserModel, link: Link, clock: Clock) -> Tunab
 
 
 def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
-    """Return two limits of a file, which has both or none."""
+    """Return two limits as a pair; ``None`` if the bench file has none."""
     return None if low is None or high is None else (low, high)
 
 
@@ -90,7 +90,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecLaserModel) -> Emulat
 
 
 KIND = DeviceKind(
-    title="Santec TSL-510, 550, 570 or 710; a TSL-570 tells its wavelengths, the others need them",
+    title="Santec TSL-510, 550, 570 or 710; only a TSL-570 works without the wavelength keys",
     role=Role.LASER,
     model=SantecLaserModel,
     open=_open,

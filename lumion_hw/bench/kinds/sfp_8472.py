@@ -24,43 +24,46 @@ if TYPE_CHECKING:
 
 
 _WINDOWS_NM = ((840.0, 860.0), (1260.0, 1355.0), (1530.0, 1565.0))
-"""What receivers of 10GBASE-SR, -LR and -ER take (IEEE 802.3, clause 52)."""
+"""Wavelength ranges of receivers for 10GBASE-SR, -LR and -ER (IEEE 802.3, clause 52)."""
 _WINDOW_NM = 10.0
-"""Half the width taken for a module of another wavelength (assumed)."""
-_MOST_SKEW_PS = 20.0
-"""Where two ways are added up at a receiver, about a fifth of a bit of 10 Gb/s may lie between them (assumed)."""
+"""Half width of the receiver's wavelength range for modules outside these ranges (assumed)."""
+_MAX_SKEW_PS = 20.0
+"""Largest delay between two paths that are added up at a receiver: about a fifth of a bit at 10 Gb/s (assumed)."""
 
 
 class SfpModel(PluggableModel):
     """An SFP+ module read over SFF-8472. Defaults are those of 10GBASE-ER (IEEE 802.3, clause 52)."""
 
     kind: Literal["sfp-8472"]
-    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
     accept_wrong_checksums: bool = Field(
-        False, description="Warn of a wrong CC_EXT or CC_DMI in the module's memory instead of refusing the module."
+        False,
+        description="If CC_EXT or CC_DMI in the module's memory is wrong, log a warning instead of raising an error.",
     )
     wavelength_nm: Number = Field(1550.0, ge=770.0, le=1700.0, description="Nominal wavelength.")
-    tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power that link budgets start from.")
-    sensitivity_dbm: Number = Field(-15.8, ge=-40.0, le=10.0, description="Least received power that counts as a link.")
-    overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Largest received power that counts as a link.")
-    rate_gbps: Number = Field(10.3125, gt=0.0, le=1000.0, description="Bits per second of the light, in Gb/s.")
+    tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power for link budgets.")
+    sensitivity_dbm: Number = Field(
+        -15.8, ge=-40.0, le=10.0, description="Lowest received power at which a link works."
+    )
+    overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Highest received power at which a link works.")
+    rate_gbps: Number = Field(10.3125, gt=0.0, le=1000.0, description="Bit rate of the optical signal, in Gb/s.")
     receives_nm: tuple[Number, Number] | None = Field(
-        None, description="Shortest and longest wavelength received; the window of its own wavelength if not given."
+        None, description="Shortest and longest wavelength received; by default the window around its own wavelength."
     )
     los_assert_dbm: Number = Field(-21.0, ge=-40.0, le=10.0, description="Power below which the module reports LOS.")
-    los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module ends LOS.")
+    los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module clears LOS.")
 
     @property
     def nominal_nm(self) -> float:
-        """Wavelength that the bench file gives it."""
+        """Wavelength in the bench file."""
         return self.wavelength_nm
 
     @property
     def optics(self) -> ModuleOptics:
-        """What circuits are planned with."""
+        """Optical figures for the planning of circuits."""
         sent_nm = self.wavelength_nm
         around = (sent_nm - _WINDOW_NM, sent_nm + _WINDOW_NM)
-        window = next((each for each in _WINDOWS_NM if each[0] <= sent_nm <= each[1]), around)
+        window = next((window for window in _WINDOWS_NM if window[0] <= sent_nm <= window[1]), around)
         return ModuleOptics(
             formats=(ModuleFormat("NRZ", self.rate_gbps),),
             polarizations=1,
@@ -69,7 +72,7 @@ class SfpModel(PluggableModel):
             launch_dbm=self.tx_power_dbm,
             sensitivity_dbm=self.sensitivity_dbm,
             overload_dbm=self.overload_dbm,
-            max_dgd_ps=_MOST_SKEW_PS,
+            max_dgd_ps=_MAX_SKEW_PS,
         )
 
     @model_validator(mode="after")
@@ -89,13 +92,16 @@ class SfpModel(PluggableModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that of a splitter-rotator or combiner both sides are wired: its one polarization turns as it likes."""
+    """Check that both tributaries of a polarization splitter-rotator or combiner are wired.
+
+    The light of a module has one, arbitrary polarization, so with one tributary a part of it would be lost.
+    """
     for side, fibres in (("inputs", bench.inputs), ("outputs", bench.outputs)):
-        own = {fibre.get("tributary"): base for base, fibre in fibres if fibre.get("transponder") == name}
-        if len({"x", "y"} & own.keys()) == 1:
-            (there,) = {"x", "y"} & own.keys()
-            expected = f"expected tributary {'y' if there == 'x' else 'x'} of {name!r} among wiring.{side} too, found"
-            yield Check((*own[there], "tributary"), f"{expected} {there} alone: part of the light would be lost")
+        bases = {fibre.get("tributary"): base for base, fibre in fibres if fibre.get("transponder") == name}
+        if len({"x", "y"} & bases.keys()) == 1:
+            (wired,) = {"x", "y"} & bases.keys()
+            expected = f"expected tributary {'y' if wired == 'x' else 'x'} of {name!r} among wiring.{side} too, found"
+            yield Check((*bases[wired], "tributary"), f"{expected} {wired} alone: part of the light would be lost")
 
 
 def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
@@ -139,20 +145,20 @@ def _faults() -> tuple[ScriptedFault, ...]:
     return (
         ScriptedFault(
             MODULE_DEAD,
-            "the module loses its supply: dark, and it does not acknowledge",
+            "the module loses its supply: it is dark and does not acknowledge",
             begin=calls_module("power_off"),
             end=calls_module("power_on"),
         ),
         BUS_STUCK,
         ScriptedFault(
             "laser_broken",
-            "the laser fails for good: dark, TX_FAULT latches, and again after each try to reset it",
+            "the laser fails permanently: it is dark, and TX_FAULT latches again after each reset",
             begin=lambda target: target.module.break_laser(persistent=True),
             end=calls_module("repair_laser"),
         ),
         lasting(
             "tx_disable_pin",
-            "the pin that switches the laser off is asserted",
+            "the transmitter-disable pin is asserted",
             calls_module,
             "set_tx_disable_pin",
         ),

@@ -24,13 +24,13 @@ _N_PUCS = 72
 
 
 class LineServerModel(DeviceModel):
-    """The line-oriented control server of the SmartLight prototype. It takes states of PUCs and no heater currents.
+    """The line-oriented control server of the SmartLight prototype, which sets states of PUCs, not heater currents.
 
-    A mesh behind it can be set, but neither calibrated nor given circuits. It cannot be asked who it is.
+    Its mesh can be set, but it cannot be calibrated or used for circuits. The server has no identity query.
     """
 
     kind: Literal["smartlight-line-server"]
-    n_pucs: Whole = Field(_N_PUCS, ge=1, le=_N_PUCS, description="PUCs, numbered from 0.")
+    n_pucs: Whole = Field(_N_PUCS, ge=1, le=_N_PUCS, description="Number of PUCs, numbered from 0.")
 
     @field_validator("address")
     @classmethod
@@ -41,12 +41,12 @@ class LineServerModel(DeviceModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mesh behind it asks for nothing that it lacks, and is as large."""
+    """Check that the mesh uses no photodiodes or drive channels and has as many PUCs as the server."""
     if bench.mesh.get("controller") != name:
         return
-    for key, lacks in (("monitor_ports", "photodiodes"), ("heater_channels", "drive channels")):
+    for key, missing in (("monitor_ports", "photodiodes"), ("heater_channels", "drive channels")):
         if key in bench.mesh:
-            message = f"expected no {key}: {name!r} is of kind smartlight-line-server, which has no {lacks}"
+            message = f"expected no {key}: {name!r} is of kind smartlight-line-server, which has no {missing}"
             yield Check(("mesh", key), message, ("devices", name), on_key=True)
     mesh, device = bench.topology(), bench.devices[name]
     n_pucs = device.get("n_pucs", _N_PUCS)

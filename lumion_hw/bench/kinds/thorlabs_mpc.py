@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class PaddlesModel(DeviceModel):
-    """Thorlabs MPC220 or MPC320: two or three motorised fibre paddles, on a serial line of 115 200 baud.
+    """Thorlabs MPC220 or MPC320: two or three motorised fibre paddles, on a serial line with 115 200 baud.
 
-    Paddles that have not found their home since they were switched on do so before their first move.
+    Paddles that were not homed since power-up are homed before their first move.
     """
 
     kind: Literal["thorlabs-mpc"]
     model: Literal["MPC220", "MPC320"] | None = Field(
-        None, description="Expected model; by default as many paddles as answer."
+        None, description="Expected model; by default the paddles that answer are used."
     )
     velocity_percent: Whole | None = Field(
-        None, ge=10, le=100, description="Velocity, part of 400 degrees per second; by default as it is."
+        None, ge=10, le=100, description="Velocity in percent of 400 degrees per second; by default unchanged."
     )
-    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a move until the light is still.")
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Settling time of the light after a move.")
 
 
 def _open(name: str, model: PaddlesModel, link: Link, clock: Clock) -> PolarizationController:
@@ -68,7 +68,7 @@ def _emulate(bench: EmulatedBench, name: str, model: PaddlesModel) -> Mpc320:
 def _queries() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.apt import DecodedAptMessage, command
 
-    # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
+    # Sent six times with one byte in between, so that one request starts at a frame boundary whatever was sent before.
     request = (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6
     return (DiscoveryQuery("Thorlabs paddles (APT, parameters)", (115200,), request, _identify),)
 

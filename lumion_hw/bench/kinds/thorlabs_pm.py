@@ -1,4 +1,4 @@
-"""``thorlabs-pm``: Thorlabs power meters of one channel."""
+"""``thorlabs-pm``: Thorlabs power meters with one channel."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ class ThorlabsMeterModel(MeterModel):
     model: Literal["PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160"] | None = Field(
         None, description="Expected model."
     )
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     averaging_s: Number = Field(0.03, ge=1e-5, le=60.0, description="Averaging time, rounded up to whole samples.")
     sample_s: Number = Field(3e-3, ge=1e-5, le=1.0, description="Time of one sample of this model.")
-    wavelength_nm: Number = Field(1550.0, ge=185.0, le=25000.0, description="Wavelength, which the sensor has to know.")
+    wavelength_nm: Number = Field(
+        1550.0, ge=185.0, le=25000.0, description="Wavelength, which must be in the range of the sensor."
+    )
 
 
 def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:
@@ -70,8 +72,11 @@ def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.device_faults import calls
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
-    pulled = "the sensor is pulled out"
-    return (ScriptedFault("no_sensor", pulled, begin=calls("unplug_sensor"), end=calls("plug_sensor")), *meter_faults())
+    unplugged = "the sensor is unplugged"
+    return (
+        ScriptedFault("no_sensor", unplugged, begin=calls("unplug_sensor"), end=calls("plug_sensor")),
+        *meter_faults(),
+    )
 
 
 KIND = DeviceKind(

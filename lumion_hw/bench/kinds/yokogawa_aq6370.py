@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class SpectrumAnalyzerModel(DeviceModel):
     """Yokogawa AQ6370, AQ6370B, AQ6370C, AQ6370D or AQ6370E (SCPI; TCP port 10001 with its login, GPIB, VISA).
 
-    The login of the TCP port is sent where the address is tcp://. Opening changes none of the settings of a sweep.
+    The login is sent if the address is tcp://. Opening does not change the sweep settings.
     """
 
     kind: Literal["yokogawa-aq6370"]
     model: Literal["AQ6370", "AQ6370B", "AQ6370C", "AQ6370D", "AQ6370E"] | None = Field(
         None, description="Expected model."
     )
-    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
     user: str = Field("anonymous", pattern=r"^[!-~]{1,11}$", description="User name of the TCP port.")
     password_env: str | None = Field(
         None,

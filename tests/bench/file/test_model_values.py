@@ -105,7 +105,7 @@ def test_an_older_tsl_does_not_tell_its_range_so_the_file_must(
     if complete:
         BenchModel.model_validate(data)
     else:
-        with pytest.raises(ValidationError, match="a TSL-550 does not tell its range"):
+        with pytest.raises(ValidationError, match="a TSL-550 does not report its range"):
             BenchModel.model_validate(data)
 
 

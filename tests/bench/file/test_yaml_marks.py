@@ -113,7 +113,7 @@ def test_duplicates_at_different_levels_are_all_found_at_once() -> None:
 def test_merge_keys_are_refused_where_they_stand() -> None:
     line, column, message = only_fault("base: {x: 1}\nother:\n  <<: {x: 2}\n  y: 3\n")
     assert (line, column) == (3, 3)
-    assert "merge keys (<<) are not used" in message
+    assert "merge keys (<<) are not allowed" in message
 
 
 def test_a_quoted_merge_sign_is_an_ordinary_key() -> None:
@@ -123,7 +123,7 @@ def test_a_quoted_merge_sign_is_an_ordinary_key() -> None:
 def test_aliases_are_refused_where_they_stand() -> None:
     line, column, message = only_fault("a: &x [1]\nb: *x\n")
     assert (line, column) == (2, 4)
-    assert message == "aliases (*x) are not used in bench files: write the value out"
+    assert message == "aliases (*x) are not allowed in bench files: write the value out"
 
 
 def test_a_file_that_would_grow_a_billionfold_is_refused_at_its_first_alias() -> None:
@@ -153,7 +153,7 @@ def test_a_file_of_nothing_but_openings_is_refused_without_exhausting_the_stack(
 )
 def test_tags_are_refused_and_construct_nothing(value: str) -> None:
     _, _, message = only_fault(f"a: {value}")
-    assert message.startswith("tags are not used in bench files, found '")
+    assert message.startswith("tags are not allowed in bench files, found '")
 
 
 def test_a_tag_that_does_not_fit_its_text_is_refused() -> None:
