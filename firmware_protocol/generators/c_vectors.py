@@ -25,7 +25,7 @@ _PER_LINE = 16
 
 
 def _array(name: str, values: list[int], kind: str = "uint8_t") -> Iterator[str]:
-    """Yield a C array; an empty one gets a byte that is not counted."""
+    """Yield the lines of a C array; an empty array gets one byte, which its length does not count."""
     yield f"static const {kind} {name}[] = {{"
     shown = values or [0]
     for start in range(0, len(shown), _PER_LINE):
@@ -164,7 +164,7 @@ def _frames(records: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _streams(vectors: dict[str, Any]) -> Iterator[str]:
-    """Yield the unusual and the bad frames."""
+    """Yield the test frames with unusual or bad content."""
     for number, record in enumerate(vectors["accepted"]):
         yield from _bytes(f"accepted_wire_{number}", record["wire"])
         yield from _bytes(f"accepted_payload_{number}", record["payload"])

@@ -62,4 +62,4 @@ class Peer(Protocol):
         """Return the time at which :meth:`transmit` may return more, or ``None`` if nothing is pending."""
 
     def close(self) -> None:
-        """Handle that the host has disconnected."""
+        """End the connection, because the host has disconnected."""

@@ -48,7 +48,7 @@ class ServedClock(SystemClock):
         self._ahead_s = ahead_s
 
     def now(self) -> float:
-        """Return the server's monotonic seconds."""
+        """Return the present time of the server's monotonic clock, in seconds."""
         return super().now() + self._ahead_s
 
 

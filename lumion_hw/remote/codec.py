@@ -209,7 +209,7 @@ def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
 
 
 def _encode_or_text(value: object) -> Any:
-    """Encode an attribute of an error, as text if its type cannot be sent."""
+    """Encode an attribute of an error; a value of a type that cannot be sent is replaced by its string."""
     try:
         return encode(value)
     except TypeError:

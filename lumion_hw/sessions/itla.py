@@ -57,7 +57,7 @@ class ItlaSession(Conversation):
         self._is_first_probe = True
 
     def read(self, register: int) -> int:
-        """Return the 16 bits of a register.
+        """Return the 16 bits of a module register.
 
         Raises:
             NotSupportedError: The module does not have the register.

@@ -88,7 +88,7 @@ class _LogPlan:
 
 
 class KeysightFunctions:
-    """Logging and trigger functions of one meter.
+    """Logging and trigger functions of one Keysight power meter.
 
     Args:
         meter: The open meter.

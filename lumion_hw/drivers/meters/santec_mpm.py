@@ -220,7 +220,7 @@ class SantecMpm(ScpiMeter):
             self._setups[channel].also_restore("range", partial(self.set_gain_level, channel, level))
 
     def zero(self) -> None:
-        """Zero all channels; takes about 3 s.
+        """Zero all channels, which takes about 3 s.
 
         Raises:
             DeviceError: The meter reports an error, for example because of light.
@@ -236,7 +236,7 @@ class SantecMpm(ScpiMeter):
             raise self._zeroing_failed([f"{code} {text}"], "ZERO", code)
 
     def read(self, channel: int) -> PowerReading:
-        """Return one reading, averaged after the call."""
+        """Return one power reading, averaged after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
         return self._merged_setup((channel,)).read_held(lambda: self._read_fresh((module,)))[port - 1]

@@ -27,7 +27,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Error or peculiarity in a dump.
+    """An error or peculiarity in the memory dump of a module.
 
     Attributes:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DecodedField:
-    """One field, or one element of an array.
+    """One decoded field of a memory dump, or one element of an array field.
 
     Attributes:
         name: Name in the register map.
@@ -87,7 +87,7 @@ class DecodedSample:
 
 @dataclass(frozen=True)
 class DecodedModule:
-    """Complete content of a dump.
+    """Complete decoded content of a memory dump.
 
     Attributes:
         source: Origin of the dump.

@@ -230,7 +230,7 @@ class SfpTransponder(Driver):
             self._clock.sleep(_POLL_S)
 
     def monitors(self) -> Monitors:
-        """Read the monitors in one coherent transfer.
+        """Read temperature, supply, bias and powers in one coherent transfer.
 
         Raises:
             DeviceError: The values are not valid in time, or the calibration constants are damaged.

@@ -29,7 +29,7 @@ class CalibrationKind(enum.Enum):
 
 @dataclass(frozen=True)
 class OpticalPower:
-    """Power measured by the module.
+    """Optical power measured by the module.
 
     Attributes:
         state: Range state of the reading.

@@ -29,7 +29,7 @@ TOLERATED = ("CC_BASE",)
 
 
 class SfpMemory:
-    """Memory of one module.
+    """Memory of one SFP module.
 
     Args:
         registers: Access to the module's registers.

@@ -88,7 +88,7 @@ class _PendingRequest(ExpectedReply):
         return self.message.command.name
 
     def wire(self) -> bytes:
-        """Return the bytes of the present attempt."""
+        """Return the bytes to send for the present attempt."""
         # The sequence number does not change: the board recognizes the repeat and
         # sends its stored reply instead of executing the command twice (section 4.2).
         flags = _RETRY if self.attempt else 0

@@ -110,11 +110,11 @@ class Inbox:
         self._sinks[stream] = sink
 
     def unlisten(self, stream: int) -> None:
-        """Stop passing on the events of a stream."""
+        """Stop passing the events of a stream to their receiver."""
         self._sinks.pop(stream, None)
 
     def take(self, data: bytes) -> None:
-        """Process bytes from the link."""
+        """Process bytes received from the link."""
         self.counts["rx_bytes"] += len(data)
         for item in self._decoder.feed(data):
             if isinstance(item, BadFrame):

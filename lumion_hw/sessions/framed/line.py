@@ -130,7 +130,7 @@ class Loss(StrEnum):
 
 
 class Line:
-    """A link with its inbox and its quality.
+    """A link to the mesh controller, with the receiver of its frames and its measured quality.
 
     Args:
         link: The link.
@@ -191,7 +191,7 @@ class Line:
             self.inbox.forget(expected)
 
     def lose(self, loss: Loss) -> None:
-        """Record that the session is lost."""
+        """Remember that the session is lost, and why."""
         self.state = SessionState.LOST
         self.loss = loss
 

@@ -202,7 +202,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def state(self) -> SessionState:
-        """State of the session."""
+        """State of the session, such as open or lost."""
         return self._line.state
 
     @property
@@ -373,7 +373,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.listen(stream, sink)
 
     def unlisten(self, stream: int) -> None:
-        """Stop passing on the events of a stream."""
+        """Stop passing the events of a stream to their receiver."""
         with self._lock:
             self._line.inbox.unlisten(stream)
 

@@ -83,7 +83,7 @@ class I2cAdapter(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The adapter's address."""
+        """Address of the adapter in the bench file."""
         return self._address
 
     def open(self) -> None:
@@ -156,7 +156,7 @@ class I2cAdapter(abc.ABC):
 
     @abc.abstractmethod
     def _release(self, handle: Any) -> None:
-        """Close the library's object."""
+        """Close the adapter object of the library."""
 
     @abc.abstractmethod
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
@@ -297,7 +297,7 @@ class AdapterRegisters:
 
     @property
     def name(self) -> str:
-        """The adapter's address."""
+        """Address of the adapter in the bench file."""
         return self._adapter.name
 
     def open(self) -> None:

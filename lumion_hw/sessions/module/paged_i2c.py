@@ -189,7 +189,7 @@ class PagedI2c:
                 self._retry_s, self._retries_absence = before
 
     def forget(self) -> None:
-        """Forget the page selected last."""
+        """Forget which page was selected last."""
         self._selected = None
         self._proven = False
 

@@ -44,7 +44,7 @@ class RegisterAccess(Protocol):
         """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes.
+        """Return exactly ``length`` bytes from ``offset`` of an I2C device.
 
         Raises:
             ModuleAbsentError: There is no module.

@@ -156,7 +156,7 @@ class LumionMeshController(Driver):
 
     @property
     def link_events(self) -> tuple[LinkEvent, ...]:
-        """The newest link events, oldest first."""
+        """The newest changes of the link state, oldest first."""
         return tuple(self._reconnector.events)
 
     def open(self) -> Attachment:
@@ -251,7 +251,7 @@ class LumionMeshController(Driver):
             return output_from_code(self._tables.read().codes, self._session.hello.dac_full_scale * 1e-3)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all monitors.
+        """Read all photodiode monitors of the controller.
 
         Args:
             n_avg: Number of scans averaged by the controller, 1…4096.

@@ -38,7 +38,7 @@ _LAST_RESORT_S = 1.0
 
 
 class FaultWatch:
-    """Reports each new fault once.
+    """Reports each new fault of the controller once.
 
     A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame causes the
     list to be read. While the flag is set, the list is requested instead of a PING, so that no further fault is missed.

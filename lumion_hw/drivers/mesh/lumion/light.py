@@ -165,7 +165,7 @@ class WatchedLight:
         return self._states.popleft()
 
     def close(self) -> None:
-        """End the watch; idempotent."""
+        """End the watch for light; idempotent."""
         on_ended, self._on_ended = self._on_ended, _do_nothing
         on_ended()
         # In a new session the watch no longer exists, and its stream may belong to another program.
@@ -218,7 +218,7 @@ class WatchedLight:
 
 
 def _do_nothing() -> None:
-    """Do nothing: the watch has already ended."""
+    """Do nothing, because the watch for light has already ended."""
 
 
 class LightWatching:

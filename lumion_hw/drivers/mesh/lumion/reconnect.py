@@ -53,7 +53,7 @@ class Attachment:
 
     @property
     def degraded(self) -> bool:
-        """Whether something could not be restored."""
+        """Whether some limits or currents could not be restored."""
         return bool(self.refusals)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class LinkEventKind(StrEnum):
 
 @dataclass(frozen=True)
 class LinkEvent:
-    """Change of the link state.
+    """A change of the link state, such as a loss or a reconnection.
 
     Attributes:
         kind: Kind.

@@ -65,7 +65,7 @@ _MAX_U32 = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """A sweep ready to be loaded.
+    """A checked and encoded sweep, ready to be loaded into the controller.
 
     Attributes:
         image: The encoded image.
@@ -232,7 +232,7 @@ _TICKS = 1 << 32
 
 
 class SweepRun:
-    """One run of a sweep.
+    """One run of a sweep on the controller.
 
     Args:
         session: The open session.

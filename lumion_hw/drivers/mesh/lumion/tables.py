@@ -87,7 +87,7 @@ class Tables:
         return self.generation
 
     def drive(self, codes: NDArray[np.uint16]) -> Generation:
-        """Drive a table under a new generation and check the confirmation of the controller.
+        """Send a table under a new generation number and check the confirmation of the controller.
 
         Raises:
             LimitError: The controller refused the table; currents are in mA.
@@ -128,7 +128,7 @@ class Tables:
         return Generation(generation, table.crc32, self._clock.now())
 
     def _resolve_timeout(self, generation: int, error: LinkTimeout) -> CommitReply:
-        """Request the driven generation, because the command to drive this one had no answer.
+        """Request the number of the driven table, because the command to drive a new table had no answer.
 
         This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
         the board refuse late copies of the command (protocol section 4.5), so that a negative answer remains true.
@@ -170,7 +170,7 @@ class Tables:
         return False
 
     def driven_crc32(self) -> int:
-        """Request the CRC-32 of the driven table."""
+        """Request the CRC-32 of the table of heater currents that is driven now."""
         return self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0)).crc32
 
     def confirm(self, codes: NDArray[np.uint16]) -> None:
@@ -206,7 +206,7 @@ class Tables:
             return False
 
     def read(self) -> BoardTable:
-        """Read the driven table.
+        """Read back the table of heater currents that is driven now.
 
         Raises:
             VerifyError: The codes do not match the checksum sent by the controller.

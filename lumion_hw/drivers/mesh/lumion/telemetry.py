@@ -125,7 +125,7 @@ class TelemetryStream:
             raise self._count_error(count)
 
     def read(self) -> TelemetrySample:
-        """Return the next reading.
+        """Return the next monitor reading of the subscription.
 
         Raises:
             StopIteration: The stream is closed; a waiting thread raises it within half a second.
@@ -143,7 +143,7 @@ class TelemetryStream:
             raise
 
     def close(self) -> None:
-        """End the subscription; idempotent."""
+        """End the subscription to monitor readings; idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._on_ended()
@@ -246,7 +246,7 @@ class TelemetryIterator:
         return self._stream.read()
 
     def close(self) -> None:
-        """End the subscription; idempotent."""
+        """End the subscription to monitor readings; idempotent."""
         self._stream.close()
 
     def __del__(self) -> None:

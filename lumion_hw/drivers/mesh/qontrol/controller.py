@@ -79,7 +79,7 @@ class IdleWatch:
         self._ticker: Ticker | None = None
 
     def used(self) -> None:
-        """Restart the idle time."""
+        """Restart the idle time, because the driver was called."""
         self._used_s = self._clock.now()
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class IdleWatch:
             self._ticker = self._clock.call_every(self._idle_s / _CHECKS_PER_PERIOD, self._check)
 
     def stop(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching the idle time; idempotent."""
         ticker, self._ticker = self._ticker, None
         if ticker is not None:
             ticker.cancel()

@@ -77,7 +77,7 @@ class QontrolOutputs:
 
     @property
     def may_carry_current(self) -> bool:
-        """Whether an output may be on."""
+        """Whether an output may be on: its current is unknown or not zero."""
         return self.driven_ma is None or bool(self.driven_ma.any())
 
     def apply(self, requested: Compliance) -> None:
@@ -198,7 +198,7 @@ class QontrolOutputs:
             self._latch.refresh(self.read_channels(), self.compliance)
 
     def read_channels(self) -> ChannelReadings:
-        """Return the measured voltages and currents."""
+        """Return the voltages and currents that the modules measure."""
         return read_channels(self._session, self.chain, self._clock)
 
     def refuse_while_latched(self, operation: str) -> None:

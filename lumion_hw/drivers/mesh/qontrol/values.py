@@ -54,7 +54,7 @@ class ChannelReadings:
 
 @dataclass(frozen=True)
 class Compliance:
-    """Limits that the modules supervise.
+    """Current and voltage limits that the modules supervise.
 
     Attributes:
         current_ma: IMAX, shape ``(n_channels,)``.

@@ -79,7 +79,7 @@ def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
 
 
 def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
-    """Return all host lanes of data paths."""
+    """Return the host lanes of several data paths, ascending."""
     return tuple(sorted({lane for path in paths for lane in path.host_lanes}))
 
 

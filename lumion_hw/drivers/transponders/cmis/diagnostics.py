@@ -61,7 +61,7 @@ class Diagnostics:
             return supported, {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
 
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
-        """Close or open a loopback.
+        """Switch a loopback of the module on or off.
 
         Args:
             kind: One of ``LOOPBACKS``.

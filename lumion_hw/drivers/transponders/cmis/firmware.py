@@ -135,7 +135,7 @@ def commit(module: ModuleContext) -> None:
 
 
 def copy(module: ModuleContext, source: str) -> None:
-    """Copy image ``A`` or ``B`` to the other bank.
+    """Copy firmware image ``A`` or ``B`` to the other bank.
 
     Raises:
         NotSupportedError: The module cannot copy images.

@@ -39,7 +39,7 @@ _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigS
 
 @dataclass
 class _PathState:
-    """State of a data path between two checks.
+    """State of a data path, kept from one link check to the next.
 
     Attributes:
         init_since_s: Start of the initialisation.

@@ -53,7 +53,7 @@ class CmisMemory(DeviceErrors):
         return decode(field, self._read(field, field.span(index)), index)
 
     def number(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field."""
+        """Return the value of an integer field of the module."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
@@ -213,7 +213,7 @@ class FlagStore:
             return tuple(sorted(self._flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
     def has_seen(self, name: str, lane: int | None) -> bool:
-        """Return whether a flag is stored."""
+        """Return whether a flag has been read as set since it was last cleared."""
         return (name, lane) in self._flags
 
     def clear(self, names: Collection[str] | None = None) -> None:

@@ -165,7 +165,7 @@ class PathDriver:
         return LockWatch(parts.context, parts.vdm, self._scope).wait(timeout_s)
 
     def lock_state(self) -> LockReport:
-        """Check once whether the link is up."""
+        """Check once whether the link is up; return a report with the reason if it is not."""
         return self.wait_for_lock(0.0)
 
     def flags(self) -> tuple[StickyFlag, ...]:
@@ -292,7 +292,7 @@ class PathDriver:
             return tuning.tune(module, frequency_thz, grid_ghz, self._scope.media_lane_of(module))
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power.
+        """Set the output power of the laser.
 
         Raises:
             LimitError: The power is outside the range of the module; nothing was changed.

@@ -143,7 +143,7 @@ class _Drafts:
         return self.quantities.setdefault(key, _Draft())
 
     def add_fec(self, counters: Mapping[str, int]) -> None:
-        """Add the counters of page 34h."""
+        """Add the FEC counters of page 34h."""
         ratios = bit_error_ratios(counters)
         ber = self.of("prefec_ber", _COHERENT_LANE)
         if ratios is None:
@@ -164,7 +164,7 @@ class _Drafts:
             self.of("ferc", _COHERENT_LANE).add("average", ferc)
 
     def add_link(self, page: bytes) -> None:
-        """Add page 35h."""
+        """Add the link quantities of page 35h."""
         for quantity in LINK_QUANTITIES:
             draft = self.of(quantity.name, _COHERENT_LANE)
             for word, member in (("avg", "average"), ("min", "minimum"), ("max", "maximum")):
@@ -193,7 +193,7 @@ class _Drafts:
 
 
 class PerformanceReader:
-    """Reads link performance and counts intervals.
+    """Reads link performance and counts its statistics intervals.
 
     Args:
         module: The module.

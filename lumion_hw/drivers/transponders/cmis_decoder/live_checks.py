@@ -25,7 +25,7 @@ _ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield reserved states and codes, and lanes with applications that the module does not offer."""
+    """Yield findings about reserved states and codes, and lanes whose application the module does not offer."""
     state = dump.count("module_state")
     if not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
@@ -282,7 +282,7 @@ def reserved(dump: Dump) -> Iterator[Finding]:
 
 
 def tuning(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible laser frequencies."""
+    """Yield findings about impossible laser frequencies."""
     if not dump.advertised.tunable or dump.half(0x12) is None:
         return
     for lane in sorted(dump.media_lanes):
