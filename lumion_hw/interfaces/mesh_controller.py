@@ -264,7 +264,7 @@ class MeshController(Protocol):
         """Identity and capabilities, read when the device is opened."""
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits and watchdog time-out. Does nothing if the controller already has these."""
+        """Apply limits and watchdog time-out. Does nothing if the controller already has the same configuration."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
@@ -330,7 +330,7 @@ class MeshController(Protocol):
         """Return the controller's fault list, oldest first."""
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear only the latched fault with this id. Clearing it twice is not an error.
+        """Clear only the latched fault with this id. A second call with the same id is not an error.
 
         Raises:
             BadValueError: No fault has this id; nothing was cleared.

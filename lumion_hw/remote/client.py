@@ -38,7 +38,7 @@ _POLL_S = 0.1
 
 
 class ServedClock(SystemClock):
-    """Clock of a server on another host; readings carry its times.
+    """Clock of a server on another host, which supplies the times of its readings.
 
     Args:
         ahead_s: Time by which it is ahead of this host's monotonic clock.

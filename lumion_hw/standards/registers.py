@@ -328,7 +328,7 @@ This holds for quotients up to the inverse square of this number.
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
-    """Return the whole number nearest to value / scale; at an exact half, the even one."""
+    """Return the integer nearest to value / scale; exactly between two integers, the even integer."""
     # Fractions are exact but slow. They are needed only where a float cannot show on which side of a half the value is.
     quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
     if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:

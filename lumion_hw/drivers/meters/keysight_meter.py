@@ -146,7 +146,7 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Automatic ranging is paused, because it would interfere.
+        """Set the wavelength for the responsivity. Automatic ranging is paused meanwhile.
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was sent.
@@ -306,7 +306,7 @@ class KeysightMeter(ScpiMeter):
             )
 
     def mark_run_started(self, label: str) -> None:
-        """Record that a run is in progress. Raises ``BusyError`` if there is one already."""
+        """Remember that a run is in progress. Raises ``BusyError`` if another run is in progress."""
         with self._session.transaction():
             self.check_idle(label)
             self._run = label
@@ -316,7 +316,7 @@ class KeysightMeter(ScpiMeter):
         self._run = None
 
     def idle_head(self, channel: int) -> Head:
-        """Return the address of a channel. Raises ``ConfigError`` if it does not exist, ``BusyError`` during a run."""
+        """Return the address of a channel. Raises ``ConfigError`` for a missing channel, ``BusyError`` during a run."""
         head = self.head(channel)
         self.check_idle(f"{self.channel_word} {channel}")
         return head

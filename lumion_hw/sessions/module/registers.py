@@ -22,7 +22,7 @@ ROW_BYTES = 8
 
 
 class ModuleAbsentError(LinkError):
-    """No module is plugged in: its identity address is not acknowledged."""
+    """No module is plugged in: the identity address of a module is not acknowledged."""
 
 
 class NotRespondingError(LinkTimeout):

@@ -46,7 +46,7 @@ def can_watch(hello: HelloReply) -> bool:
 def watch_requests(
     hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, target: DeviceAddress
 ) -> list[WatchRequest]:
-    """Return the requests for a watch, split to fit the frames; the first one ends an earlier watch.
+    """Return the requests for a watch, split to fit the frames; the first request ends an earlier watch.
 
     Raises:
         LimitError: A threshold, hold time or period is out of range.

@@ -28,7 +28,7 @@ _SLICE_S = 0.05  # longest single sleep of a waiting call; closing ends the call
 
 @dataclass(frozen=True)
 class Attachment:
-    """State that the driver found at the controller when it attached, and what it restored.
+    """State in which the driver found the controller on attaching, and what the driver restored.
 
     Attributes:
         first: The driver had not attached before.
@@ -196,7 +196,7 @@ class Reconnector:
             self._report_event(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
-        """Make one attempt if it is due and no other thread makes one; never raises because of the link."""
+        """Make one attempt to reconnect if it is due and no other thread is trying; link errors are not raised."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
         # The ticker and calling threads all poll; simultaneous attempts would open the same port twice.

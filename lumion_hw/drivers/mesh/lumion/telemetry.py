@@ -181,14 +181,14 @@ class TelemetryStream:
         self._samples.append(TelemetrySample(reading, event.dropped, self._track.lost, chip_c))
 
     def _renew(self) -> None:
-        """Renew the credit when half of it is used and the records were read."""
+        """Renew the credit when half of the credit is used and the records were read."""
         limit = self._track.renewal()
         # Not renewed if the reader falls behind: the board then drops records and counts them.
         if limit is not None and len(self._samples) <= self._track.window // 2:
             self._grant(limit)
 
     def _request_state(self) -> None:
-        """Request the state of a silent stream, because its last event or its credit may have been lost."""
+        """Request the state of a silent stream, because the last event or a renewal may have been lost."""
         self._grant(self._track.renewal() or self._track.credit_limit)
 
     def _grant(self, limit: int) -> None:

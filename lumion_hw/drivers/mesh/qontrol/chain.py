@@ -95,7 +95,7 @@ class ModuleChain:
         return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
 
     def candidates(self, local_channel: int) -> tuple[int, ...]:
-        """Return the channels to which an error line may refer; it names the channel within a module, but no module."""
+        """Return the channels to which an error line may refer; the line names a channel but no module."""
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:

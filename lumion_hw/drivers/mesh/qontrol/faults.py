@@ -114,7 +114,7 @@ class FaultLatch:
 def faults_from_reports(
     reports: Iterable[Report], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per distinct report, with its channel or all channels that it may concern.
+    """Return one fault per distinct report, with its channel or all channels that the report may concern.
 
     A report names the channel within a module, but no module. Over-voltage and over-current reports are narrowed down
     to the channels at their limit; ``extra`` contains the remaining ``candidates``.

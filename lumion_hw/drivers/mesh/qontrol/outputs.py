@@ -81,7 +81,7 @@ class QontrolOutputs:
         return self.driven_ma is None or bool(self.driven_ma.any())
 
     def apply(self, requested: Compliance) -> None:
-        """Set IMAX and VMAX where they differ, and verify them.
+        """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
 
         Raises:
             DeviceError: A module refused.
@@ -115,7 +115,7 @@ class QontrolOutputs:
         self.limits_lost = False
 
     def drive(self, currents_ma: NDArray[np.float64]) -> None:
-        """Set all currents and verify them; repeat the reading for up to 0.1 s until they agree.
+        """Set and verify all currents; repeat the reading for up to 0.1 s until set and read currents agree.
 
         Raises:
             DeviceError: A module refused, or reported a problem meanwhile.
@@ -137,7 +137,7 @@ class QontrolOutputs:
         raise self._readback_error("program", currents_ma, actual_ma, wrong, f"{LIST_FAULTS}; check the heater.")
 
     def zero(self) -> None:
-        """Set all currents to zero and verify them, in up to three attempts.
+        """Set all currents to zero and verify the zeros, in up to three attempts.
 
         Raises:
             LinkError: The modules never confirmed.
@@ -172,7 +172,7 @@ class QontrolOutputs:
         return column_from_lines(self._session.ask(request), request, self.chain.full_scale_ma, self._session)
 
     def latch_reports(self) -> tuple[Fault, ...]:
-        """Trace the reports since the last call to channels and latch them; return the new faults."""
+        """Trace the module reports since the last call to channels; latch and return the new faults."""
         reports = list(self._session.take_reports())
         if not reports:
             return ()
