@@ -59,14 +59,14 @@ def _expect_member(field: PayloadField, value: Any) -> str:
 
 
 def _flat(value: Any) -> list[int]:
-    """Return the numbers of an array in the order of the wire."""
+    """Return the numbers of an array in the order in which they are sent."""
     if isinstance(value, list):
         return [number for part in value for number in _flat(part)]
     return [int(value)]
 
 
 def _shape(field: PayloadField, value: Any) -> dict[str, int]:
-    """Return the count fields an array in the file stands for."""
+    """Return the count fields that give the shape of an array in the vectors file."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
     sizes = [len(value)]

@@ -144,7 +144,7 @@ def _examples() -> dict[str, Request[Message]]:
 
 
 def _hello(vectors: dict[str, Any]) -> HelloReply:
-    """Return the locked identity block: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
+    """Return the HELLO reply of the locked vectors: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
     record = next(record for record in vectors["frames"] if record["name"] == "hello reply")
     return HelloReply.decode(bytes.fromhex(record["payload"]))
 

@@ -21,7 +21,7 @@ class Link(Protocol):
         """Write all of ``data``. Raises ``LinkLost`` otherwise, also after a partial write."""
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one received byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
+        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the link is lost."""
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
@@ -35,7 +35,7 @@ class BulkLink(Link, Protocol):
     """A link that can receive directly into a buffer, for blocks of megabytes."""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Receive at least one byte into ``view``; return the number of bytes, 0 at the deadline. See :meth:`Link.read`."""
+        """Receive at least one byte into ``view``; return the number, or 0 at the deadline. See :meth:`Link.read`."""
 
 
 @runtime_checkable

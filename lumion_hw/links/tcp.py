@@ -91,7 +91,7 @@ class TcpLink:
         return self._receive(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Receive at least one byte into ``view``; return the number of bytes, 0 at the deadline. Raises as :meth:`read`."""
+        """Receive at least one byte into ``view``; return the number, 0 at the deadline. Raises as :meth:`read`."""
         return self._receive(deadline, lambda connection: connection.recv_into(view)) or 0
 
     def _receive(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
@@ -130,7 +130,7 @@ class TcpLink:
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait until the socket is ready, the time slice ends or the deadline is reached; return whether it is ready."""
+        """Wait until the socket is ready, the time slice ends or the deadline is reached; return readiness."""
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 

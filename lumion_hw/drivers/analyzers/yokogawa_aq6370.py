@@ -323,7 +323,7 @@ class YokogawaAq6370(ScpiDriver):
             raise
 
     def _stop_quietly(self) -> None:
-        """Stop the sweep if the analyser still responds. Ignore errors of the stop: the caller raises the first error."""
+        """Stop the sweep if the analyser still responds; errors of this stop are ignored."""
         try:
             self._session.write(":ABOR")
         except LumionError:

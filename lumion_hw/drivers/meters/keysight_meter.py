@@ -146,7 +146,7 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Automatic ranging is paused meanwhile.
+        """Set the wavelength for the responsivity; automatic ranging, which would interfere, is paused meanwhile.
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was sent.

@@ -118,7 +118,7 @@ class DecodedModule:
     findings: tuple[Finding, ...]
 
     def field(self, name: str, index: int | None = None) -> DecodedField:
-        """Return a field. Raises ``KeyError`` if it is not in the dump."""
+        """Return a decoded field. Raises ``KeyError`` if the dump does not contain the field."""
         for item in self.fields:
             if (item.name, item.index) == (name, index):
                 return item
@@ -136,7 +136,7 @@ def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:
-    """Yield findings about a text or date of an identity.
+    """Yield findings about a string or date in the identity of a module.
 
     Args:
         name: Name of the field, equal in all standards.

@@ -42,7 +42,7 @@ class OpticalPower:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` for zero power and implausible values."""
+    """Four thresholds of one monitor, in its unit (powers in dBm); ``None`` for zero power or implausible values."""
 
     high_alarm: float | None
     low_alarm: float | None

@@ -226,7 +226,7 @@ class Tables:
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """Return one SET if the table fits into a frame, otherwise STAGE fragments and a COMMIT (protocol section 8)."""
+        """Return one SET if the table fits into a frame, otherwise STAGE fragments and a COMMIT (section 8)."""
         codes = table.codes
         # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)

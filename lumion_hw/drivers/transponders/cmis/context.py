@@ -101,7 +101,7 @@ _T = TypeVar("_T")
 
 
 class ModuleContext:
-    """Open module, shared by all parts of its driver.
+    """An open CMIS module, shared by all parts of its driver.
 
     Args:
         memory: Fields of the module.
@@ -157,7 +157,7 @@ class ModuleContext:
             return default
 
     def guard(self) -> None:
-        """Check that the module was not replaced since it was opened. Raises ``IdentityError``.
+        """Check that the module was not replaced after it was opened. Raises ``IdentityError``.
 
         Every operation that writes begins with this check.
         """

@@ -215,7 +215,7 @@ def link(dump: Dump) -> Iterator[Finding]:
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
-    """Return the listed diagnostic instances, each with the bytes of its sample or ``None``."""
+    """Return the listed diagnostic instances, each with the bytes of its sample; ``None`` for missing bytes."""
     found = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
@@ -261,7 +261,7 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
 
 
 def reserved(dump: Dump) -> Iterator[Finding]:
-    """Yield bits that are set but belong to no field, one finding per page."""
+    """Yield one finding per page with reserved bits that are set."""
     for bank, page in dump.image.halves:
         if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
             continue
