@@ -20,7 +20,7 @@ from firmware_protocol.messages import Records
 
 
 class ConfigReply(Message):
-    """Reply to GLOBAL, LIMITS and APPLY."""
+    """Reply to the CONFIG operations GLOBAL, LIMITS and APPLY."""
 
     op: int = wire(0, "u8", "", "0,1,2", "echo")
     outputs_state: OutputsState = wire(1, "u8", "", "0..4", "section 11.1", view="OutputsState")
@@ -61,7 +61,7 @@ class ConfigGlobalRequest(GlobalBlock):
     _op = wire(0, "u8", "", "0", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As in every message; in addition, the range of ``wd_param_ms`` depends on the policy."""
+        """Check the fields as in every message, and ``wd_param_ms`` by the range of the watchdog policy."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
         # The board reports the offset of the first wrong field, so an earlier wrong field comes before this one.
         found = super().out_of_range()
@@ -72,7 +72,7 @@ class ConfigGlobalRequest(GlobalBlock):
 
 
 class ConfigLimitsRequest(LimitsBlock):
-    """Limit records for the pending configuration."""
+    """Send limit records for the pending configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -81,7 +81,7 @@ class ConfigLimitsRequest(LimitsBlock):
 
 
 class ConfigApplyRequest(Message):
-    """Make the pending configuration the active one."""
+    """Make the pending configuration the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -143,13 +143,13 @@ ERROR_LAYOUT = Layout(
 
 
 def signed32(value: int) -> int:
-    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (section 12)."""
+    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (protocol section 12)."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A status other than OK, as a value (sections 5 and 12).
+    """A status other than OK, as a value (protocol sections 5 and 12).
 
     Attributes:
         status: Status code; reserved and vendor codes are kept as numbers.
@@ -169,7 +169,7 @@ class Refusal:
 
     @property
     def name(self) -> str:
-        """Name of the status."""
+        """Name of the status code."""
         return status_name(self.status)
 
     @property

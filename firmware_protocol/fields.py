@@ -24,13 +24,13 @@ ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, 
 
 @dataclass(frozen=True)
 class PayloadField:
-    """One field of a payload.
+    """One field of a message's payload.
 
     Attributes:
         offset: Bytes from the first payload byte.
         type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
             in ``count``), ``T[count,n_adc]`` (row by row); T can also be ``limit``, ``pair``, ``watch`` or ``fault``,
-            the records of sections 7.1, 8.2, 9.3 and 11.3.
+            the records of protocol sections 7.1, 8.2, 9.3 and 11.3.
         name: Field name; empty for a reserved field.
         unit: Unit, empty for a pure number.
         range: ``lo..hi`` or ``a,b,c``; anything else cannot be checked from the field alone.
@@ -57,12 +57,12 @@ class PayloadField:
 
     @cached_property
     def element(self) -> str:
-        """Type of one element of an array."""
+        """Type of the elements of an array field."""
         return self.type.split("[")[0]
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
-        """Names of the fields that hold the shape of an array."""
+        """Names of the fields that hold the shape of an array field."""
         return tuple(self.type.split("[")[1][:-1].split(",")) if self.is_array else ()
 
     @cached_property
@@ -80,7 +80,7 @@ class PayloadField:
         return _STRUCT.get(self.type, f"{self.size}s")
 
     def allows(self, value: int) -> bool:
-        """Return whether a value is inside the range, as far as the field alone defines it."""
+        """Return whether a value is inside the range of the field, as far as the field alone defines this range."""
         if self.none is not None and value == self.none:
             return True
         low, dots, high = self.range.partition("..")
@@ -93,7 +93,7 @@ class PayloadField:
 
 @dataclass(frozen=True)
 class Layout:
-    """The payload of one message.
+    """The payload layout of one message.
 
     Attributes:
         name: Name of the message class.
@@ -107,13 +107,13 @@ class Layout:
 
     @cached_property
     def array(self) -> PayloadField | None:
-        """The variable part, if there is one."""
+        """The array at the end of the payload; ``None`` if the message has no array."""
         last = self.fields[-1] if self.fields else None
         return last if last is not None and last.is_array else None
 
     @cached_property
     def fixed(self) -> tuple[PayloadField, ...]:
-        """The fields of fixed size."""
+        """The fields of fixed size, without the array at the end."""
         return tuple(field for field in self.fields if not field.is_array)
 
     @cached_property
@@ -123,7 +123,7 @@ class Layout:
 
     @cached_property
     def packer(self) -> struct.Struct:
-        """The fixed part as a :class:`struct.Struct`."""
+        """The fixed part of the payload as a :class:`struct.Struct`."""
         return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property
@@ -161,7 +161,7 @@ def wire(
     array), a constant (its field has the name without ``_``), or reserved bytes (``_reserved_<offset>``).
 
     Args:
-        offset: As in ``PayloadField``; so are the others except the last.
+        offset: As in ``PayloadField``, like all arguments except ``default``.
         type: Wire type.
         unit: Unit.
         range: Range.

@@ -36,7 +36,7 @@ _ZERO_RUN = re.compile(rb"\0{2,}")
 
 @dataclass(frozen=True)
 class Header:
-    """The eight bytes before every payload (section 3).
+    """The eight bytes before every payload (protocol section 3).
 
     Attributes:
         kind: REQ 0, RSP 1, EVT 2; other received values are kept.
@@ -57,7 +57,7 @@ class Header:
     version: int = PROTOCOL_MAJOR
 
     def header_bytes(self) -> bytes:
-        """Return the eight bytes. Raises ``FieldError`` for a value that does not fit its field."""
+        """Return the eight bytes of the header. Raises ``FieldError`` for a value that does not fit its field."""
         # -1 makes the packing below fail, so a wrong kind raises the same error as any other wrong field.
         kind_version = (self.version << 4 | self.kind) if 0 <= self.kind <= 15 else -1
         try:
@@ -207,7 +207,7 @@ class Decoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
-        """Add received bytes and return the frames that they complete."""
+        """Add received bytes and return the frames completed by these bytes."""
         found: list[Frame | BadFrame] = []
         # A stream of zeros (a broken cable, a UART at the wrong speed) must not cost a list entry
         # per byte, so a run of delimiters is reduced to one.
@@ -229,7 +229,7 @@ class Decoder:
         return found
 
     def _end_first(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Complete the block that was kept from earlier calls."""
+        """Complete the unfinished frame that was kept from earlier calls of ``feed``."""
         self._append(piece, found)
         if self._partial:
             found.append(decode_block(bytes(self._partial)))
@@ -237,7 +237,7 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep the piece. If the present block gets larger than the MTU, drop it and report it once."""
+        """Keep a piece of an unfinished frame. If the frame gets larger than the MTU, drop it and report it once."""
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so

@@ -13,12 +13,12 @@ _SEQ = 1 << 16
 
 
 def later_limit(present: int, offered: int) -> int:
-    """Return the newer of two absolute limits; a limit never decreases (sections 9.1 and 10.4)."""
+    """Return the newer of two absolute limits; a limit never decreases (protocol sections 9.1 and 10.4)."""
     return offered if is_newer(offered, present) else present
 
 
 class EventCredit:
-    """The board's side of one stream: numbers of the events sent, discarded records, and the limit.
+    """The board's side of one telemetry stream: numbers of events sent, discarded records, and the credit limit.
 
     Args:
         credit_limit: Limit of the SUBSCRIBE that opened the stream.
@@ -50,15 +50,15 @@ class EventCredit:
         return number
 
     def discard(self, records: int = 1) -> None:
-        """Count records that found no credit or no space; they get no event number."""
+        """Count records discarded for lack of credit or space; they get no event number."""
         self.dropped = (self.dropped + records) % _U32
 
 
 class EventTrack:
-    """The host's side of one stream: received and lost events, and when to renew.
+    """The host's side of one telemetry stream: received and lost events, and when to renew the credit.
 
     Args:
-        window: Number of events that the board can be ahead. The host renews at half of it.
+        window: Number of events that the board can send without a renewal. The host renews after half of them.
 
     Attributes:
         next_event: Next expected number.
@@ -71,7 +71,7 @@ class EventTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} events would let no event pass")
+            raise ValueError(f"window of {window} events: it must be at least 1, or no event could be sent")
         self.window = window
         self.next_event = 0
         self.received = 0

@@ -40,7 +40,7 @@ extern "C" {
 #define LUM_MOST_SENDS 12u /* how often a host sends a request at most on a link with losses */
 #define LUM_LONGEST_STEP_RTOS 4u /* longest wait between two sends in units of the RTO */
 
-/* Low nibble of kind_version. */
+/* Kind of a frame: request, reply or event (low nibble of kind_version in the header). */
 enum lum_kind {
     LUM_KIND_REQ = 0x00,
     LUM_KIND_RSP = 0x01,
@@ -55,7 +55,7 @@ enum lum_header_flag {
     LUM_HEADER_FLAG_FAULT_PENDING = 0x80,
 };
 
-/* Commands (section 5). */
+/* Command codes of the protocol (protocol section 5). */
 enum lum_command {
     LUM_COMMAND_HELLO = 0x00,
     LUM_COMMAND_PING = 0x01,
@@ -79,7 +79,7 @@ enum lum_command {
     LUM_COMMAND_FAULT_CLEAR = 0x41,
 };
 
-/* Events (section 5): the command byte of an EVT frame. */
+/* Events (protocol section 5): the command byte of an EVT frame. */
 enum lum_event {
     LUM_EVENT_TELEMETRY = 0x80,
     LUM_EVENT_SWEEP_DATA = 0x81,
@@ -95,7 +95,7 @@ enum lum_stream {
     LUM_STREAM_LIGHT = 0x10,
 };
 
-/* Status codes (section 12). */
+/* Status codes (protocol section 12). */
 enum lum_status {
     LUM_STATUS_OK = 0x00,
     LUM_STATUS_BUSY = 0x01,
@@ -125,7 +125,7 @@ enum lum_status {
     LUM_STATUS_UNKNOWN_FAULT = 0x19,
 };
 
-/* Bit numbers of features (section 6.4); has_feature tests a mask. */
+/* Bit numbers of features (protocol section 6.4); has_feature tests a mask. */
 enum lum_feature {
     LUM_FEATURE_COMMIT_AT_TICK = 0x00,
     LUM_FEATURE_COMMIT_TRIGGER = 0x01,
@@ -142,7 +142,7 @@ enum lum_feature {
     LUM_FEATURE_MONITOR_WATCH = 0x0D,
 };
 
-/* Fault sources (section 11.3): bit numbers of faults, latched and fault_enable. */
+/* Fault sources (protocol section 11.3): bit numbers of faults, latched and fault_enable. */
 enum lum_fault_source {
     LUM_FAULT_SOURCE_OVER_TEMPERATURE = 0x00,
     LUM_FAULT_SOURCE_TOTAL_POWER = 0x01,
@@ -159,7 +159,7 @@ enum lum_fault_source {
     LUM_FAULT_SOURCE_MEMORY = 0x0C,
 };
 
-/* fault_state of a fault record. */
+/* State of a fault in a fault record (fault_state). */
 enum lum_fault_state {
     LUM_FAULT_STATE_CLEARED = 0x00,
     LUM_FAULT_STATE_LATCHED = 0x01,
@@ -181,14 +181,14 @@ enum lum_drive {
     LUM_DRIVE_CURRENT = 0x01,
 };
 
-/* Reaction of the outputs when the watchdog trips (section 11.2). */
+/* Reaction of the outputs when the watchdog trips (protocol section 11.2). */
 enum lum_watchdog_policy {
     LUM_WATCHDOG_POLICY_OFF = 0x00,
     LUM_WATCHDOG_POLICY_RAMP = 0x01,
     LUM_WATCHDOG_POLICY_HOLD = 0x02,
 };
 
-/* First byte of a CONFIG request (section 7.1). */
+/* First byte of a CONFIG request (protocol section 7.1). */
 enum lum_config_op {
     LUM_CONFIG_OP_GLOBAL = 0x00,
     LUM_CONFIG_OP_LIMITS = 0x01,
@@ -197,35 +197,35 @@ enum lum_config_op {
     LUM_CONFIG_OP_READ_LIMITS = 0x04,
 };
 
-/* when of COMMIT (section 8.3). */
+/* Time at which a COMMIT latches its bank (field when, protocol section 8.3). */
 enum lum_commit_when {
     LUM_COMMIT_WHEN_NEXT_TICK = 0x00,
     LUM_COMMIT_WHEN_AT_TICK = 0x01,
     LUM_COMMIT_WHEN_TRIGGER = 0x02,
 };
 
-/* base of STAGE_SPARSE (section 8.2), used when the frame opens the bank. */
+/* base of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank. */
 enum lum_sparse_base {
     LUM_SPARSE_BASE_EMPTY = 0x00,
     LUM_SPARSE_BASE_DRIVEN = 0x01,
 };
 
-/* Bits of hello_flags. */
+/* Bits of hello_flags in HELLO. */
 enum lum_hello_flag {
     LUM_HELLO_FLAG_TAKEOVER = 0x01,
 };
 
-/* Bits of apply_flags. */
+/* Bits of apply_flags in CONFIG APPLY. */
 enum lum_apply_flag {
     LUM_APPLY_FLAG_SAVE = 0x01,
 };
 
-/* Bits of rb_flags. */
+/* Bits of rb_flags in READBACK. */
 enum lum_readback_flag {
     LUM_READBACK_FLAG_CODES = 0x01,
 };
 
-/* Counters of GET_STATS in their order (section 6.3); new counters are appended. */
+/* Counters of GET_STATS in their order (protocol section 6.3); new counters are appended. */
 enum lum_stats_counter {
     LUM_STATS_COUNTER_RX_FRAMES = 0x00,
     LUM_STATS_COUNTER_RX_BYTES = 0x01,
@@ -258,12 +258,12 @@ enum lum_subscribe_flag {
     LUM_SUBSCRIBE_FLAG_RENEW = 0x01,
 };
 
-/* Bits of watch_flags. */
+/* Bits of watch_flags in WATCH. */
 enum lum_watch_flag {
     LUM_WATCH_FLAG_CLEAR = 0x01,
 };
 
-/* Bits of img_flags. */
+/* Bits of img_flags in a sweep image. */
 enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
 };
@@ -280,7 +280,7 @@ enum lum_end_action {
     LUM_END_ACTION_KEEP = 0x01,
 };
 
-/* Start condition of each point. */
+/* Start condition of each point of a sweep. */
 enum lum_sweep_trigger {
     LUM_SWEEP_TRIGGER_FREE = 0x00,
     LUM_SWEEP_TRIGGER_EXTERNAL = 0x01,
@@ -294,7 +294,7 @@ enum lum_run_state {
     LUM_RUN_STATE_ENDED = 0x03,
 };
 
-/* Reason why a run ended. */
+/* Reason why a sweep ended. */
 enum lum_end_reason {
     LUM_END_REASON_COMPLETE = 0x00,
     LUM_END_REASON_ABORTED = 0x01,

@@ -90,7 +90,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class MonitorReading:
-    """One scan of all monitors.
+    """One scan of all photodiode monitors.
 
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
@@ -138,7 +138,7 @@ class Fault:
         return f"{self.source} (id {self.fault_id}){channel}{measured}"
 
     def _quantity(self, value: int) -> str:
-        """Return a value with its unit. The unit may have a factor, such as ``0.01 °C``."""
+        """Return a value with its unit. The unit may contain a factor, such as ``0.01 °C``."""
         unit = str(self.extra.get("unit", ""))
         factor, _, name = unit.partition(" ")
         try:
@@ -190,7 +190,7 @@ class SweepResult:
 
 @dataclass(frozen=True)
 class TelemetrySample:
-    """One record of a monitor stream.
+    """One record of a stream of monitor readings.
 
     Attributes:
         reading: Readings of the selected monitors, in ascending order.
@@ -207,13 +207,13 @@ class TelemetrySample:
 
 @dataclass(frozen=True)
 class LightThreshold:
-    """Photocurrents at which a monitor counts as dark and as lit.
+    """Photocurrents at which a monitor counts as dark and as illuminated.
 
     Attributes:
         monitor: Monitor number.
-        dark_below_ma: Photocurrent below which the monitor is dark.
-        light_from_ma: Photocurrent from which the monitor is lit; at least ``dark_below_ma``. In between, the state
-            does not change.
+        dark_below_ma: Photocurrent below which the monitor counts as dark.
+        light_from_ma: Photocurrent from which the monitor counts as illuminated; at least
+            ``dark_below_ma``. In between, the state does not change.
         hold_s: Time for which all readings must agree before the state changes.
     """
 
@@ -225,7 +225,7 @@ class LightThreshold:
 
 @dataclass(frozen=True)
 class LightState:
-    """The watched monitors that are dark.
+    """The watched monitors that receive no light.
 
     Attributes:
         dark: Numbers of the dark monitors.
@@ -244,13 +244,13 @@ class LightWatcher(Protocol):
     """Watches monitors for loss of light; close it when it is no longer needed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the period. All monitors start as lit."""
+        """Replace the thresholds and the period. All monitors start as illuminated."""
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching for light; idempotent."""
 
 
 class MeshController(Protocol):
@@ -264,7 +264,7 @@ class MeshController(Protocol):
         """Identity and capabilities, read when the device is opened."""
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits and watchdog time-out. Does nothing if the controller already has these."""
+        """Apply limits and watchdog time-out. Does nothing if the controller already has the same configuration."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
@@ -330,7 +330,7 @@ class MeshController(Protocol):
         """Return the controller's fault list, oldest first."""
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear only the latched fault with this id. Clearing it twice is not an error.
+        """Clear only the latched fault with this id. A second call with the same id is not an error.
 
         Raises:
             BadValueError: No fault has this id; nothing was cleared.

@@ -42,7 +42,7 @@ class ReplayPeer:
 
     @property
     def remaining(self) -> tuple[RecordedExchange, ...]:
-        """Steps that have not taken place yet."""
+        """Recorded steps that have not been replayed yet."""
         return tuple(self._remaining)
 
     def receive(self, data: bytes) -> None:
@@ -68,7 +68,7 @@ class ReplayPeer:
             self._replies.append((self._clock.now() + step.delay_s, step.received))
 
     def transmit(self) -> bytes:
-        """Return the replies that are due."""
+        """Return the recorded replies that are due."""
         data = b""
         while self._replies and self._replies[0][0] <= self._clock.now():
             data += self._replies.popleft()[1]

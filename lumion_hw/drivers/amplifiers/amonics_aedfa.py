@@ -58,7 +58,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class _HeldQuantity:
-    """How one quantity is held: unit, limits and step of its set point."""
+    """How the amplifier keeps one quantity constant: unit, limits and step of its set point."""
 
     unit: str
     low: float
@@ -88,7 +88,7 @@ class _HeldQuantity:
 class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every setting is read back.
 
-    A set point applies to the first pump. Other pumps keep theirs and are switched on and off together with the first.
+    A set point applies to the first pump. Other pumps keep their set points. All pumps are switched together.
 
     Args:
         link: Serial link, 19200 baud.
@@ -181,7 +181,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._switch(":DRIV:MCTRL", on=True)
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
         self._check_open()
         self._switch(":DRIV:MCTRL", on=False)
 
@@ -204,7 +204,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return state
 
     def state(self) -> AmplifierState:
-        """Read the present state."""
+        """Read the present state of the amplifier."""
         self._check_open()
         with self._session.transaction():
             mode_name = self._mode_name()
@@ -247,7 +247,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     # -- shared helpers
 
     def _read_mode_names(self) -> list[str]:
-        """Return the names of the modes that the amplifier may have; all known modes if it does not report them."""
+        """Return the names of the amplifier's possible modes; all known modes if the amplifier reports none."""
         query = ":READ:MODE:NAMES?"
         names = self._reply_or_none(partial(self._session.query, query))
         if names is None:
@@ -262,7 +262,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         try:
             return query()
         except LinkTimeout as error:
-            _log.info("feature counts as missing: %s", error)
+            _log.info("a query had no reply, so this feature counts as missing: %s", error)
             return None
 
     def _hold(self, mode: AmplifierMode, label: str, value: float, unit: str) -> None:
@@ -295,11 +295,11 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                     f"unit of the {label}",
                     wrote=quantity.unit,
                     read=unit_now,
-                    hint="The unit was changed at the same time by something else. Set the value again.",
+                    hint="Another program or the panel changed the unit at the same time. Set the value again.",
                 )
 
     def _switch(self, header: str, *, on: bool) -> None:
-        """Switch something and wait until it is switched; repeat the command if the amplifier ignores it."""
+        """Switch a pump or the output and wait for the change; repeat the command if the amplifier ignores it."""
         deadline = repeat_at_s = self._clock.now()
         deadline += _SWITCH_S
         while (actual := self._read_state(header)) != int(on):
@@ -331,7 +331,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         )
 
     def _quantity(self, mode_name: str) -> _HeldQuantity:
-        """Return how a quantity is held. Its unit is read each time, because it can be changed at the panel."""
+        """Return unit, limits and step of a quantity. The unit is read each time: the panel can change it."""
         mode = MODE_BY_NAME[mode_name]
         if self._quantities[mode].unit != self._unit(mode_name):
             self._quantities[mode] = self._read_quantity(mode_name)
@@ -377,5 +377,5 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
 
 def _level_dbm(power_mw: float | None) -> float | None:
-    """Return a power in dBm, or ``None`` if it is dark or not measured."""
+    """Return a power in dBm, or ``None`` if there is no light or no measurement."""
     return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

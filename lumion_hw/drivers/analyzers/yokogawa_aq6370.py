@@ -285,14 +285,14 @@ class YokogawaAq6370(ScpiDriver):
         )
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
-        """Apply and hold the settings of a table."""
+        """Apply the settings of a table, and expect them from now on."""
         for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Hold the shift that the user of the analyser has set, if the unit has this setting."""
+        """Expect the shift that the user of the analyser has set, if the analyser has this setting."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:
@@ -307,7 +307,7 @@ class YokogawaAq6370(ScpiDriver):
         return LIMITS
 
     def _wait_swept(self, deadline: Deadline, timeout_s: float) -> None:
-        """Wait for the end of the sweep; stop the sweep if it does not end or an error occurs."""
+        """Wait for the end of the sweep; stop the sweep after a time-out or an error."""
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
                 if self._clock.now() >= deadline:
@@ -323,7 +323,7 @@ class YokogawaAq6370(ScpiDriver):
             raise
 
     def _stop_quietly(self) -> None:
-        """Stop the sweep if the analyser still responds; errors here are ignored in favour of the original one."""
+        """Stop the sweep if the analyser still responds; errors of this stop are ignored."""
         try:
             self._session.write(":ABOR")
         except LumionError:

@@ -52,14 +52,14 @@ _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
 
 
 class Dialect(enum.Enum):
-    """Unit of numbers in commands and replies (``SYST:COMM:COD?``)."""
+    """Command set of the laser, which determines the unit of numbers in commands and replies (``SYST:COMM:COD?``)."""
 
     LEGACY = 0
     SCPI = 1
 
     @property
     def nm_per_unit(self) -> float:
-        """Nanometres per unit."""
+        """Nanometres per unit of the wavelengths in this command set."""
         return 1.0 if self is Dialect.LEGACY else 1e9
 
 
@@ -108,11 +108,11 @@ class SantecTsl(ScpiLaser):
 
     @property
     def dialect(self) -> Dialect:
-        """Unit of numbers that this instrument uses."""
+        """Command set, and thus unit of numbers, that this laser uses."""
         return self._dialect
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Determine the dialect, select dBm as power unit, hold both, and read the limits."""
+        """Determine the command set, select dBm as power unit, expect both from now on, and read the limits."""
         self._scpi.errors()  # discard errors of earlier users
         self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
@@ -136,19 +136,19 @@ class SantecTsl(ScpiLaser):
         return limits_nm, self._configured_dbm
 
     def read_wavelength_nm(self) -> float:
-        """Return the set wavelength."""
+        """Return the wavelength that the laser is set to, in nm."""
         return self._read_nm("WAV?")
 
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and verify it."""
+        """Set the wavelength and verify the setting."""
         self._set_nm("WAV", wavelength_nm, "wavelength in nm")
 
     def read_power_dbm(self) -> float:
-        """Return the set power."""
+        """Return the output power that the laser is set to, in dBm."""
         return self._scpi.setting("POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and verify it."""
+        """Set the output power and verify the setting."""
         text, label = f"{power_dbm:.2f}", "output power in dBm"
         self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
@@ -172,12 +172,12 @@ class SantecTsl(ScpiLaser):
                 self.set_shutter(open_=True)
 
     def set_shutter(self, *, open_: bool) -> None:
-        """Open or close the shutter and verify it. This is fast, and the diode stays warm."""
+        """Open or close the shutter and verify the change. The shutter is fast, and the diode stays warm."""
         state = 0 if open_ else 1
         self._scpi.set_number("POW:SHUT", str(state), state, 1.0, 0.0, "shutter (0 is open)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set up one continuous sweep in one direction, with a pulse at every step."""
+        """Set up one continuous sweep in one direction, with a trigger pulse at every step."""
         speed = plan.speed_nm_per_s
         if plan.log:
             check_range("pulses of the sweep", speed / plan.step_nm, (0.0, self.pulses_per_s), "1/s", self._session)
@@ -241,13 +241,13 @@ class SantecTsl(ScpiLaser):
         return Dialect(int(code))
 
     def _hold(self, setup: HeldSetup, header: str, value: int, label: str) -> Callable[[], object]:
-        """Hold a setting and return the function that sets it."""
+        """Expect a setting from now on, and return the function that sets this setting."""
         restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, label)
         setup.hold(HeldSetting(f"{header}?", value, label, restore))
         return restore
 
     def _read_nm(self, command: str) -> float:
-        """Return a wavelength. A value that is implausible in the unit of the dialect is an error."""
+        """Return a wavelength. A value that is implausible in the unit of the command set is an error."""
         number = self._scpi.setting(command, self._wavelength)
         value_nm = number * self._dialect.nm_per_unit
         if not _SANE_NM[0] < value_nm < _SANE_NM[1]:

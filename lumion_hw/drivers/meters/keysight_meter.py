@@ -45,7 +45,7 @@ _ZERO_POLL_S = 0.25
 
 @dataclass(frozen=True)
 class Head:
-    """Address of one channel.
+    """SCPI address of one channel.
 
     sense: Header of the channel's settings, such as ``SENS2:CHAN2``.
     master: Header of settings that apply to all channels of the module: averaging, automatic ranging, logging.
@@ -60,12 +60,12 @@ class Head:
 
 
 class KeysightMeter(ScpiMeter):
-    """Base of the drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
+    """Base of Keysight power meter drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
     its channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
-    opening are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`). The link is a raw
-    socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a
+    raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.
@@ -117,13 +117,13 @@ class KeysightMeter(ScpiMeter):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Channel numbers, from 1."""
+        """Channel numbers of the power meter, from 1."""
         self._check_open()
         return tuple(range(1, len(self._heads) + 1))
 
     @property
     def scpi(self) -> StrictScpi:
-        """Commands with checks of this instrument."""
+        """Sender of this instrument's commands, which checks every reply."""
         return self._scpi
 
     @property
@@ -146,7 +146,7 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Automatic ranging is paused, because it would interfere.
+        """Set the wavelength for the responsivity; automatic ranging, which would interfere, is paused meanwhile.
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was sent.
@@ -273,7 +273,7 @@ class KeysightMeter(ScpiMeter):
             raise self._zeroing_failed(failures, "CORR:COLL:ZERO:ALL")
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one reading and return it. Raises ``BusyError`` during a run."""
+        """Trigger one power reading and return it. Raises ``BusyError`` during a run."""
         head = self.idle_head(channel)
         with self._session.transaction():
             value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)), self.setup(channel))
@@ -285,11 +285,11 @@ class KeysightMeter(ScpiMeter):
         return self.merged_setup(self.channels).read_held(self._read_block)
 
     def setup(self, channel: int) -> HeldSetup:
-        """Return the held settings of a channel."""
+        """Return the expected settings of a channel, which are read together with its power."""
         return self._setups[channel - 1]
 
     def merged_setup(self, channels: Sequence[int]) -> HeldSetup:
-        """Return the held settings of several channels, to be read together."""
+        """Return the expected settings of several channels, which are read together with their powers."""
         return HeldSetup.merge(self.setup(channel) for channel in channels)
 
     @property
@@ -306,17 +306,17 @@ class KeysightMeter(ScpiMeter):
             )
 
     def mark_run_started(self, label: str) -> None:
-        """Record that a run is in progress. Raises ``BusyError`` if there is one already."""
+        """Remember that a run is in progress. Raises ``BusyError`` if another run is in progress."""
         with self._session.transaction():
             self.check_idle(label)
             self._run = label
 
     def mark_run_ended(self) -> None:
-        """Record that no run is in progress."""
+        """Remember that no log is in progress."""
         self._run = None
 
     def idle_head(self, channel: int) -> Head:
-        """Return the address of a channel. Raises ``ConfigError`` if it does not exist, ``BusyError`` during a run."""
+        """Return the address of a channel. Raises ``ConfigError`` for a missing channel, ``BusyError`` during a run."""
         head = self.head(channel)
         self.check_idle(f"{self.channel_word} {channel}")
         return head
@@ -330,7 +330,7 @@ class KeysightMeter(ScpiMeter):
         )
 
     def _prepare(self, channel: int) -> None:
-        """Make readings of a channel absolute, in watts and self-triggered; hold these settings and the offset."""
+        """Make readings of a channel absolute, in watts and self-triggered; expect these settings from now on."""
         head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
         for header, value, label in (
             # A reference set at the front panel would make readings ratios in dB.
@@ -347,7 +347,7 @@ class KeysightMeter(ScpiMeter):
         self.averaging_s(channel)
 
     def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
-        """Hold the calibration offset that the user has set; readings include it."""
+        """Expect the calibration offset that the user has set in every reading, and restore it if it changes."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(
@@ -371,7 +371,7 @@ class KeysightMeter(ScpiMeter):
         return self._scpi.setting(f"{head.master}:POW:RANG:AUTO?") != 0
 
     def _zeroing_problem(self, channel: int) -> str:
-        """Return why zeroing a channel failed, or an empty text.
+        """Return why zeroing a channel failed, or an empty string.
 
         Not all models have the status query. It is joined with one that every model answers, to avoid a time-out.
         """

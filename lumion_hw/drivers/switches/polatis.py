@@ -80,7 +80,7 @@ class Polatis(ScpiDriver):
 
     @property
     def ports(self) -> SwitchPorts:
-        """Ports of the switch."""
+        """Port numbers of the switch."""
         self._check_open()
         return self._ports
 
@@ -136,7 +136,7 @@ class Polatis(ScpiDriver):
             )
 
     def _set_and_verify(self, command: str | None, requested: Mapping[int, int]) -> None:
-        """Send a command, if there is one, and verify the connections."""
+        """Send a command unless it is empty, and verify the connections."""
         if command is None:
             return
         self._scpi.set(command)

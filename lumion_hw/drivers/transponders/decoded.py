@@ -18,7 +18,7 @@ _DATE = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}")
 
 
 class Severity(enum.Enum):
-    """Severity of a finding."""
+    """Severity of a finding in a dump of a module."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -27,7 +27,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Error or peculiarity in a dump.
+    """An error or peculiarity in the memory dump of a module.
 
     Attributes:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
@@ -36,7 +36,7 @@ class Finding:
         kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
             ``unreadable`` ...
         message: Value found and value expected.
-        fields: Fields with unreliable values.
+        fields: Fields whose values are unreliable because of this finding.
     """
 
     severity: Severity
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DecodedField:
-    """One field, or one element of an array.
+    """One decoded field of a memory dump, or one element of an array field.
 
     Attributes:
         name: Name in the register map.
@@ -59,7 +59,7 @@ class DecodedField:
         value: Value in ``unit``; ``None`` if it is not supported or unreliable. Use it only if ``quality`` is ``ok``:
             with ``checksum_wrong`` it comes from damaged bytes.
         unit: Unit; empty for codes and counts, and for base values with a multiplier in a different field.
-        words: Value as text, with lengths multiplied.
+        words: Value as a string; lengths include their multiplier.
         quality: Quality of the value.
     """
 
@@ -87,7 +87,7 @@ class DecodedSample:
 
 @dataclass(frozen=True)
 class DecodedModule:
-    """Complete content of a dump.
+    """Complete decoded content of a memory dump.
 
     Attributes:
         source: Origin of the dump.
@@ -118,7 +118,7 @@ class DecodedModule:
     findings: tuple[Finding, ...]
 
     def field(self, name: str, index: int | None = None) -> DecodedField:
-        """Return a field. Raises ``KeyError`` if it is not in the dump."""
+        """Return a decoded field. Raises ``KeyError`` if the dump does not contain the field."""
         for item in self.fields:
             if (item.name, item.index) == (name, index):
                 return item
@@ -131,12 +131,12 @@ class DecodedModule:
 
 
 def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Return findings sorted by severity; equal severities keep their order."""
+    """Return findings about a dump sorted by severity; equal severities keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:
-    """Yield findings about a text or date of an identity.
+    """Yield findings about a string or date in the identity of a module.
 
     Args:
         name: Name of the field, equal in all standards.

@@ -69,7 +69,7 @@ _CODES: Mapping[str, Words] = {
 
 
 class _SfpDump:
-    """Image with derived properties for the decoder."""
+    """Memory image of an SFP module, with derived properties for the decoder."""
 
     def __init__(self, image: SfpImage) -> None:
         self.image = image
@@ -79,7 +79,7 @@ class _SfpDump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Checksums in the dump, and whether they are right."""
+        """Checksums in the dump, and whether each is right."""
         known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
         return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
 
@@ -98,7 +98,7 @@ class _SfpDump:
         return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:
-        """Return the calibrated value of a monitor or threshold; ``None`` if it is not known."""
+        """Return the calibrated value of a monitor or threshold; ``None`` if the value is not known."""
         field = FIELDS[name]
         count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -126,7 +126,7 @@ class _SfpDump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Return whether a wrong checksum makes a byte unreliable: its own, or that of bytes needed to interpret it."""
+        """Return whether a wrong checksum makes a byte unreliable, directly or through bytes needed to interpret it."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 define how to interpret A2h
@@ -138,7 +138,7 @@ class _SfpDump:
 
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
-    """Decode an image. Missing or wrong content becomes a finding."""
+    """Decode a memory image of an SFP module. Missing or wrong content becomes a finding."""
     dump = _SfpDump(image)
     fields = (*_fields(dump), *_bits(dump), *_flags(dump))
     return DecodedModule(
@@ -181,7 +181,7 @@ def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
 def _meaning(
     dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return value, unit, text and quality of a field, without checksums and support bits."""
+    """Return value, unit, text and quality of a field, disregarding checksums and support bits."""
     if isinstance(value, str):
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
@@ -260,7 +260,7 @@ def _decoded(
     words: str,
     quality: Quality,
 ) -> DecodedField:
-    """Return a field, with its quality from support bits and checksums."""
+    """Return a decoded field; its quality takes support bits and checksums into account."""
     if not dump.supported(name, device):
         value, words, quality = None, "", Quality.NOT_SUPPORTED
     if dump.damaged(device, offset) and quality is not Quality.STALE:
@@ -324,7 +324,7 @@ def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
-    """Yield a monitor and its thresholds with implausible calibrated values."""
+    """Yield findings about implausible calibrated values of a monitor and its thresholds."""
     for name in (monitor, *(f"{monitor}_{limit}" for limit in LIMITS)):
         value = dump.number(name)
         if value is not None and not dump.is_plausible(name):

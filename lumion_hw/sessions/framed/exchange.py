@@ -53,7 +53,7 @@ _SIZED_BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Comma
 
 
 class _PendingRequest(ExpectedReply):
-    """One request; once it is sent, also its number and times."""
+    """One request of an exchange; once it is sent, also its sequence number and send times."""
 
     __slots__ = (
         "attempt",
@@ -88,7 +88,7 @@ class _PendingRequest(ExpectedReply):
         return self.message.command.name
 
     def wire(self) -> bytes:
-        """Return the bytes of the present attempt."""
+        """Return the bytes to send for the present attempt."""
         # The sequence number does not change: the board recognizes the repeat and
         # sends its stored reply instead of executing the command twice (section 4.2).
         flags = _RETRY if self.attempt else 0
@@ -131,7 +131,7 @@ class FramedExchange:
             return retry_timeout_s(message, self._hello, self._baud)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests until all are answered or one is finally refused.
+        """Send requests until all are answered or the board finally refuses a request.
 
         BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE ones as long as
         that helps. After that, or after a wrong checksum, all requests are sent once more.
@@ -176,7 +176,7 @@ class FramedExchange:
         """Send requests in order and return their answers.
 
         After the first refusal no further request is sent; the answer of an unsent request is ``None``. Requests
-        without the mark P (section 5) do not overlap with others.
+        without the mark P (protocol section 5) do not overlap with others.
 
         Raises:
             LinkLost: The link is lost.
@@ -212,7 +212,7 @@ class FramedExchange:
         return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
-        """Return computed reply time and number of bytes on the wire; cached if they depend only on the length."""
+        """Return computed reply time and bytes on the wire; cached where both depend only on the length."""
         key = message.command, length
         if key not in self._sizes or message.command not in _SIZED_BY_LENGTH:
             computed_s = retry_timeout_s(message, self._hello, self._baud) - MARGIN_S
@@ -280,8 +280,8 @@ class FramedExchange:
         for job in waiting:
             if job.due_s > now:
                 continue
-            patient = are_reads and now < job.start_s + self.read_retry_s
-            is_over = not patient and (job.attempt + 1 >= job.sends or now >= job.end_s)
+            is_extended = are_reads and now < job.start_s + self.read_retry_s
+            is_over = not is_extended and (job.attempt + 1 >= job.sends or now >= job.end_s)
             # The port stays open: closing it would turn a lost byte into a lost
             # device, and opening it again may reset the board by DTR (section 4.5).
             if is_over:
@@ -290,7 +290,7 @@ class FramedExchange:
                 hint = "The port stays open; try again."
                 raise self._line.timeout(job.name, now - job.start_s, hint, took_effect=took_effect)
             job.attempt += 1
-            end_s = job.start_s + self.read_retry_s if patient else job.end_s
+            end_s = job.start_s + self.read_retry_s if is_extended else job.end_s
             job.due_s = min(now + job.rto_s * step_rtos(job.attempt), end_s)
             self._line.inbox.counts["retries"] += 1
             self._line.write(job.wire(), job.name)
@@ -306,6 +306,6 @@ class FramedExchange:
 
 
 def _decisive_refusal(unanswered: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
-    """Return the decisive refusal: one that a repeat cannot change, else a wrong checksum, else the first."""
+    """Return the refusal to report: one that repeats cannot change, else a wrong checksum, else the first refusal."""
     refusals = [(index, answer) for index in unanswered if isinstance(answer := answers[index], Refusal)]
     return min(refusals, key=lambda refusal: _REPEAT_RANK.get(refusal[1].status, 0))

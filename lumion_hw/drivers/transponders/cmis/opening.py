@@ -29,14 +29,14 @@ def open_module(
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
 ) -> ModuleContext:
-    """Read identity and advertised capabilities of a module and check its identity.
+    """Read identity and advertised capabilities of a module and check the identity.
 
     Raises:
         LinkError: The module cannot be read.
         IdentityError: It is a different module, or it does not follow CMIS.
     """
     memory = CmisMemory(pages, device, bank)
-    with pages.transaction(), pages.patient(START_UP_S):
+    with pages.transaction(), pages.retry_for(START_UP_S):
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
         _check_kind(memory, halves[None][0])
         halves[0x00] = memory.half(0x00)[0]

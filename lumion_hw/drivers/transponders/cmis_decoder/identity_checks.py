@@ -1,4 +1,4 @@
-"""Checks of constant content: checksums, texts, pages, applications, limits."""
+"""Checks of the constant content of a dump: checksums, strings, pages, applications, limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNBOUNDED = 0xD
 
 
 def checksums(dump: Dump) -> Iterator[Finding]:
-    """Yield wrong page checksums."""
+    """Yield findings about wrong page checksums."""
     for item, fits in dump.checksums.items():
         half = dump.half(item.space)
         if fits or half is None:
@@ -36,7 +36,7 @@ def checksums(dump: Dump) -> Iterator[Finding]:
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
-    """Yield contradictions about the kind of module."""
+    """Yield contradictions about the form factor, revision and media type of the module."""
     identifier, copy = dump.count("identifier"), dump.count("identifier_copy")
     if identifier not in CMIS_IDENTIFIERS:
         message = f"identifier {identifier:02X}h is not a form factor with CMIS"
@@ -58,7 +58,7 @@ def kind(dump: Dump) -> Iterator[Finding]:
 
 
 def texts(dump: Dump) -> Iterator[Finding]:
-    """Yield texts that are empty or unprintable, and invalid dates."""
+    """Yield findings about identity strings that are empty or unprintable, and about invalid dates."""
     for name in _TEXTS:
         value = dump.value(name)
         if not isinstance(value, str):
@@ -67,7 +67,7 @@ def texts(dump: Dump) -> Iterator[Finding]:
 
 
 def pages(dump: Dump) -> Iterator[Finding]:
-    """Yield pages that are advertised but not in the dump, or the reverse."""
+    """Yield findings about advertised pages missing in the dump, and about pages that are not advertised."""
     present = {page for _, page in (*dump.image.halves, *dump.image.unreadable) if page is not None}
     if dump.advertised.flat:
         beyond = sorted(present - {0x00})
@@ -94,7 +94,7 @@ def pages(dump: Dump) -> Iterator[Finding]:
 
 
 def applications(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible application descriptors."""
+    """Yield findings about impossible application descriptors."""
     ended = None
     for number in range(1, 16):
         prefix = "application" if number <= 8 else "more_application"
@@ -148,7 +148,7 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
 
 
 def limits(dump: Dump) -> Iterator[Finding]:
-    """Yield advertised limits that are reserved or contradict each other."""
+    """Yield findings about advertised limits that are reserved or contradict each other."""
     for stage in _DURATIONS:
         name = f"max_duration_{stage}"
         code = dump.value(name)
@@ -211,7 +211,7 @@ def media(dump: Dump) -> Iterator[Finding]:
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible content of page 04h."""
+    """Yield findings about impossible content of page 04h (laser capabilities)."""
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
     if not dump.advertised.grids.channels:
@@ -230,7 +230,7 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 
 
 def remarks(dump: Dump) -> Iterator[Finding]:
-    """Yield problems of the file."""
+    """Yield the problems found while the dump file was read."""
     for remark in dump.image.remarks:
         place, _, rest = remark.partition(": ")
         where = "00h:0" if place == "lower" else f"{place}h"

@@ -1,4 +1,4 @@
-"""Checks of changing content: states, monitors and thresholds, lanes, tuning, diagnostics, reserved bits."""
+"""Checks of the changing content of a dump: states, monitors, thresholds, lanes, tuning, diagnostics, bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield reserved states and codes, and lanes with applications that the module does not offer."""
+    """Yield findings about reserved states and codes, and lanes whose application the module does not offer."""
     state = dump.count("module_state")
     if not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
@@ -91,7 +91,7 @@ def monitors(dump: Dump) -> Iterator[Finding]:
 
 
 def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Return whether a value is outside its limits, if they are valid."""
+    """Return whether a value is outside its limits; ``False`` if the limits are not valid."""
     if value is None or low is None or high is None or low >= high:
         return False
     return not low <= value <= high
@@ -144,7 +144,7 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
 
 
 def _lit_lanes(dump: Dump) -> list[int]:
-    """Return the media lanes that should emit light."""
+    """Return the media lanes that should emit light according to their data path states."""
     return [
         lane
         for lane in _LANES
@@ -185,7 +185,7 @@ def _listing(numbers: list[int]) -> str:
 
 
 def secrets(dump: Dump) -> Iterator[Finding]:
-    """Yield write-only bytes that do not read 0."""
+    """Yield write-only fields, such as passwords, that do not read as 0."""
     for name in ("password_entry", "password_change"):
         value = dump.value(name)
         if isinstance(value, bytes) and any(value):
@@ -215,7 +215,7 @@ def link(dump: Dump) -> Iterator[Finding]:
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
-    """Return the listed diagnostic instances, each with the bytes of its sample or ``None``."""
+    """Return the listed diagnostic instances, each with the bytes of its sample; ``None`` for missing bytes."""
     found = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
@@ -261,7 +261,7 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
 
 
 def reserved(dump: Dump) -> Iterator[Finding]:
-    """Yield bits that are set but belong to no field, one finding per page."""
+    """Yield one finding per page with reserved bits that are set."""
     for bank, page in dump.image.halves:
         if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
             continue
@@ -282,7 +282,7 @@ def reserved(dump: Dump) -> Iterator[Finding]:
 
 
 def tuning(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible laser frequencies."""
+    """Yield findings about impossible laser frequencies."""
     if not dump.advertised.tunable or dump.half(0x12) is None:
         return
     for lane in sorted(dump.media_lanes):
