@@ -86,7 +86,7 @@ def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> objec
 
 
 def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
-    """Return the fixed part of a payload. Raises ``FieldError`` for a value that its field cannot hold."""
+    """Return the bytes of a payload's fixed part. Raises ``FieldError`` for a value that its field cannot hold."""
     sent = [_to_wire(layout, field, values.get(field.name)) for field in layout.named]
     try:
         return layout.packer.pack(*sent)
@@ -101,7 +101,7 @@ def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
 
 
 def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
-    """Return the named fields of the fixed part without constants. Raises ``PayloadError`` if it is too short."""
+    """Return the named fields of a payload's fixed part. Raises ``PayloadError`` if the payload is too short."""
     packer = layout.packer
     if len(payload) < packer.size:
         short = next(field for field in layout.fixed if field.offset + field.size > len(payload))
@@ -117,7 +117,7 @@ def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
 
 
 def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> bytes:
-    """Return the ``size`` bytes of a variable part. Raises ``PayloadError`` if the payload is too short."""
+    """Return the ``size`` bytes of a payload's variable part. Raises ``PayloadError`` if the payload is too short."""
     end = field.offset + size
     if len(payload) < end:
         raise PayloadError(layout.name, field.name, offset=field.offset, length=len(payload), minimum=end)
@@ -196,7 +196,7 @@ class Message:
             object.__setattr__(self, field.name, convert(self.layout, field, getattr(self, field.name)))
 
     def encode(self) -> bytes:
-        """Return the payload. Raises ``FieldError`` for a value that its field cannot hold."""
+        """Return the payload bytes of this message. Raises ``FieldError`` for a value that its field cannot hold."""
         values = dict(vars(self))
         field = self.layout.array
         if field is None:
@@ -216,7 +216,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Return the message of a payload; a longer tail is ignored.
+        """Return the message encoded in a payload; bytes beyond the known layout are ignored.
 
         Raises:
             PayloadError: The payload is too short for its layout or for its own counts.
@@ -234,7 +234,7 @@ class Message:
         return cls(**values)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Return ``(payload offset, value)`` of the first field outside the range in its row, or ``None``.
+        """Return ``(payload offset, value)`` of the first field outside its specified range, or ``None``.
 
         The board checks the ranges that depend on it (``n_dac``, ``n_banks``, ``code_max``).
         """

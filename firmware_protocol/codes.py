@@ -67,7 +67,7 @@ class Drive(IntEnum):
 
 
 class Command(IntEnum):
-    """Commands (section 5).
+    """Commands (protocol section 5).
 
     Attributes:
         marks: P can be pipelined, N accepts NO_REPLY, R only reads (a repeat executes again), S slow. A mark for only a
@@ -103,7 +103,7 @@ class Command(IntEnum):
     FAULT_CLEAR = 0x41, "", "any", 4
 
     def __new__(cls, code: int, marks: str = "", states: str = "", min_request: int = 0) -> Command:
-        """Create the member from its row."""
+        """Create the enum member from the code and the columns of the command table."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.marks = marks
@@ -113,22 +113,22 @@ class Command(IntEnum):
 
     @property
     def pipelined(self) -> bool:
-        """Whether it can overlap with other requests inside the window (section 4.3)."""
+        """Whether the command can overlap with other requests inside the window (protocol section 4.3)."""
         return "P" in self.marks
 
     @property
     def accepts_no_reply(self) -> bool:
-        """Whether it accepts the NO_REPLY flag. SUBSCRIBE also accepts it, with RENEW."""
+        """Whether the command accepts the NO_REPLY flag. SUBSCRIBE also accepts the flag, with RENEW."""
         return "N" in self.marks
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeat executes again instead of replaying a stored reply; true also for CONFIG ops 3 and 4."""
+        """Whether a repeated request executes again instead of replaying its stored reply; also CONFIG ops 3, 4."""
         return "R" in self.marks
 
 
 class Event(IntEnum):
-    """Events (section 5): the ``command`` byte of an EVT frame."""
+    """Events (protocol section 5): the ``command`` byte of an EVT frame."""
 
     TELEMETRY = 0x80
     SWEEP_DATA = 0x81
@@ -146,7 +146,7 @@ class Stream(IntEnum):
 
 
 class Status(IntEnum):
-    """Status codes (section 12).
+    """Status codes (protocol section 12).
 
     Attributes:
         channel_means: Meaning of ``channel`` in the error reply; empty if unused.
@@ -187,7 +187,7 @@ class Status(IntEnum):
     UNKNOWN_FAULT = 25, "", "fault id", "newest id"
 
     def __new__(cls, code: int, channel_means: str = "", value_means: str = "", limit_means: str = "") -> Status:
-        """Create the member from its row."""
+        """Create the enum member from the code and the columns of the status table."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.channel_means = channel_means
@@ -197,7 +197,7 @@ class Status(IntEnum):
 
 
 class Feature(IntEnum):
-    """Bit numbers of ``features`` (section 6.4); ``has_feature`` tests a mask.
+    """Bit numbers of ``features`` (protocol section 6.4); ``has_feature`` tests a mask.
 
     Attributes:
         meaning: Capability of a board with this feature.
@@ -221,7 +221,7 @@ class Feature(IntEnum):
     MONITOR_WATCH = 13, "WATCH: tells by itself when light at a monitor goes and comes"
 
     def __new__(cls, bit: int, meaning: str = "") -> Feature:
-        """Create the member from its row."""
+        """Create the enum member from the bit number and the meaning of the feature."""
         member = int.__new__(cls, bit)
         member._value_ = bit
         member.meaning = meaning
@@ -229,7 +229,7 @@ class Feature(IntEnum):
 
 
 class FaultSource(IntEnum):
-    """Fault sources (section 11.3): bit numbers of ``faults``, ``latched`` and ``fault_enable``.
+    """Fault sources (protocol section 11.3): bit numbers of ``faults``, ``latched`` and ``fault_enable``.
 
     Attributes:
         unit: Unit of ``value`` and ``limit``.
@@ -255,7 +255,7 @@ class FaultSource(IntEnum):
     MEMORY = 12, "", None
 
     def __new__(cls, bit: int, unit: str = "", feature: Feature | None = None) -> FaultSource:
-        """Create the member from its row."""
+        """Create the enum member from the bit number, the unit and the feature of the fault source."""
         member = int.__new__(cls, bit)
         member._value_ = bit
         member.unit = unit
@@ -277,7 +277,7 @@ class FaultState(IntEnum):
 
 
 class WatchdogPolicy(IntEnum):
-    """Reaction of the outputs when the watchdog trips (section 11.2)."""
+    """Reaction of the outputs when the watchdog trips (protocol section 11.2)."""
 
     OFF = 0
     RAMP = 1
@@ -285,7 +285,7 @@ class WatchdogPolicy(IntEnum):
 
 
 class ConfigOp(IntEnum):
-    """First byte of a CONFIG request (section 7.1)."""
+    """First byte of a CONFIG request (protocol section 7.1)."""
 
     GLOBAL = 0
     LIMITS = 1
@@ -295,7 +295,7 @@ class ConfigOp(IntEnum):
 
 
 class CommitWhen(IntEnum):
-    """``when`` of COMMIT (section 8.3)."""
+    """``when`` of COMMIT (protocol section 8.3)."""
 
     NEXT_TICK = 0
     AT_TICK = 1
@@ -303,7 +303,7 @@ class CommitWhen(IntEnum):
 
 
 class SparseBase(IntEnum):
-    """``base`` of STAGE_SPARSE (section 8.2), used when the frame opens the bank."""
+    """``base`` of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank."""
 
     EMPTY = 0
     DRIVEN = 1
@@ -328,7 +328,7 @@ class ReadbackFlag(IntFlag):
 
 
 class StatsCounter(IntEnum):
-    """Counters of GET_STATS in their order (section 6.3); new counters are appended."""
+    """Counters of GET_STATS in their order (protocol section 6.3); new counters are appended."""
 
     RX_FRAMES = 0
     RX_BYTES = 1

@@ -61,7 +61,7 @@ class ConfigGlobalRequest(GlobalBlock):
     _op = wire(0, "u8", "", "0", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As in every message; in addition, the range of ``wd_param_ms`` depends on the policy."""
+        """Check the fields as in every message, and ``wd_param_ms`` by the range of the watchdog policy."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
         # The board reports the offset of the first wrong field, so an earlier wrong field comes before this one.
         found = super().out_of_range()
@@ -143,13 +143,13 @@ ERROR_LAYOUT = Layout(
 
 
 def signed32(value: int) -> int:
-    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (section 12)."""
+    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (protocol section 12)."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A status other than OK, as a value (sections 5 and 12).
+    """A status other than OK, as a value (protocol sections 5 and 12).
 
     Attributes:
         status: Status code; reserved and vendor codes are kept as numbers.

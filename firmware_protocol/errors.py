@@ -8,7 +8,7 @@ class ProtocolError(Exception):
 
 
 class PayloadError(ProtocolError, ValueError):
-    """A payload is shorter than its layout or its counts require. A board replies BAD_LENGTH (section 5).
+    """A payload is shorter than its layout or its counts require. A board replies BAD_LENGTH (protocol section 5).
 
     Args:
         layout: Name of the layout.
@@ -49,7 +49,7 @@ class FieldError(ProtocolError, ValueError):
 
 
 class UnknownCommandError(ProtocolError, ValueError):
-    """No message is known for a command code. A board replies UNKNOWN_COMMAND (section 12).
+    """No message is known for a command code. A board replies UNKNOWN_COMMAND (protocol section 12).
 
     Args:
         command: The code.
@@ -61,7 +61,7 @@ class UnknownCommandError(ProtocolError, ValueError):
 
 
 class ChannelError(ProtocolError, ValueError):
-    """A channel that the board does not have. A board replies BAD_CHANNEL (section 12).
+    """A channel that the board does not have. A board replies BAD_CHANNEL (protocol section 12).
 
     Args:
         channel: The channel.
@@ -94,7 +94,7 @@ class ImageError(ProtocolError, ValueError):
 
 
 class FrameTooBigError(ProtocolError, ValueError):
-    """A frame would not fit the MTU, whatever its bytes are (section 2.4); nothing was encoded.
+    """A frame would not fit the MTU, whatever its bytes are (protocol section 2.4); nothing was encoded.
 
     Args:
         bound: Largest wire size of the frame in bytes.

@@ -30,7 +30,7 @@ class PayloadField:
         offset: Bytes from the first payload byte.
         type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
             in ``count``), ``T[count,n_adc]`` (row by row); T can also be ``limit``, ``pair``, ``watch`` or ``fault``,
-            the records of sections 7.1, 8.2, 9.3 and 11.3.
+            the records of protocol sections 7.1, 8.2, 9.3 and 11.3.
         name: Field name; empty for a reserved field.
         unit: Unit, empty for a pure number.
         range: ``lo..hi`` or ``a,b,c``; anything else cannot be checked from the field alone.
@@ -107,7 +107,7 @@ class Layout:
 
     @cached_property
     def array(self) -> PayloadField | None:
-        """The variable part, if there is one."""
+        """The array at the end of the payload; ``None`` if the message has no array."""
         last = self.fields[-1] if self.fields else None
         return last if last is not None and last.is_array else None
 
@@ -161,7 +161,7 @@ def wire(
     array), a constant (its field has the name without ``_``), or reserved bytes (``_reserved_<offset>``).
 
     Args:
-        offset: As in ``PayloadField``; so are the others except the last.
+        offset: As in ``PayloadField``, like all arguments except ``default``.
         type: Wire type.
         unit: Unit.
         range: Range.

@@ -36,7 +36,7 @@ _ZERO_RUN = re.compile(rb"\0{2,}")
 
 @dataclass(frozen=True)
 class Header:
-    """The eight bytes before every payload (section 3).
+    """The eight bytes before every payload (protocol section 3).
 
     Attributes:
         kind: REQ 0, RSP 1, EVT 2; other received values are kept.
@@ -229,7 +229,7 @@ class Decoder:
         return found
 
     def _end_first(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Complete the block that was kept from earlier calls."""
+        """Complete the unfinished frame that was kept from earlier calls of ``feed``."""
         self._append(piece, found)
         if self._partial:
             found.append(decode_block(bytes(self._partial)))
@@ -237,7 +237,7 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep the piece. If the present block gets larger than the MTU, drop it and report it once."""
+        """Keep a piece of an unfinished frame. If the frame gets larger than the MTU, drop it and report it once."""
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so

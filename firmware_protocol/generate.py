@@ -26,7 +26,7 @@ DOCUMENT = "docs/protocol-tables.md"
 
 
 def vectors() -> dict[str, Any]:
-    """Return the locked vectors."""
+    """Return the locked test vectors of the protocol."""
     content: dict[str, Any] = json.loads((_PACKAGE / "vectors.json").read_text(encoding="utf-8"))
     return content
 

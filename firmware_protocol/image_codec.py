@@ -57,7 +57,7 @@ class ImageHeader:
     version: int = IMAGE_VERSION
 
     def check(self) -> None:
-        """Check all fields. Raises ``ImageError`` for the first field outside its range."""
+        """Check all header fields. Raises ``ImageError`` for the first field outside its range."""
         for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
             odd = field.name == "mask_len" and value % 2
@@ -76,7 +76,7 @@ def codes_array(codes: object) -> NDArray[np.uint16]:
 
 
 def pack_header(header: ImageHeader) -> bytes:
-    """Return the fixed part. Raises ``ImageError`` for a value that its field does not allow."""
+    """Return the bytes of an image header. Raises ``ImageError`` for a value that its field does not allow."""
     header.check()
     try:
         return pack_fixed(IMAGE_LAYOUT, asdict(header))
@@ -85,7 +85,7 @@ def pack_header(header: ImageHeader) -> bytes:
 
 
 def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
-    """Return a point record.
+    """Return the bytes of the record of one sweep point.
 
     Args:
         body: Changes, or with ``whole`` a table.
@@ -130,7 +130,7 @@ class ImageReader:
         return piece
 
     def header(self) -> ImageHeader:
-        """Return the fixed part, every field inside its range."""
+        """Return the image header, with every field inside its range."""
         header = ImageHeader(
             **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.read(IMAGE_HEADER_SIZE, "the header")))
         )

@@ -21,8 +21,8 @@ def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) 
         n_channels: Number of channels the board has.
 
     Raises:
-        ChannelError: A channel is none of 0 … n_channels − 1.
-        ValueError: No channel is given: an empty mask would mean all of them.
+        ChannelError: A channel is not in 0 … n_channels − 1.
+        ValueError: No channel is given: an empty mask would select all channels.
     """
     chosen = sorted({int(channel) for channel in channels})
     if not chosen:

@@ -56,7 +56,7 @@ class Request(Protocol[ReplyT_co]):
 
 
 class HelloReply(Message):
-    """Identity, sizes and times of the board (section 6.1)."""
+    """Identity, sizes and times of the board (protocol section 6.1)."""
 
     proto: int = wire(0, "u8", "", "1..15", "chosen major, the highest both sides speak")
     window: int = wire(1, "u8", "frames", "1,2,4,8,16", "depth of the reply ring and span of outstanding requests")
@@ -92,7 +92,7 @@ class HelloReply(Message):
 
 
 class HelloRequest(Message):
-    """Open a session (section 6.1); the session id is in the header."""
+    """Open a session (protocol section 6.1); the session id is in the header."""
 
     command: ClassVar[Command] = Command.HELLO
     reply: ClassVar[type[HelloReply]] = HelloReply
@@ -106,7 +106,7 @@ class HelloRequest(Message):
 
 
 class PingReply(Message):
-    """Board time and state (section 6.2)."""
+    """Board time and state (protocol section 6.2)."""
 
     token: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "board time when the reply was built")
@@ -117,7 +117,7 @@ class PingReply(Message):
 
 
 class PingRequest(Message):
-    """Check the connection; inside the session it also resets the watchdog (section 6.2)."""
+    """Check the connection; inside the session it also resets the watchdog (protocol section 6.2)."""
 
     command: ClassVar[Command] = Command.PING
     reply: ClassVar[type[PingReply]] = PingReply
@@ -125,7 +125,7 @@ class PingRequest(Message):
 
 
 class EstopReply(Message):
-    """The outputs are zero (section 11.4)."""
+    """Confirmation that the outputs are zero (protocol section 11.4)."""
 
     fault_id: int = wire(0, "u32", "", "", "the latched ESTOP fault")
     tick: int = wire(4, "u32", "ticks", "", "when the outputs went to zero")
@@ -135,7 +135,7 @@ class EstopReply(Message):
 
 
 class EstopRequest(Message):
-    """Emergency stop, without session and sequence rules (section 11.4)."""
+    """Emergency stop, without session and sequence rules (protocol section 11.4)."""
 
     command: ClassVar[Command] = Command.ESTOP
     reply: ClassVar[type[EstopReply]] = EstopReply
@@ -143,7 +143,7 @@ class EstopRequest(Message):
 
 
 class GetStatsReply(Message):
-    """Counters since power-up (section 6.3), in the order of :class:`StatsCounter`."""
+    """Counters since power-up (protocol section 6.3), in the order of :class:`StatsCounter`."""
 
     uptime_ms: int = wire(0, "u32", "ms", "", "wraps")
     tick: int = wire(4, "u32", "ticks", "", "wraps")
@@ -162,14 +162,14 @@ class GetStatsReply(Message):
 
 
 class GetStatsRequest(Message):
-    """Request the counters (section 6.3)."""
+    """Request the counters (protocol section 6.3)."""
 
     command: ClassVar[Command] = Command.GET_STATS
     reply: ClassVar[type[GetStatsReply]] = GetStatsReply
 
 
 class StageReply(Message):
-    """Amount of a bank that is staged (section 8.2)."""
+    """Number of channels staged so far in a bank (protocol section 8.2)."""
 
     bank_generation: int = wire(0, "u32", "", "", "echo")
     staged: int = wire(4, "u16", "channels", "", "distinct channels staged so far in this bank generation")
@@ -177,7 +177,7 @@ class StageReply(Message):
 
 
 class StageRequest(Message):
-    """Stage codes of neighbouring channels (section 8.1)."""
+    """Stage codes of neighbouring channels (protocol section 8.1)."""
 
     command: ClassVar[Command] = Command.STAGE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -190,7 +190,7 @@ class StageRequest(Message):
 
 
 class StageSparseRequest(Message):
-    """Stage single channels (section 8.2); ``pairs`` has ``PAIR_DTYPE`` or rows of (channel, code)."""
+    """Stage single channels (protocol section 8.2); ``pairs`` has ``PAIR_DTYPE`` or rows of (channel, code)."""
 
     command: ClassVar[Command] = Command.STAGE_SPARSE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -202,7 +202,7 @@ class StageSparseRequest(Message):
 
 
 class CommitReply(Message):
-    """Confirmation of a latch, or of an armed commit (section 8.3)."""
+    """Confirmation of a latch, or of an armed commit (protocol section 8.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the latch, or planned edge (0 for a trigger)")
@@ -213,7 +213,7 @@ class CommitReply(Message):
 
 
 class CommitRequest(Message):
-    """Latch a staged bank (section 8.3)."""
+    """Latch a staged bank (protocol section 8.3)."""
 
     command: ClassVar[Command] = Command.COMMIT
     reply: ClassVar[type[CommitReply]] = CommitReply
@@ -227,11 +227,11 @@ class CommitRequest(Message):
 
 
 class SetReply(CommitReply):
-    """Confirmation of a SET, with the same fields as for a COMMIT (section 8.4)."""
+    """Confirmation of a SET, with the same fields as for a COMMIT (protocol section 8.4)."""
 
 
 class SetRequest(Message):
-    """Stage and commit a whole table in one frame (section 8.4)."""
+    """Stage and commit a whole table in one frame (protocol section 8.4)."""
 
     command: ClassVar[Command] = Command.SET
     reply: ClassVar[type[SetReply]] = SetReply
@@ -242,7 +242,7 @@ class SetRequest(Message):
 
 
 class ReadbackReply(Message):
-    """Generation, CRC and, on request, codes of a table (section 8.5)."""
+    """Generation, CRC and, on request, codes of a table (protocol section 8.5)."""
 
     generation: int = wire(0, "u32", "", "", "active generation, or the bank generation")
     crc32: int = wire(4, "u32", "", "", "of the whole table; unstaged channels of a bank count as 0")
@@ -256,7 +256,7 @@ class ReadbackReply(Message):
 
 
 class ReadbackRequest(Message):
-    """Request the driven table or a bank (section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
+    """Request the driven table or a bank (protocol section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
 
     command: ClassVar[Command] = Command.READBACK
     reply: ClassVar[type[ReadbackReply]] = ReadbackReply
@@ -275,12 +275,12 @@ class ReadbackRequest(Message):
     count: int = wire(4, "u16", "codes", "1..n_dac-start", "codes wanted", default=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As in every message, but without CODES, ``start`` and ``count`` are ignored."""
+        """Check the fields as in every message; without CODES, ``start`` and ``count`` are ignored."""
         return super().out_of_range() if self.rb_flags & ReadbackFlag.CODES else None
 
 
 class ReadAdcReply(Message):
-    """Monitor codes of one averaged scan (section 9)."""
+    """Monitor codes of one averaged scan (protocol section 9)."""
 
     tick: int = wire(0, "u32", "ticks", "", "start of the first scan")
     generation: int = wire(4, "u32", "", "", "active generation at that time")
@@ -290,12 +290,12 @@ class ReadAdcReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is not a value; shape of ``adc``."""
+        """Mask of the readings above full scale, whose codes are not values; same shape as ``adc``."""
         return cast(NDArray[np.bool_], self.adc == SATURATED)
 
 
 class ReadAdcRequest(Message):
-    """Scan the monitors (section 9)."""
+    """Scan the monitors (protocol section 9)."""
 
     command: ClassVar[Command] = Command.READ_ADC
     reply: ClassVar[type[ReadAdcReply]] = ReadAdcReply
@@ -306,7 +306,7 @@ class ReadAdcRequest(Message):
 
 
 class FaultRecord(Message):
-    """One fault: payload of the FAULT event and record of FAULT_LIST (section 11.3)."""
+    """One fault: payload of the FAULT event and record of FAULT_LIST (protocol section 11.3)."""
 
     event: ClassVar[Event] = Event.FAULT
     fault_id: int = wire(0, "u32", "", "1..", "counts up from 1 in one boot")
@@ -325,7 +325,7 @@ FaultEvent = FaultRecord
 
 
 class FaultListReply(Message):
-    """The faults stored by the board, ascending by id (section 11.3)."""
+    """The faults stored by the board, ascending by id (protocol section 11.3)."""
 
     latched: int = wire(0, "u32", "bits", "", "latched sources")
     newest_id: int = wire(4, "u32", "", "", "0 = no fault since power-up")
@@ -363,7 +363,7 @@ class FaultListReply(Message):
 
 
 class FaultListRequest(Message):
-    """Request the faults stored by the board (section 11.3)."""
+    """Request the faults stored by the board (protocol section 11.3)."""
 
     command: ClassVar[Command] = Command.FAULT_LIST
     reply: ClassVar[type[FaultListReply]] = FaultListReply
@@ -374,7 +374,7 @@ class FaultListRequest(Message):
 
 
 class FaultClearReply(Message):
-    """Sources that are still latched (section 11.3)."""
+    """Fault sources that are still latched (protocol section 11.3)."""
 
     latched: int = wire(0, "u32", "bits", "", "what is still latched")
     newest_id: int = wire(4, "u32", "", "", "0 = no fault since power-up")
@@ -384,7 +384,7 @@ class FaultClearReply(Message):
 
 
 class FaultClearRequest(Message):
-    """Clear one latched fault (section 11.3); older firmware clears every fault up to that id."""
+    """Clear one latched fault (protocol section 11.3); older firmware clears every fault up to that id."""
 
     command: ClassVar[Command] = Command.FAULT_CLEAR
     reply: ClassVar[type[FaultClearReply]] = FaultClearReply

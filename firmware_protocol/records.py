@@ -15,7 +15,7 @@ from firmware_protocol.streams import later_limit
 
 
 def run_records(n_points: int, repeat: int) -> int:
-    """Return the number of records of a run. Raises ``ValueError`` for 2³¹ or more (BAD_VALUE of ``repeat``)."""
+    """Return the number of records of a sweep run. Raises ``ValueError`` for 2³¹ or more (BAD_VALUE of ``repeat``)."""
     records = n_points * repeat
     if not 1 <= records <= MAX_RECORDS:
         raise ValueError(f"{n_points} points x {repeat} passes are {records} records; allowed: 1..{MAX_RECORDS}")
@@ -33,7 +33,7 @@ def record_position(index: int, n_points: int) -> tuple[int, int]:
 
 
 def ring_capacity(sweep_ring: int, n_selected: int) -> int:
-    """Return the number of records in the result memory: ``sweep_ring // n_selected`` (section 6.1).
+    """Return the number of records in the result memory: ``sweep_ring // n_selected`` (protocol section 6.1).
 
     Args:
         sweep_ring: Result memory in u16 values, from HELLO.
@@ -45,7 +45,7 @@ def ring_capacity(sweep_ring: int, n_selected: int) -> int:
 
 
 def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
-    """Return how many array elements one message can hold under an MTU, for any values (section 2.4).
+    """Return how many array elements one message can hold under an MTU, for any values (protocol section 2.4).
 
     Args:
         message: Class of the message, with an array.
@@ -63,7 +63,7 @@ def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
 
 
 class RecordRing:
-    """The board's side of a run: held, pushed and released records.
+    """The board's side of a sweep run: which records are stored, pushed to the host and released.
 
     Args:
         capacity: Capacity of the result memory in records, at least 1.
@@ -90,7 +90,7 @@ class RecordRing:
 
     @property
     def full(self) -> bool:
-        """Whether no place is free."""
+        """Whether the ring has no space for another record."""
         return self.produced - self.oldest >= self.capacity
 
     @property
@@ -132,7 +132,7 @@ class RecordRing:
         return range(first, min(self.produced, first + room))
 
     def pushed(self, records: range) -> None:
-        """Record that these indexes were put into a SWEEP_DATA event."""
+        """Remember that the records with these indexes were put into a SWEEP_DATA event."""
         self.next_push = max(self.next_push, records.stop)
 
     def readable(self, first: int, count: int) -> range | None:
@@ -148,20 +148,20 @@ class RecordRing:
 
 
 class RecordTrack:
-    """The host's side of a run: records received, records missing, and what to acknowledge.
+    """The host's side of a sweep run: which records arrived, which are missing, and which can be acknowledged.
 
     Args:
-        window: Records that the board can push ahead of ``in_a_row``.
+        window: Number of records that the board can send beyond ``contiguous_end``.
 
     Attributes:
-        in_a_row: Every record below this index was received or given up.
+        contiguous_end: Every record with a lower index was received or given up.
     """
 
     def __init__(self, window: int) -> None:
         if window < 1:
             raise ValueError(f"a window of {window} records would let no record pass")
         self.window = window
-        self.in_a_row = 0
+        self.contiguous_end = 0
         self._later: list[range] = []
 
     def receive(self, first: int, count: int) -> list[range]:
@@ -174,7 +174,7 @@ class RecordTrack:
 
     def missing(self, produced: int) -> list[range]:
         """Return the missing indexes below ``produced``, ascending: SWEEP_READ must fetch them."""
-        holes, start = [], self.in_a_row
+        holes, start = [], self.contiguous_end
         for island in self._later:
             if start < min(island.start, produced):
                 holes.append(range(start, min(island.start, produced)))
@@ -186,13 +186,13 @@ class RecordTrack:
     def give_up(self, oldest: int) -> list[range]:
         """Give up all records below ``oldest``, which the board no longer has; return the indexes lost by this."""
         lost = self.missing(oldest)
-        if oldest > self.in_a_row:
-            self._add(range(self.in_a_row, oldest))
+        if oldest > self.contiguous_end:
+            self._add(range(self.contiguous_end, oldest))
         return lost
 
     def acknowledgement(self) -> tuple[int, int]:
         """Return ``(up_to, credit_limit)`` for the next SWEEP_ACK."""
-        return self.in_a_row, (self.in_a_row + self.window) % (1 << 32)
+        return self.contiguous_end, (self.contiguous_end + self.window) % (1 << 32)
 
     def _add(self, records: range) -> None:
         # A run can have 2³¹ records, so consecutive records are stored as one number
@@ -202,8 +202,8 @@ class RecordTrack:
             self._later.sort(key=lambda island: island.start)
         merged: list[range] = []
         for island in self._later:
-            if island.start <= self.in_a_row:
-                self.in_a_row = max(self.in_a_row, island.stop)
+            if island.start <= self.contiguous_end:
+                self.contiguous_end = max(self.contiguous_end, island.stop)
             elif merged and island.start <= merged[-1].stop:
                 merged[-1] = range(merged[-1].start, max(merged[-1].stop, island.stop))
             else:

@@ -28,13 +28,13 @@ def is_newer(a: int, b: int) -> bool:
 
 
 def next_generation(generation: int) -> int:
-    """Return the generation after this one, skipping 0 (section 6.1)."""
+    """Return the number of the table generation that follows, skipping 0 (protocol section 6.1)."""
     # A board that has latched nothing since power-up replies 0, so 0 is never the generation of a table.
     return (generation + 1) % (1 << 32) or 1
 
 
 def table_crc32(codes: NDArray[Any] | Iterable[int]) -> int:
-    """Return the CRC-32 of a table of codes, u16 little endian, in channel order (section 8.3)."""
+    """Return the CRC-32 of a table of codes, u16 little endian, in channel order (protocol section 8.3)."""
     array = codes if isinstance(codes, np.ndarray) else np.fromiter(codes, dtype=np.int64)
     return zlib.crc32(np.ascontiguousarray(array, dtype=CODE_DTYPE).tobytes())
 
@@ -47,7 +47,7 @@ def config_crc32(global_block: ConfigGlobalRequest, limits: NDArray[Any]) -> int
 def channel_power_uw(
     codes: NDArray[Any], load_ohm: NDArray[Any], dac_full_scale: int, drive: Drive
 ) -> NDArray[np.uint64]:
-    """Return the computed power per channel in µW, in the integer arithmetic of section 7.3.
+    """Return the computed heater power per channel in µW, in the integer arithmetic of protocol section 7.3.
 
     Args:
         codes: Codes, shape ``(n,)``.
@@ -71,7 +71,7 @@ def channel_power_uw(
 
 
 def computed_power_uw(codes: NDArray[Any], load_ohm: NDArray[Any], dac_full_scale: int, drive: Drive) -> int:
-    """Return the computed power of a whole table in µW (section 7.3); see :func:`channel_power_uw`."""
+    """Return the computed power of all heaters together in µW, from their codes; see :func:`channel_power_uw`."""
     return int(channel_power_uw(codes, load_ohm, dac_full_scale, drive).sum())
 
 
@@ -90,7 +90,7 @@ def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[
 
 
 def output_from_code(codes: NDArray[Any], full_scale: float) -> NDArray[np.float64]:
-    """Return ``code / 65535 × full_scale``, in the unit of ``full_scale`` (section 6.1)."""
+    """Return ``code / 65535 × full_scale``, in the unit of ``full_scale`` (protocol section 6.1)."""
     return np.asarray(codes, dtype=np.float64) * (full_scale / FULL_SCALE_CODE)
 
 
@@ -101,7 +101,7 @@ def monitor_from_code(adc: NDArray[Any], full_scale: float) -> tuple[NDArray[np.
 
 
 def native_code(code: NDArray[Any], bits: int) -> NDArray[np.uint16]:
-    """Return the codes that a converter of ``bits`` drives: ``code >> (16 − bits)`` (section 6.1)."""
+    """Return the codes that a converter of ``bits`` drives: ``code >> (16 − bits)`` (protocol section 6.1)."""
     return np.asarray(code, dtype=np.uint16) >> np.uint16(16 - bits)
 
 

@@ -65,7 +65,7 @@ def schema_document() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the canonical schema text (section 6.4): JSON, keys sorted, no blanks, no final newline."""
+    """Return the canonical schema text (protocol section 6.4): JSON, keys sorted, no blanks, no final newline."""
     return json.dumps(schema_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -45,7 +45,7 @@ class StoredReply:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Decision on a request.
+    """Decision of a board on a request.
 
     Attributes:
         verdict: EXECUTE it; REPLAY ``stored`` with the flag RETRY; DROP it silently; or reply STALE.
@@ -68,7 +68,7 @@ class _Slot:
 
 
 class ReplyRing:
-    """The board's side: decides which requests are executed, and keeps the last replies (section 4.2).
+    """The board's side: decides which requests are executed, and keeps the last replies (protocol section 4.2).
 
     Usage: ``judge(seq)``; after an EXECUTE, one of ``store``, ``store_read`` or ``store_silent``.
 
@@ -124,7 +124,7 @@ class ReplyRing:
 
 
 class SendWindow:
-    """The host's side: which sequence numbers can be in flight (section 4.3).
+    """The host's side: which sequence numbers can be in flight (protocol section 4.3).
 
     A new number is available only while its distance to the oldest unanswered number is below W. This limits a
     distance, not a count.

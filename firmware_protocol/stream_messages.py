@@ -22,7 +22,7 @@ def _saturated(codes: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 class SubscribeReply(Message):
-    """State of a stream (section 9.1). All events below number ``next_event`` were sent before this reply."""
+    """State of a stream (protocol section 9.1). All events below number ``next_event`` were sent before this reply."""
 
     stream: int = wire(0, "u8", "", "", "echo")
     _reserved_1 = wire(1, "u8")
@@ -32,7 +32,7 @@ class SubscribeReply(Message):
 
 
 class SubscribeRequest(Message):
-    """Start, stop or renew a telemetry stream (section 9.1); an empty mask selects every monitor."""
+    """Start, stop or renew a telemetry stream (protocol section 9.1); an empty mask selects every monitor."""
 
     command: ClassVar[Command] = Command.SUBSCRIBE
     reply: ClassVar[type[SubscribeReply]] = SubscribeReply
@@ -46,14 +46,14 @@ class SubscribeRequest(Message):
     _reserved_14 = wire(14, "u16")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As in every message, but a renewal uses only ``stream`` and ``credit_limit``."""
+        """Check the fields as in every message; a renewal uses only ``stream`` and ``credit_limit``."""
         found = super().out_of_range()
         renewal = bool(self.sub_flags & SubscribeFlag.RENEW)
         return None if renewal and found is not None and found[0] != 0 else found
 
 
 class TelemetryEvent(Message):
-    """One averaged scan of the monitors of a stream (section 9.2)."""
+    """One averaged scan of the monitors of a stream (protocol section 9.2)."""
 
     event: ClassVar[Event] = Event.TELEMETRY
     tick: int = wire(0, "u32", "ticks", "", "start of the scan")
@@ -65,12 +65,12 @@ class TelemetryEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is not a value; shape of ``adc``."""
+        """Mask of the readings above full scale, whose codes are not values; same shape as ``adc``."""
         return _saturated(self.adc)
 
 
 class WatchReply(Message):
-    """The watched monitors (section 9.3); the event with number ``next_event`` gives the state."""
+    """The watched monitors (protocol section 9.3); the event with number ``next_event`` gives the state."""
 
     next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
     n_watched: int = wire(4, "u16", "channels", "", "monitors watched")
@@ -93,7 +93,7 @@ class WatchRequest(Message):
 
 
 class LightEvent(Message):
-    """The watched monitors that are dark (section 9.3)."""
+    """The watched monitors that are dark (protocol section 9.3)."""
 
     event: ClassVar[Event] = Event.LIGHT
     tick: int = wire(0, "u32", "ticks", "", "scan after which the state was this one")
@@ -105,14 +105,14 @@ class LightEvent(Message):
 
 
 class SweepLoadReply(Message):
-    """Amount of an image that the board has (section 10.2)."""
+    """Number of bytes of a sweep image that the board has received (protocol section 10.2)."""
 
     sweep_id: int = wire(0, "u32", "", "", "echo")
     received: int = wire(4, "u32", "B", "", "contiguous bytes from 0 held now")
 
 
 class SweepLoadRequest(Message):
-    """One piece of a sweep image (section 10.2)."""
+    """One piece of a sweep image (protocol section 10.2)."""
 
     command: ClassVar[Command] = Command.SWEEP_LOAD
     reply: ClassVar[type[SweepLoadReply]] = SweepLoadReply
@@ -125,7 +125,7 @@ class SweepLoadRequest(Message):
     data: bytes = wire(20, "u8[len]", "", "", "bytes of the image")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """As in every message; in addition, the piece must be inside the image."""
+        """Check the fields as in every message, and that the piece is inside the image."""
         found = super().out_of_range()
         if found is None and self.offset >= self.total:
             found = self.layout.offset_of("offset"), self.offset
@@ -135,7 +135,7 @@ class SweepLoadRequest(Message):
 
 
 class SweepStartReply(Message):
-    """Confirmation of a started run (section 10.3)."""
+    """Confirmation of a started run (protocol section 10.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the first point")
@@ -146,7 +146,7 @@ class SweepStartReply(Message):
 
 
 class SweepStartRequest(Message):
-    """Run the loaded image (section 10.3)."""
+    """Run the loaded image (protocol section 10.3)."""
 
     command: ClassVar[Command] = Command.SWEEP_START
     reply: ClassVar[type[SweepStartReply]] = SweepStartReply
@@ -161,7 +161,7 @@ class SweepStartRequest(Message):
 
 
 class SweepDataEvent(Message):
-    """Neighbouring records of a run (section 10.4); ``values`` has shape (records, values per record)."""
+    """Neighbouring records of a run (protocol section 10.4); ``values`` has shape (records, values per record)."""
 
     event: ClassVar[Event] = Event.SWEEP_DATA
     generation: int = wire(0, "u32", "", "", "run")
@@ -173,12 +173,12 @@ class SweepDataEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is not a value; shape of ``values``."""
+        """Mask of the readings above full scale, whose codes are not values; same shape as ``values``."""
         return _saturated(self.values)
 
 
 class SweepDoneEvent(Message):
-    """A run has ended (section 10.4)."""
+    """A run has ended (protocol section 10.4)."""
 
     event: ClassVar[Event] = Event.SWEEP_DONE
     generation: int = wire(0, "u32", "", "", "run")
@@ -192,7 +192,7 @@ class SweepDoneEvent(Message):
 
 
 class SweepReadReply(Message):
-    """State of the last run and the requested records (section 10.4); ``reason`` is ``None`` while it runs."""
+    """State of the last run and the requested records (protocol section 10.4); ``reason`` is ``None`` while it runs."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     first: int = wire(4, "u32", "record", "", "echo")
@@ -212,12 +212,12 @@ class SweepReadReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Where the monitor is above full scale and the code is not a value; shape of ``values``."""
+        """Mask of the readings above full scale, whose codes are not values; same shape as ``values``."""
         return _saturated(self.values)
 
 
 class SweepReadRequest(Message):
-    """Request records by index, or with ``count`` 0 only the state (section 10.4)."""
+    """Request records by index, or with ``count`` 0 only the state (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_READ
     reply: ClassVar[type[SweepReadReply]] = SweepReadReply
@@ -228,7 +228,7 @@ class SweepReadRequest(Message):
 
 
 class SweepAckReply(Message):
-    """Records that a run has produced and still holds (section 10.4)."""
+    """Records that a run has produced and still holds (protocol section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     produced: int = wire(4, "u32", "records", "", "records produced so far")
@@ -236,7 +236,7 @@ class SweepAckReply(Message):
 
 
 class SweepAckRequest(Message):
-    """Release records and move the push limit (section 10.4); neither can move back."""
+    """Release records and move the push limit (protocol section 10.4); neither can move back."""
 
     command: ClassVar[Command] = Command.SWEEP_ACK
     reply: ClassVar[type[SweepAckReply]] = SweepAckReply
@@ -246,7 +246,7 @@ class SweepAckRequest(Message):
 
 
 class SweepAbortReply(Message):
-    """Reason and time of the end of a run (section 10.4)."""
+    """Reason and time of the end of a run (protocol section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     records: int = wire(4, "u32", "", "", "records produced")
@@ -257,7 +257,7 @@ class SweepAbortReply(Message):
 
 
 class SweepAbortRequest(Message):
-    """End a run and drive the base table again (section 10.4)."""
+    """End a run and drive the base table again (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_ABORT
     reply: ClassVar[type[SweepAbortReply]] = SweepAbortReply

@@ -13,7 +13,7 @@ _SEQ = 1 << 16
 
 
 def later_limit(present: int, offered: int) -> int:
-    """Return the newer of two absolute limits; a limit never decreases (sections 9.1 and 10.4)."""
+    """Return the newer of two absolute limits; a limit never decreases (protocol sections 9.1 and 10.4)."""
     return offered if is_newer(offered, present) else present
 
 
@@ -50,7 +50,7 @@ class EventCredit:
         return number
 
     def discard(self, records: int = 1) -> None:
-        """Count records that found no credit or no space; they get no event number."""
+        """Count records discarded for lack of credit or space; they get no event number."""
         self.dropped = (self.dropped + records) % _U32
 
 
@@ -58,7 +58,7 @@ class EventTrack:
     """The host's side of one stream: received and lost events, and when to renew.
 
     Args:
-        window: Number of events that the board can be ahead. The host renews at half of it.
+        window: Number of events that the board can send without a renewal. The host renews after half of them.
 
     Attributes:
         next_event: Next expected number.

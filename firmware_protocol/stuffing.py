@@ -22,7 +22,7 @@ class StuffingError(ValueError):
 
 
 def _long_run(run: bytes, *, last: bool) -> bytes:
-    """Return the groups of a run of 254 bytes or more."""
+    """Return the COBS groups of a run of 254 bytes or more."""
     full, rest = divmod(len(run), _GROUP)
     groups = [b"\xff" + run[i * _GROUP : (i + 1) * _GROUP] for i in range(full)]
     # A run of a multiple of 254 bytes needs a closing group only if a zero follows. At the end of the content
@@ -83,7 +83,7 @@ _Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes], type[Exceptio
 
 
 def _native() -> _Codec | None:
-    """Return the functions of the C extension; ``None`` without it, because the functions here are faster then."""
+    """Return the functions of the C extension; ``None`` without it, because this module beats its plain Python."""
     try:
         package = importlib.import_module("cobs.cobs")
     except ImportError:

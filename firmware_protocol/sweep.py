@@ -36,7 +36,7 @@ from firmware_protocol.stream_messages import SweepLoadRequest
 
 @dataclass(frozen=True)
 class PointTiming:
-    """Times of one point.
+    """Settling and dwell time of one sweep point.
 
     Attributes:
         settle_us: Wait between the latch of the point and its first scan, in µs.
@@ -49,13 +49,13 @@ class PointTiming:
 
 @dataclass(frozen=True, eq=False)
 class SweepPoint:
-    """One point: the changes from the previous point, or a whole table.
+    """One sweep point: the changes from the previous point, or a whole table.
 
     Attributes:
         changes: Pairs of ``PAIR_DTYPE`` or rows of (channel, code); unused with ``table``. If a channel is named twice,
             the last pair counts.
         table: Whole table of n_dac codes instead of changes; ``None`` for changes.
-        timing: Times of this point; ``None`` for those of the image.
+        timing: Times of this point; ``None`` for the default times of the image.
     """
 
     changes: Records = field(default_factory=lambda: np.empty(0, dtype=PAIR_DTYPE))
@@ -78,7 +78,7 @@ class SweepPoint:
         return result
 
     def encode(self) -> bytes:
-        """Return the point record."""
+        """Return the bytes of the point record."""
         body = self.changes if self.table is None else self.table
         times = None if self.timing is None else (self.timing.settle_us, self.timing.dwell_us)
         return pack_point(body, times, whole=self.table is not None)
@@ -118,7 +118,7 @@ class SweepImage:
             object.__setattr__(self, "start_table", codes_array(self.start_table))
 
     def encode(self) -> bytes:
-        """Return the image.
+        """Return the bytes of the image.
 
         Raises:
             ImageError: A field does not allow its value, or tables have different lengths.
@@ -150,7 +150,7 @@ class SweepImage:
 
     @classmethod
     def decode(cls, data: bytes, n_dac: int, n_adc: int) -> SweepImage:
-        """Return the image of ``data``, checked in the order of its bytes (section 10.2).
+        """Return the image of ``data``, checked in the order of its bytes (protocol section 10.2).
 
         Args:
             data: The whole image.
@@ -193,7 +193,7 @@ class SweepImage:
         return channels_from_mask(self.mask, n_adc)
 
     def timing(self, point: int) -> PointTiming:
-        """Return the times of a point: its own, or those of the image."""
+        """Return the times of a point: its own times, or the default times of the image."""
         return self.points[point].timing or PointTiming(self.settle_us, self.dwell_us)
 
     def tables(self, base: NDArray[Any]) -> Iterator[NDArray[np.uint16]]:
@@ -215,7 +215,7 @@ class SweepImage:
 
 
 def image_refusal(error: ImageError | ChannelError) -> Refusal:
-    """Return the board's reply to a piece that completes a wrong image (section 10.2)."""
+    """Return the board's reply to a piece that completes a wrong image (protocol section 10.2)."""
     if isinstance(error, ChannelError):
         return Refusal(Status.BAD_CHANNEL, error.channel, error.point, limit=error.channels)
     return Refusal(Status.BAD_VALUE, index=error.point, value=error.offset)
@@ -229,7 +229,7 @@ def delta_points(
     Args:
         tables: Whole tables of codes, each of the shape of ``base``.
         base: Table before the first point.
-        timings: Times per point; ``None`` for those of the image.
+        timings: Times per point; ``None`` for the default times of the image.
     """
     points: list[SweepPoint] = []
     before = codes_array(base)
@@ -251,7 +251,7 @@ def delta_points(
 
 
 def load_requests(sweep_id: int, image: bytes, mtu: int) -> Iterator[SweepLoadRequest]:
-    """Yield the pieces of an image in order, each as large as the MTU allows (section 10.2).
+    """Yield the pieces of an image in order, each as large as the MTU allows (protocol section 10.2).
 
     Args:
         sweep_id: Number of the image, not 0.

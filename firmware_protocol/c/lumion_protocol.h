@@ -55,7 +55,7 @@ enum lum_header_flag {
     LUM_HEADER_FLAG_FAULT_PENDING = 0x80,
 };
 
-/* Commands (section 5). */
+/* Commands (protocol section 5). */
 enum lum_command {
     LUM_COMMAND_HELLO = 0x00,
     LUM_COMMAND_PING = 0x01,
@@ -79,7 +79,7 @@ enum lum_command {
     LUM_COMMAND_FAULT_CLEAR = 0x41,
 };
 
-/* Events (section 5): the command byte of an EVT frame. */
+/* Events (protocol section 5): the command byte of an EVT frame. */
 enum lum_event {
     LUM_EVENT_TELEMETRY = 0x80,
     LUM_EVENT_SWEEP_DATA = 0x81,
@@ -95,7 +95,7 @@ enum lum_stream {
     LUM_STREAM_LIGHT = 0x10,
 };
 
-/* Status codes (section 12). */
+/* Status codes (protocol section 12). */
 enum lum_status {
     LUM_STATUS_OK = 0x00,
     LUM_STATUS_BUSY = 0x01,
@@ -125,7 +125,7 @@ enum lum_status {
     LUM_STATUS_UNKNOWN_FAULT = 0x19,
 };
 
-/* Bit numbers of features (section 6.4); has_feature tests a mask. */
+/* Bit numbers of features (protocol section 6.4); has_feature tests a mask. */
 enum lum_feature {
     LUM_FEATURE_COMMIT_AT_TICK = 0x00,
     LUM_FEATURE_COMMIT_TRIGGER = 0x01,
@@ -142,7 +142,7 @@ enum lum_feature {
     LUM_FEATURE_MONITOR_WATCH = 0x0D,
 };
 
-/* Fault sources (section 11.3): bit numbers of faults, latched and fault_enable. */
+/* Fault sources (protocol section 11.3): bit numbers of faults, latched and fault_enable. */
 enum lum_fault_source {
     LUM_FAULT_SOURCE_OVER_TEMPERATURE = 0x00,
     LUM_FAULT_SOURCE_TOTAL_POWER = 0x01,
@@ -181,14 +181,14 @@ enum lum_drive {
     LUM_DRIVE_CURRENT = 0x01,
 };
 
-/* Reaction of the outputs when the watchdog trips (section 11.2). */
+/* Reaction of the outputs when the watchdog trips (protocol section 11.2). */
 enum lum_watchdog_policy {
     LUM_WATCHDOG_POLICY_OFF = 0x00,
     LUM_WATCHDOG_POLICY_RAMP = 0x01,
     LUM_WATCHDOG_POLICY_HOLD = 0x02,
 };
 
-/* First byte of a CONFIG request (section 7.1). */
+/* First byte of a CONFIG request (protocol section 7.1). */
 enum lum_config_op {
     LUM_CONFIG_OP_GLOBAL = 0x00,
     LUM_CONFIG_OP_LIMITS = 0x01,
@@ -197,14 +197,14 @@ enum lum_config_op {
     LUM_CONFIG_OP_READ_LIMITS = 0x04,
 };
 
-/* when of COMMIT (section 8.3). */
+/* when of COMMIT (protocol section 8.3). */
 enum lum_commit_when {
     LUM_COMMIT_WHEN_NEXT_TICK = 0x00,
     LUM_COMMIT_WHEN_AT_TICK = 0x01,
     LUM_COMMIT_WHEN_TRIGGER = 0x02,
 };
 
-/* base of STAGE_SPARSE (section 8.2), used when the frame opens the bank. */
+/* base of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank. */
 enum lum_sparse_base {
     LUM_SPARSE_BASE_EMPTY = 0x00,
     LUM_SPARSE_BASE_DRIVEN = 0x01,
@@ -225,7 +225,7 @@ enum lum_readback_flag {
     LUM_READBACK_FLAG_CODES = 0x01,
 };
 
-/* Counters of GET_STATS in their order (section 6.3); new counters are appended. */
+/* Counters of GET_STATS in their order (protocol section 6.3); new counters are appended. */
 enum lum_stats_counter {
     LUM_STATS_COUNTER_RX_FRAMES = 0x00,
     LUM_STATS_COUNTER_RX_BYTES = 0x01,

@@ -26,7 +26,7 @@ _LONGEST_MESSAGE = 160
 
 @dataclass(frozen=True)
 class HeldSetting:
-    """A setting that the driver has set.
+    """A setting that the driver has set and expects to find unchanged at every reading.
 
     Attributes:
         query: Query for the setting, such as ``SENS1:POW:UNIT?``.
@@ -53,7 +53,7 @@ class HeldSetting:
 
 
 class HeldSetup:
-    """The held settings on which some readings of an instrument depend.
+    """The settings that some readings of an instrument depend on and that are checked with every reading.
 
     Args:
         session: Session with the instrument.
@@ -69,11 +69,11 @@ class HeldSetup:
         self._unread: dict[str, Callable[[], object]] = {}
 
     def hold(self, setting: HeldSetting) -> None:
-        """Read this setting together with every number from now on. It replaces a held setting with the same query."""
+        """Check this setting with every reading from now on; replace an earlier setting with the same query."""
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Restore this setting as well whenever a held setting has changed: ``*RST`` changes both.
+        """Restore this setting as well whenever a checked setting has changed: ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.
@@ -82,7 +82,7 @@ class HeldSetup:
         self._unread[name] = restore
 
     def query(self, query: str, timeout_s: float | None = None) -> str:
-        """Send a query together with the queries of the held settings, and return its reply.
+        """Send a query together with the queries of the checked settings, and return its reply.
 
         Raises:
             VerifyError: A setting changed again after it was restored.
@@ -92,15 +92,15 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
-        """Return the result of ``read``, made while all settings were as held. Raises as :meth:`query`."""
+        """Return the result of ``read``, made while all checked settings were unchanged. Raises as :meth:`query`."""
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:
-        """Restore settings that have been changed. Raises as :meth:`query`."""
+        """Restore the checked settings that something else has changed. Raises as :meth:`query`."""
         self.read_held(lambda: None)
 
     def check_unchanged(self) -> None:
-        """Raise ``VerifyError`` if a setting has been changed; for readings that cannot be repeated."""
+        """Raise ``VerifyError`` if a checked setting has changed; for readings that cannot be repeated."""
         with self._session.transaction():
             for setting, reply in self._changed(self._query_all([*self._settings])):
                 raise self._changed_error(setting, reply, "Measure again.")

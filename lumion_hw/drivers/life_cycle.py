@@ -69,11 +69,11 @@ def not_open(label: str, device: str, address: str) -> ConnectError:
 
 
 class SelfIdentifying(Protocol):
-    """The attributes that every identity has."""
+    """An identity with the attributes that every device reports."""
 
     @property
     def model(self) -> str:
-        """Model."""
+        """Model name."""
 
     @property
     def serial(self) -> str:

@@ -39,7 +39,7 @@ def check_fault_id(fault_id: object, device: str, address: str) -> None:
     """Refuse a fault id that is not a whole number: ``True`` would clear fault 1.
 
     Raises:
-        BadValueError: The id is of another type; nothing was cleared.
+        BadValueError: The id is not an integer; nothing was cleared.
     """
     if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
         raise BadValueError(
@@ -53,9 +53,9 @@ def check_fault_id(fault_id: object, device: str, address: str) -> None:
 def number_each(
     values: Any, n: int, label: str, owner: str, *, device: str | None, address: str | None
 ) -> NDArray[np.float64]:
-    """Return ``values`` as one real number per channel. Nothing is converted that is not numeric already.
+    """Return ``values`` as one real number per channel. Values that are not numeric already are refused.
 
-    Masked, complex, text and boolean values are refused: they are mistakes rather than settings.
+    This includes masked, complex, string and boolean values: they are mistakes rather than settings.
 
     Args:
         values: Values given by the caller.

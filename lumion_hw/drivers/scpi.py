@@ -24,7 +24,7 @@ from lumion_hw.sessions.scpi import ScpiSession
 
 @dataclass(frozen=True)
 class Identity:
-    """The four fields of the reply to ``*IDN?`` (IEEE 488.2, 10.14)."""
+    """Identity of an instrument: the four fields of its reply to ``*IDN?`` (IEEE 488.2, 10.14)."""
 
     maker: str
     model: str
@@ -84,7 +84,7 @@ _log = logging.getLogger(__name__)
 _LARGEST_QUEUE = 64
 _LIMIT_SLACK = 1e-6  # instruments send their limits as float32
 NOT_A_VALUE = 1e20
-"""Larger numbers are markers, not values: the largest float32 or float64, 9.9E37 for infinity, 9.91E37 for NaN."""
+"""Larger numbers in replies are markers: the largest float32 or float64, 9.9E37 (infinity), 9.91E37 (NaN)."""
 _OPERATION_COMPLETE = 1  # bit 0 of the standard event status register (IEEE 488.2, 11.5.1)
 # Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted, query unterminated.
 # They occur in normal operation; other public drivers for this family ignore them too.
@@ -289,7 +289,7 @@ class StrictScpi:
                 label,
                 wrote=wrote,
                 read=found,
-                hint="The instrument holds a different value from the one set; check its front panel.",
+                hint="The instrument has not accepted the setting; check its front panel.",
             )
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
@@ -316,7 +316,7 @@ def is_value(number: float) -> bool:
 
 
 class DeviceNames(TypedDict, total=False):
-    """Named arguments of every :class:`ScpiDriver`."""
+    """Names of the keyword arguments that every :class:`ScpiDriver` accepts."""
 
     device: Required[str]
     expected_model: str | None

@@ -207,13 +207,13 @@ class TelemetrySample:
 
 @dataclass(frozen=True)
 class LightThreshold:
-    """Photocurrents at which a monitor counts as dark and as lit.
+    """Photocurrents at which a monitor counts as dark and as illuminated.
 
     Attributes:
         monitor: Monitor number.
-        dark_below_ma: Photocurrent below which the monitor is dark.
-        light_from_ma: Photocurrent from which the monitor is lit; at least ``dark_below_ma``. In between, the state
-            does not change.
+        dark_below_ma: Photocurrent below which the monitor counts as dark.
+        light_from_ma: Photocurrent from which the monitor counts as illuminated; at least
+            ``dark_below_ma``. In between, the state does not change.
         hold_s: Time for which all readings must agree before the state changes.
     """
 
@@ -244,7 +244,7 @@ class LightWatcher(Protocol):
     """Watches monitors for loss of light; close it when it is no longer needed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the period. All monitors start as lit."""
+        """Replace the thresholds and the period. All monitors start as illuminated."""
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""

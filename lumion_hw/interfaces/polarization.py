@@ -55,7 +55,7 @@ class PolarizationController(Protocol):
 
 @runtime_checkable
 class PolarizationOptimizer(Protocol):
-    """A closed instrument that minimizes a figure of merit that the host measures. Thread-safe.
+    """A self-contained instrument that minimizes a figure of merit that the host measures. Thread-safe.
 
     It has no settings. The host measures, reports the figure of merit, and the instrument makes its next step.
     """
@@ -68,7 +68,7 @@ class PolarizationOptimizer(Protocol):
         """Start the search from the present polarization."""
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit of the present polarization, smaller is better, and let the box make one step.
+        """Report the figure of merit (smaller is better) of the present polarization; the instrument makes one step.
 
         Args:
             factor: A positive number, linear in power, with a largest value near 100.

@@ -74,7 +74,7 @@ class SignalStatus:
 
 
 class Transponder(Protocol):
-    """An optical module. Thread-safe; what a module does not support raises ``NotSupportedError``."""
+    """An optical module. Thread-safe; unsupported operations raise ``NotSupportedError``."""
 
     def identify(self) -> TransponderIdentity:
         """Read the identity and check it."""

@@ -64,7 +64,7 @@ def _serial(address: str, location: str, clock: Clock, baud: int) -> Link:
     baud_text = options.pop("baud", str(baud))
     if not path or options:
         unknown = f" (unknown: {', '.join(sorted(options))})" if options else ""
-        raise ConfigError(f"{address!r} needs a path and may have the option baud only{unknown}", hint=_EXPECTED)
+        raise ConfigError(f"{address!r} needs a path and accepts only the option baud{unknown}", hint=_EXPECTED)
     if not (baud_text.isascii() and baud_text.isdigit() and int(baud_text) > 0):
         raise ConfigError(f"{address!r}: baud must be a positive integer, not {baud_text!r}", hint=_EXPECTED)
     return SerialLink(unquote(path), int(baud_text), clock)

@@ -61,7 +61,7 @@ class FaultLane:
         return min(n_bytes, self._line_events[0].at_byte - self.counts["taken"]) if self._line_events else n_bytes
 
     def push(self, data: bytes, now: float) -> None:
-        """Queue one chunk of bytes with its damage; what survives is due now or later."""
+        """Apply random faults to one chunk of bytes and queue the bytes that remain."""
         start = self.counts["taken"]
         self.counts["taken"] += len(data)
         rates, shots = self._rates, self._shots(start, start + len(data))

@@ -70,7 +70,7 @@ class MemoryLink:
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the device."""
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()

@@ -54,13 +54,13 @@ class OwnerProcess:
 
 
 def fork_safe(lock: LockT) -> LockT:
-    """Register a lock and return it. In a forked child it is free, even if a thread of the parent held it."""
+    """Register a lock and return it. In a forked child the lock is free, even if a thread of the parent held it."""
     _locks.add(lock)
     return lock
 
 
 def forget_in_child(link: Any) -> None:
-    """Call ``link.forget()`` in a forked child: its library would else close the parent's session at exit."""
+    """Call ``link.forget()`` in a forked child: otherwise its library would close the parent's session at exit."""
     _forgetful.add(link)
 
 

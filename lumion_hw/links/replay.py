@@ -42,7 +42,7 @@ class ReplayPeer:
 
     @property
     def remaining(self) -> tuple[RecordedExchange, ...]:
-        """Steps that have not taken place yet."""
+        """Recorded steps that have not been replayed yet."""
         return tuple(self._remaining)
 
     def receive(self, data: bytes) -> None:

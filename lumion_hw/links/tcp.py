@@ -21,7 +21,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # dete
 
 
 class TcpLink:
-    """A TCP connection.
+    """A TCP connection to a device, with deadlines on a wall clock.
 
     Args:
         host: Host name or address.
@@ -44,7 +44,7 @@ class TcpLink:
         return f"tcp://[{self._host}]:{self._port}" if ":" in self._host else f"tcp://{self._host}:{self._port}"
 
     def open(self, deadline: Deadline) -> None:
-        """Connect. Raises ``ConnectError`` if refused, unreachable, unknown, or not connected by ``deadline``."""
+        """Connect to the device. Raises ``ConnectError`` if refused, unreachable, unknown or late (``deadline``)."""
         self._owner.claim(self.name)
         if self._socket is not None:
             return

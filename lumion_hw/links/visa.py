@@ -51,7 +51,7 @@ def _is_open(manager: Any) -> bool:
 
 
 class VisaLink:
-    """A VISA resource.
+    """A link to an instrument through a VISA resource.
 
     Args:
         resource: Resource name, such as ``TCPIP0::192.0.2.7::hislip0::INSTR``.

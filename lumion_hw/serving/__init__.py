@@ -1,7 +1,7 @@
-"""A bench that several people and programs use: its owner, the lease, PV Access.
+"""Sharing one bench between several people and programs: the owner process, the lease and the PV Access server.
 
-:class:`BenchOwner` owns a bench and publishes :class:`ServedState`; :class:`PvaServer` serves it. Programs elsewhere
-use :meth:`lumion_hw.Bench.attach`. The modules inside are private: users import from here.
+:class:`BenchOwner` owns a bench and publishes :class:`ServedState`; :class:`PvaServer` serves it. Other programs
+connect with :meth:`lumion_hw.Bench.attach`. The modules inside are private: users import from here.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Calls of the interfaces from elsewhere: what may be called, by whom, and what of it lives on here."""
+"""Remote calls of device interfaces: access checks, the calls themselves, and the streams and watches they open."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from lumion_hw.remote.roles import INTERFACES, READS, SAFE, find_interface, memb
 from lumion_hw.serving.lease import BenchLease, Caller
 
 _MAX_HANDLES = 16
-"""Streams and watches that one connection may have at a time."""
+"""Maximum number of open streams and watches per connection."""
 _MAX_READER_STREAMS = 2
-"""Streams of one device that clients without the lease may have together: a controller has four."""
+"""Maximum number of streams of one device for all clients without the lease; a controller provides four in total."""
 _MAX_CALLS = 24
-"""Calls of one connection under way at a time: the server has 32 workers, and others need some."""
+"""Maximum number of running calls per connection; the server has 32 workers for all connections."""
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """Something that a call gave back: a stream of readings, a watch.
+    """A stream of readings or a watch that a remote call has opened.
 
     Attributes:
-        what: The stream or watch.
-        connection: The connection it belongs to.
-        device: The device it is of.
-        is_reader: Its client did not hold the lease.
-        reading: Held by the call that waits for the next reading.
+        source: The stream or watch.
+        connection: The connection of the client that opened it.
+        device: Name of the device.
+        is_reader: Whether the client opened it without the lease.
+        reading: Lock of the call that waits for the next reading.
     """
 
-    what: Any
+    source: Any
     connection: str
     device: str
     is_reader: bool
@@ -48,14 +48,14 @@ class _Handle:
 
 
 class Calls:
-    """Calls methods of open devices for others. Thread-safe as the devices are.
+    """Calls methods of open devices for remote clients. As thread-safe as the devices.
 
     Args:
         devices: Open devices by name.
-        lease: Who may change them.
-        on_close: What closing a device from elsewhere does; the device itself stays open.
-        check_change: Asked before a device is changed: device and method. Raises what forbids it.
-        change_context: Context of a call that may change a device.
+        lease: The lease, which a client needs to change a device.
+        on_close: Called when a client closes a device; the device itself stays open.
+        check_change: Called with device and method before a change; raises an error to forbid it.
+        change_context: Context manager around every call that may change a device.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Calls:
         self._under_way: Counter[str] = Counter()
 
     def describe(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Return interface and properties of every device."""
+        """Return the interface name and the properties of every device."""
         return {
             name: (
                 interface,
@@ -96,13 +96,13 @@ class Calls:
     def call(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
-        """Call a method of an interface.
+        """Call a method of a device, or of an open stream or watch.
 
         Raises:
-            BusyError: It may change something, and the caller does not hold the lease; or its connection has too many
-                calls under way.
-            UnknownNameError: There is no such device, or its interface has no such method.
-            Exception: What the device raises.
+            BusyError: The method may change the device and the caller does not hold the lease, or too many calls of
+                its connection are running.
+            UnknownNameError: The device does not exist, or its interface has no such method.
+            Exception: An error of the device.
         """
         with self._count_call(caller.connection):
             if device.startswith(HANDLE):
@@ -111,10 +111,10 @@ class Calls:
 
     @contextlib.contextmanager
     def _count_call(self, connection: str) -> Iterator[None]:
-        """Count a call of a connection while it is under way. Raises ``BusyError`` if there are too many."""
+        """Count a call while it runs. Raises ``BusyError`` if too many calls of the connection are running."""
         with self._lock:
             if self._under_way[connection] >= _MAX_CALLS:
-                raise BusyError(f"{_MAX_CALLS} calls of this connection are under way", hint="Wait for one to end.")
+                raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait for one to end.")
             self._under_way[connection] += 1
         try:
             yield
@@ -128,11 +128,13 @@ class Calls:
         interface = self._interfaces.get(device)
         if interface is None:
             listed = ", ".join(self._interfaces)
-            raise UnknownNameError(f"no device {device!r} is served", hint=f"There are {listed or 'none'}.")
-        known = {name for name, is_property in members(INTERFACES[interface]) if not is_property}
-        if method not in known:
             raise UnknownNameError(
-                f"{interface} has no method {method!r}", device=device, hint=f"It has {', '.join(sorted(known))}."
+                f"this bench does not serve a device {device!r}", hint=f"The devices are {listed or 'none'}."
+            )
+        methods = {name for name, is_property in members(INTERFACES[interface]) if not is_property}
+        if method not in methods:
+            raise UnknownNameError(
+                f"{interface} has no method {method!r}", device=device, hint=f"It has {', '.join(sorted(methods))}."
             )
         if method == "close":
             return self._on_close(device, caller)
@@ -152,28 +154,28 @@ class Calls:
             if handle is not None and method == "close":
                 del self._handles[name]
         if handle is None or handle.connection != caller.connection:
-            raise ConfigError("this stream or watch of a served bench was closed", hint="Begin another one.")
+            raise ConfigError("this stream or watch of the served bench is closed", hint="Open a new one.")
         if method == "__next__":
             return self._next_reading(handle)
-        interface = find_interface(handle.what)
-        known = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
-        if method not in known:
-            raise UnknownNameError(f"there is no method {method!r}", device=handle.device)
-        return getattr(handle.what, method)(*arguments, **named)
+        interface = find_interface(handle.source)
+        methods = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
+        if method not in methods:
+            raise UnknownNameError(f"{interface or 'a stream'} has no method {method!r}", device=handle.device)
+        return getattr(handle.source, method)(*arguments, **named)
 
     def _next_reading(self, handle: _Handle) -> tuple[bool, object]:
-        """Return whether a stream is over, and its next reading."""
+        """Return whether the stream has ended, and its next reading."""
         if not handle.reading.acquire(blocking=False):
-            raise BusyError("another call waits for the next reading of this stream", device=handle.device)
+            raise BusyError("another call already waits for the next reading of this stream", device=handle.device)
         try:
-            return False, next(handle.what)
+            return False, next(handle.source)
         except StopIteration:
             return True, None
         finally:
             handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
-        """Return the answer that tells a result: its value, or a handle of what has to live on here."""
+        """Return the reply for a result: its value, or the handle of a stream or watch that stays open here."""
         if isinstance(result, Iterator):
             return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:
@@ -184,7 +186,7 @@ class Calls:
                 raise
             return {"handle": self._store_handle(result, caller, device), "interface": interface}
 
-    def _store_handle(self, what: Any, caller: Caller, device: str) -> str:
+    def _store_handle(self, source: Any, caller: Caller, device: str) -> str:
         try:
             self._lease.check(caller)
             is_reader = False
@@ -194,42 +196,43 @@ class Calls:
             refusal = self._refusal(caller, device, is_reader)
             if refusal is None:
                 name = f"{HANDLE}{next(self._numbers)}"
-                self._handles[name] = _Handle(what, caller.connection, device, is_reader)
+                self._handles[name] = _Handle(source, caller.connection, device, is_reader)
                 return name
-        _close_quietly(what)
+        _close_quietly(source)
         raise refusal
 
     def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
-        """Return why a client may have no further stream or watch; ``None`` if it may."""
-        kept = self._handles.values()
-        if sum(each.connection == caller.connection for each in kept) >= _MAX_HANDLES:
-            return ConfigError(f"{_MAX_HANDLES} streams and watches are open already", hint="Close some.")
-        if is_reader and sum(each.is_reader and each.device == device for each in kept) >= _MAX_READER_STREAMS:
+        """Return the error if a client may not open another stream or watch; ``None`` if it may."""
+        handles = self._handles.values()
+        if sum(handle.connection == caller.connection for handle in handles) >= _MAX_HANDLES:
+            return ConfigError(f"this client has {_MAX_HANDLES} streams and watches open", hint="Close some of them.")
+        n_readers = sum(handle.is_reader and handle.device == device for handle in handles)
+        if is_reader and n_readers >= _MAX_READER_STREAMS:
             return BusyError(
-                f"clients without the lease have {_MAX_READER_STREAMS} streams of it already",
+                f"clients without the lease have {_MAX_READER_STREAMS} streams of this device open",
                 device=device,
                 hint="Take the lease, or wait until one is closed.",
             )
         return None
 
     def connections(self) -> set[str]:
-        """Return the connections that have streams or watches."""
+        """Return the connections with open streams or watches."""
         with self._lock:
-            return {each.connection for each in self._handles.values()}
+            return {handle.connection for handle in self._handles.values()}
 
     def drop(self, connection: str | None = None) -> None:
-        """End the streams and watches of a connection that is gone, or all of them."""
+        """Close the streams and watches of one connection, or of all connections."""
         with self._lock:
-            going = [
-                name for name, each in self._handles.items() if connection is None or each.connection == connection
+            names = [
+                name for name, handle in self._handles.items() if connection is None or handle.connection == connection
             ]
-            ended = [self._handles.pop(name) for name in going]
-        for each in ended:
-            _close_quietly(each.what)
+            handles = [self._handles.pop(name) for name in names]
+        for handle in handles:
+            _close_quietly(handle.source)
 
 
-def _close_quietly(what: Any) -> None:
-    close = getattr(what, "close", None)
+def _close_quietly(source: Any) -> None:
+    close = getattr(source, "close", None)
     if close is not None:
         with contextlib.suppress(Exception):
             close()
@@ -242,35 +245,35 @@ def handle_request(
     lease: BenchLease,
     others: Mapping[str, Callable[..., object]],
 ) -> dict[str, Any]:
-    """Do what a request asks for, and return the answer; an error is an answer, too.
+    """Execute a request and return the reply document; an error is returned as a reply, too.
 
     Args:
-        request: ``device``, ``method``, ``arguments``, ``named`` and ``lease``.
-        caller: Who asks, without the number of its lease.
-        calls: Calls of devices.
+        request: Document with ``device``, ``method``, ``arguments``, ``named`` and ``lease``.
+        caller: The client, without its lease number.
+        calls: Device calls.
         lease: The lease.
-        others: What can be asked of the server itself besides the lease and the time; each is told the caller first.
+        others: Further methods of the server itself; the first argument of each is the caller.
     """
     try:
         device, method = str(request["device"]), str(request["method"])
         arguments = [decode(each) for each in request["arguments"]]
         named: dict[str, Any] = decode(request["named"])
         number = request["lease"]
-        asks = Caller(caller.name, caller.connection, caller.account, number if isinstance(number, int) else None)
+        client = Caller(caller.name, caller.connection, caller.account, number if isinstance(number, int) else None)
         if device:
-            return calls.document(calls.call(device, method, arguments, named, asks), asks, device)
+            return calls.document(calls.call(device, method, arguments, named, client), client, device)
         own: dict[str, Callable[..., object]] = {
             "time": lambda: {"monotonic_s": time.monotonic(), "boot": boot_id()},
             "take": lambda owner, lasts_s, instead_of=None: (
-                lease.take(owner, asks, lasts_s=lasts_s, instead_of=instead_of).number
+                lease.take(owner, client, lasts_s=lasts_s, instead_of=instead_of).number
             ),
-            "renew": lambda: lease.check(asks).number,
-            "release": lambda: lease.release(asks),
+            "renew": lambda: lease.check(client).number,
+            "release": lambda: lease.release(client),
         }
         if method in own:
             return {"value": encode(own[method](*arguments, **named))}
         if method not in others:
-            raise UnknownNameError(f"a served bench does not know {method!r}")
-        return {"value": encode(others[method](asks, *arguments, **named))}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+            raise UnknownNameError(f"a served bench has no method {method!r}")
+        return {"value": encode(others[method](client, *arguments, **named))}
+    except Exception as error:  # noqa: BLE001 - every error is returned to the caller
         return {"error": encode_error(error)}

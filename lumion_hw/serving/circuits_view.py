@@ -1,4 +1,4 @@
-"""Circuits, mesh and margins as they are served, made from what stands and what upkeep has seen."""
+"""Conversion of active circuits, their measured health and the mesh into served values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
 MAX_MEASUREMENT_AGE_S = 2.0
-"""Circuits that are kept are measured every second: one that was due a second ago comes no more."""
+"""Age at which a measurement counts as missing; maintained circuits are measured every second."""
 
 
 def served_circuits(
@@ -28,15 +28,15 @@ def served_circuits(
     faults: Sequence[str],
     wall_s: Callable[[], float],
 ) -> tuple[ServedCircuit, ...]:
-    """Return the circuits that stand.
+    """Return the active circuits as served values.
 
     Args:
-        service: The circuits, if there is a record.
-        health: How they are, as far as they are looked at.
+        service: The circuits; ``None`` without a calibration record.
+        health: Measured health of the circuits, as far as available.
         silent: Devices that do not answer.
-        trouble: Why circuits are not kept at present; empty while they are.
+        trouble: Reason why circuits are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller.
-        wall_s: Time of day, in seconds since 1970.
+        wall_s: Returns the time of day, in seconds since 1970.
     """
     if service is None:
         return ()
@@ -104,13 +104,13 @@ def served_mesh(
     record: CalibrationRecord | None,
     driven_ma: NDArray[np.float64] | None,
 ) -> ServedMesh | None:
-    """Return the mesh as a picture shows it; ``None`` if the bench has none that takes currents.
+    """Return the served mesh; ``None`` if the bench has no mesh with heater currents.
 
     Args:
         bench: The bench.
-        service: Circuits that stand, if there is a record.
-        record: Calibration in use.
-        driven_ma: Heater currents driven, by 2·PUC + arm; ``None`` where they are not known.
+        service: The active circuits; ``None`` without a calibration record.
+        record: The calibration record in use.
+        driven_ma: Present heater currents, indexed by 2·PUC + arm; ``None`` if unknown.
     """
     try:
         mesh = bench.mesh
@@ -138,9 +138,9 @@ def served_mesh(
 
 
 def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircuit) -> list[ServedPath]:
-    """Return the ways of a circuit with the power on them: as launched, less what the calibration says of each PUC.
+    """Return the paths of a circuit with the power along them: launch power minus calibrated losses.
 
-    What was measured at the end is what the last of them has; between the ends the difference is shared out.
+    The difference between measured and calibrated loss is split equally between input side and output side.
     """
     found = []
     inputs = {path.port: path for path in bench.wiring.inputs}

@@ -1,4 +1,4 @@
-"""Whether the other end of a TCP connection of this process is still there, by what the system itself says."""
+"""Which TCP connections to this server are established, read from the tables of the operating system."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ _ESTABLISHED = "01"
 
 
 class Connections:
-    """TCP connections to this server at one moment; the system's tables are read at the first question.
+    """Established TCP connections to this server at one moment; the system tables are read at the first use.
 
-    PV Access reports when the last client of a variable has left, and not whose connection was lost. The tables do: a
-    program that was killed has no connection, and one that was silent for three seconds has lost it.
+    PV Access does not report which connection was lost, only that the last client of a variable has left. The system
+    tables show it: a killed program has no connection.
 
     Args:
-        ports: Ports that this server listens on. A connection of another program counts for nothing here, even if it
-            has the port number that a client of this server had before.
+        ports: Ports that this server listens on. Connections to other ports do not count, because another program may
+            use the port number of an earlier client.
     """
 
     def __init__(self, ports: Collection[int]) -> None:
         self._ports = frozenset(f"{port:04X}" for port in ports)
 
     def __contains__(self, peer: object) -> bool:
-        """Return whether a connection from ``host:port`` stands; ``True`` where the system does not tell.
+        """Return whether a connection from ``host:port`` is established; ``True`` if the system cannot tell.
 
         Args:
-            peer: As PV Access names it; what is no IPv4 address counts as connected.
+            peer: Client as named by PV Access; a name that is not an IPv4 address counts as connected.
         """
         host, _, port = str(peer).rpartition(":")
         try:
             packed = socket.inet_aton(host)
-            wanted = f"{struct.unpack('=I', packed)[0]:08X}:{int(port):04X}"
+            remote_end = f"{struct.unpack('=I', packed)[0]:08X}:{int(port):04X}"
             established = self._established
         except (OSError, ValueError):
             return True
-        return wanted in established
+        return remote_end in established
 
     @cached_property
     def _established(self) -> frozenset[str]:
-        """Far ends of all connections to this server; those of IPv4 to an IPv6 socket end like those of IPv4."""
-        found = set(self._remote_ends(_TABLES[0]))
+        """Remote ends of all connections; IPv4 addresses on an IPv6 socket are shortened to their IPv4 part."""
+        remote_ends = set(self._remote_ends(_TABLES[0]))
         with contextlib.suppress(OSError):  # a system without IPv6
             length = len("0100007F:0000")
-            found |= {there[-length:] for there in self._remote_ends(_TABLES[1])}
-        return frozenset(found)
+            remote_ends |= {end[-length:] for end in self._remote_ends(_TABLES[1])}
+        return frozenset(remote_ends)
 
     def _remote_ends(self, table: Path) -> Iterator[str]:
         for line in table.read_text(encoding="ascii").splitlines()[1:]:
-            _, here, there, state, *_ = line.split(maxsplit=4)
-            if state == _ESTABLISHED and here.rpartition(":")[2] in self._ports:
-                yield there
+            _, local_end, remote_end, state, *_ = line.split(maxsplit=4)
+            if state == _ESTABLISHED and local_end.rpartition(":")[2] in self._ports:
+                yield remote_end

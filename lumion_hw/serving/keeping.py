@@ -1,7 +1,7 @@
-"""What an owner does by itself and on request, one thing at a time: circuits and fabric are kept, and jobs done.
+"""The maintenance thread of a served bench: it maintains circuits or the fabric and runs requested jobs.
 
-Everything that changes circuits happens in one thread. A job that somebody asks for waits until the step under way has
-ended, and what is kept waits for the job.
+All changes of circuits happen in this one thread. A requested job waits for the end of the current maintenance step,
+and maintenance waits for the end of the job.
 """
 
 from __future__ import annotations
@@ -41,42 +41,42 @@ from lumion_hw.storage.record_files import load_record
 
 _IDLE_WAIT_S = 0.25
 _RETRY_S = 1.0
-"""After a failure: a controller that is unplugged is asked again until it answers."""
+"""Pause after a failure before the next attempt, for example while the controller is unplugged."""
 _MEASURE_PERIOD_S = 1.0
-"""Between two measurements of all circuits where a fabric is watched; upkeep of circuits alone measures as often."""
+"""Period of measurements of all circuits of a fabric; circuit maintenance without a fabric uses the same period."""
 RECORD_FOLDER = "calibrations"
-"""Folder of the state directory for the records that jobs write, so that they replace nothing else."""
+"""Folder in the state directory for the records that jobs write, so that they overwrite no other file."""
 STOP_TIMEOUT_S = 2.0
-"""How long the step or job under way may take to end by itself when the server ends."""
+"""Time that the current step or job may take to end when the server stops."""
 _RECORD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.json")
 _DRIVING_METHODS = ("program", "sweep", "configure", "outputs_off")
 
 
 class _ServerStops(BaseException):
-    """Cuts a job short: a calibration keeps what its journal holds, a change of circuits is taken back."""
+    """Ends a job early: a calibration keeps its journal, a change of circuits is rolled back."""
 
 
 class _WorkIsWaiting(BaseException):
-    """Interrupts upkeep between two looks, so that something else can be done."""
+    """Interrupts circuit maintenance between two measurements, so that a job can run."""
 
 
 class BenchKeeper:
-    """Keeps circuits and fabric of a bench, and does jobs; all of it in one thread.
+    """Maintains the circuits and the fabric of a bench and runs jobs, all in one thread.
 
     Args:
         bench: The open bench.
-        lock: Its lock, held.
-        directory: Its state directory.
-        path: Calibration record, if it has one; else that of what is connected.
-        fabric: Whether to keep the jobs of the bench file connected.
+        lock: The bench lock; the caller holds it.
+        directory: The state directory of the bench.
+        path: Calibration record; if not given, the record of the connected circuits.
+        fabric: Whether to maintain the jobs of the bench file.
         on_change: Called when there is something new to publish.
-        wall_s: Time of day, in seconds since 1970.
+        wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
-        service: The circuits; ``None`` without a record.
-        recovery: The last recovery.
-        job: The job that runs, or the last one.
-        trouble: Why nothing is kept at present; empty while all is well.
+        service: The circuits; ``None`` without a calibration record.
+        recovery: The last recovery; ``None`` before the first.
+        job: The running or last job; ``None`` before the first.
+        trouble: Reason why nothing is maintained now; empty while all is well.
     """
 
     def __init__(
@@ -113,23 +113,23 @@ class BenchKeeper:
         self._open_journals(path)
 
     def _open_journals(self, path: AnyPath | None) -> None:
-        """Open the journals; find again what is connected, if there is a record."""
+        """Open the journal of circuits and, if a record is known, restore the connected circuits."""
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
             return
         journal = CircuitJournal(self._directory, self._bench.model.name, self._bench.mesh.topology.sha256)
         self._journal = self._stack.enter_context(journal)
         try:
-            known = path or journal.state.record
-            if known is not None:
-                self._use_record(known)
+            record = path or journal.state.record
+            if record is not None:
+                self._use_record(record)
         except BaseException:
             self._stack.close()
             raise
 
     def _use_record(self, path: AnyPath) -> None:
-        """Plan with a record from now on."""
+        """Load a calibration record and use it from now on."""
         if self._journal is None:
-            raise ConfigError("this bench has no mesh that takes heater currents, and no circuits")
+            raise ConfigError("this bench has no mesh with heater currents, so it has no circuits")
         record = load_record(path)
         service = CircuitService(
             self._bench, record, self._journal, self._lock, str(Path(path).resolve()), self._aligner
@@ -137,69 +137,73 @@ class BenchKeeper:
         service.restore()
         self.service, self._upkeep = service, None
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def record(self) -> CalibrationRecord | None:
-        """Calibration in use."""
+        """The calibration record in use."""
         return None if self.service is None else self.service.setup.record
 
     @property
     def health(self) -> Sequence[CircuitHealth]:
-        """How the circuits are, as far as they are looked at."""
+        """Measured health of the maintained circuits."""
         maintenance = self._upkeep
         return () if maintenance is None else maintenance.health
 
     @property
     def keeps(self) -> str:
-        """What is kept: ``nothing``, ``circuits`` or ``fabric``."""
+        """What is maintained: ``nothing``, ``circuits`` or ``fabric``."""
         if self._manager is not None:
             return "fabric"
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
     def require_service(self) -> CircuitService:
-        """Return the circuits. Raises ``ConfigError`` without a record."""
+        """Return the circuit service. Raises ``ConfigError`` without a calibration record."""
         if self.service is None:
             raise ConfigError(
-                "this bench is served without a calibration record, and has no circuits",
-                hint="Give `lumion serve` --record RECORD, or ask for calibrate first.",
+                "this bench is served without a calibration record, so it has no circuits",
+                hint="Start `lumion serve` with --record RECORD, or run the job calibrate first.",
             )
         return self.service
 
     def check_free(self, device: str, method: str) -> None:
-        """Raise ``BusyError`` if a call from outside would drive heaters that circuits or a job need."""
+        """Raise ``BusyError`` if a client's call would drive heaters that circuits or a job need."""
         section = self._bench.model.mesh
         if section is None or device != section.controller:
             return
         if method == "watch_light" and self._wants_fabric and self.service is not None:
-            raise BusyError("the fabric's manager watches the light", device=device, hint="Read telemetry instead.")
+            raise BusyError(
+                "the fabric manager already watches the light", device=device, hint="Read telemetry instead."
+            )
         if method not in _DRIVING_METHODS:
             return
         job = self.job
         if job is not None and not job.is_over:
-            raise BusyError(f"{job.what} of {job.by} is driving the heaters", device=device, hint="Wait for its end.")
-        standing = () if self.service is None else self.service.state.circuits
-        if standing:
-            names = ", ".join(each.name for each in standing)
             raise BusyError(
-                f"the heaters carry circuits ({names}), and were not changed",
+                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait for its end."
+            )
+        circuits = () if self.service is None else self.service.state.circuits
+        if circuits:
+            names = ", ".join(circuit.name for circuit in circuits)
+            raise BusyError(
+                f"active circuits need the heaters ({names}); nothing was changed",
                 device=device,
-                hint="Disconnect them first.",
+                hint="Disconnect the circuits first.",
             )
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Start the maintenance thread."""
         self._thread.start()
 
     def stop(self, patience_s: float = STOP_TIMEOUT_S) -> None:
-        """End once the step or job under way has ended, or after a time; idempotent.
+        """Stop when the current step or job has ended, or after ``patience_s``; a second call has no effect.
 
-        A job that takes longer is cut short where it is: its journals say how far it came, as after a power failure.
+        A job that takes longer is abandoned; its journals show its progress, as after a power failure.
 
         Args:
-            patience_s: How long to wait for the job or step.
+            patience_s: Longest wait for the job or step.
         """
         self._stop.set()
         with self._news:
@@ -215,10 +219,10 @@ class BenchKeeper:
         self._stack.close()
 
     def switch_heaters_off(self) -> None:
-        """Switch the heaters off, unless circuits or a job need them. Raises as the controller."""
+        """Switch the heaters off, unless circuits or a job need them. Raises errors of the controller."""
         job = self.job
-        standing = () if self.service is None else self.service.state.circuits
-        if standing or (job is not None and not job.is_over):
+        circuits = () if self.service is None else self.service.state.circuits
+        if circuits or (job is not None and not job.is_over):
             return
         self._bench.mesh.program(np.zeros(len(self._bench.mesh.heater_channels)))
         self._bench.events.add("heaters off")
@@ -229,10 +233,10 @@ class BenchKeeper:
                 self._stop.wait(_RETRY_S)
 
     def step(self, for_s: float | None = None) -> bool:
-        """Do what was asked for, then keep what there is to keep, for a time or until something else is to be done.
+        """Run the requested job and then maintain circuits or fabric, for a time or until there is other work.
 
         Returns:
-            Whether it could be kept; :attr:`trouble` says why not.
+            Whether maintenance succeeded; otherwise :attr:`trouble` gives the reason.
         """
         try:
             self._run_job()
@@ -240,7 +244,7 @@ class BenchKeeper:
                 self._requests.serve(self._lock.owner, self._perform)
             self._maintain(for_s)
             self._clear_trouble()
-        except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
+        except Exception as error:  # noqa: BLE001 - serving goes on and the step is repeated: the bench may recover
             if str(error) != self.trouble:
                 self.trouble = str(error)
                 with contextlib.suppress(LumionError):
@@ -255,7 +259,7 @@ class BenchKeeper:
             self._bench.events.add("kept again")
 
     def _maintain(self, for_s: float | None) -> None:
-        """Keep what there is to keep."""
+        """Maintain the fabric or the circuits, or wait for work if there are none."""
         service = self.service
         if service is not None and self._wants_fabric:
             self._maintain_fabric(service, for_s)
@@ -271,7 +275,7 @@ class BenchKeeper:
                 self._news.wait_for(self._has_work, _IDLE_WAIT_S if for_s is None else 0.0)
 
     def _after_health_check(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
-        """After each look at the circuits: let a job have its turn."""
+        """Publish the health of the circuits and interrupt maintenance if a job is waiting."""
         self._clear_trouble()
         self._on_change()
         if self._has_work():
@@ -281,7 +285,7 @@ class BenchKeeper:
         return self._work is not None or self._stop.is_set()
 
     def _maintain_fabric(self, service: CircuitService, for_s: float | None) -> None:
-        """Keep the jobs of the bench file connected until the server ends."""
+        """Maintain the jobs of the bench file until the server stops."""
         with (
             FabricJournal(self._directory, self._bench.model.name) as journal,
             FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
@@ -303,7 +307,7 @@ class BenchKeeper:
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
-        """Measure all circuits every second beside the watch, which has no time for it."""
+        """Measure all circuits every second in a second thread, because the light watch has no time for it."""
         over = threading.Event()
 
         def measure() -> None:
@@ -320,17 +324,17 @@ class BenchKeeper:
             thread.join()
 
     def _between_fabric_steps(self) -> None:
-        """Between two steps of the fabric's manager: it is kept, and jobs and requests have their turn."""
+        """Run waiting jobs and requests between two steps of the fabric manager."""
         self._clear_trouble()
         self._run_job()
         self._requests.serve(self._lock.owner, self._perform)
 
     def _perform(self, request: FabricRequest) -> None:
-        """Do what another program asks of the fabric's manager. Raises as :meth:`FabricRequest.perform`."""
+        """Perform another program's request to the fabric manager. Raises as :meth:`FabricRequest.perform`."""
         request.perform(self._require_manager())
 
     def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
-        """Take note of what the fabric's manager tells."""
+        """Record an event of the fabric manager in the event log and as the last recovery."""
         if what == "span":
             self._spans.append(Span(**fields))
         elif what == "verdict":
@@ -344,14 +348,14 @@ class BenchKeeper:
                 tuple(Span(**each) for each in fields["spans"]),
             )
         if what != "span":
-            plain = {key: each for key, each in fields.items() if key != "spans"}
-            self._bench.events.add(f"fabric {what}", **plain)
+            logged = {key: value for key, value in fields.items() if key != "spans"}
+            self._bench.events.add(f"fabric {what}", **logged)
         self._on_change()
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def start_job(self, what: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
-        """Begin a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
+        """Start a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
             "connect": self._connect_job,
             "disconnect": self._disconnect_job,
@@ -361,14 +365,14 @@ class BenchKeeper:
             "repaired": self._repair_job,
         }
         if what not in jobs:
-            raise ConfigError(f"there is no job {what!r}", hint=f"There are {', '.join(jobs)}.")
+            raise ConfigError(f"there is no job {what!r}", hint=f"The jobs are {', '.join(jobs)}.")
         try:
             work = jobs[what](**arguments)
         except TypeError as error:
-            raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists what each job takes.") from error
+            raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists the arguments of each job.") from error
         with self._news:
             if self.job is not None and not self.job.is_over:
-                raise BusyError(f"{self.job.what} of {self.job.by} is under way", hint="Wait for its end.")
+                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait for its end.")
             number = 1 if self.job is None else self.job.number + 1
             self.job = ServedJob(number, what, by, self._wall_s())
             self._work, self._error = work, None
@@ -377,13 +381,13 @@ class BenchKeeper:
         return self.job
 
     def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
-        """Return a job when it has ended, or as it is after a time. Raises what it has failed with."""
+        """Wait for the end of a job, at most ``timeout_s``, and return its state. Raises the error of a failed job."""
         with self._news:
             self._news.wait_for(lambda: self._is_over(job) or self._has_ended, timeout_s)
             if self.job is None or self.job.number != job.number:
                 return job
             if self._has_ended and not self.job.is_over:
-                raise LumionError(f"the server ends, and cuts {job.what} short")
+                raise LumionError(f"the server stopped before the job {job.what} ended")
             if self._error is not None:
                 raise self._error
             return self.job
@@ -392,7 +396,7 @@ class BenchKeeper:
         return self.job is not None and self.job.number == job.number and self.job.is_over
 
     def _run_job(self) -> None:
-        """Do the job that waits, if there is one."""
+        """Run the waiting job, if any."""
         work = self._work
         if work is None:
             return
@@ -401,14 +405,14 @@ class BenchKeeper:
         try:
             result = work()
         except _ServerStops:
-            error = LumionError("cut short: the server ends")
-        except Exception as failure:  # noqa: BLE001 - told to whoever asked for it
+            error = LumionError("the server stopped before the job ended")
+        except Exception as failure:  # noqa: BLE001 - returned to the client that started the job
             error = failure
         with self._news:
             self._work, self._error = None, error
             if self.job is not None:
-                words = "" if error is None else f"{type(error).__name__}: {error}"
-                self.job = dataclasses.replace(self.job, is_over=True, error=words, result=result)
+                failure_text = "" if error is None else f"{type(error).__name__}: {error}"
+                self.job = dataclasses.replace(self.job, is_over=True, error=failure_text, result=result)
                 outcome = self.job
             self._news.notify_all()
         self._bench.events.add(
@@ -421,7 +425,7 @@ class BenchKeeper:
         self._on_change()
 
     def _report_progress(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Publish how far the job is. Raises ``_ServerStops`` to cut the job short when the server ends."""
+        """Publish the progress of the job. Raises ``_ServerStops`` to end the job if the server stops."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
         self._on_change()
@@ -429,22 +433,22 @@ class BenchKeeper:
             raise _ServerStops
 
     def _report_residual(self, name: str, value: float) -> None:
-        """Tell what a stage of the calibration leaves unexplained."""
+        """Publish the residual of a calibration stage."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
     def _require_free_circuits(self) -> CircuitService:
-        """Return the circuits, where requests decide what is connected."""
+        """Return the circuit service. Raises ``ConfigError`` if the jobs of the bench file control the circuits."""
         service = self.require_service()
-        if self._wants_fabric:  # also while it begins, or cannot be kept: it would take down what is no job's
+        if self._wants_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
             raise ConfigError(
-                "the jobs of the bench file decide what is connected here",
-                hint="Change them, or serve the bench with --no-fabric.",
+                "the jobs of the bench file control the circuits of this bench",
+                hint="Change the jobs, or serve the bench with --no-fabric.",
             )
         return service
 
     def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if the controller has switched off; leave heaters that a client drives alone."""
+        """Set the circuits up again if the controller has switched off; otherwise leave all heaters unchanged."""
         if latched_faults(self._bench) or service.journal.unfinished is not None:
             service.restore_after_shutdown()
 
@@ -474,14 +478,14 @@ class BenchKeeper:
     def _calibrate_job(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
             raise BusyError(
-                "circuits stand on this mesh, and a calibration needs it alone", hint="Disconnect them first."
+                "a calibration needs the whole mesh, but circuits are active", hint="Disconnect all circuits first."
             )
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._bench.mesh.controller.info.serial)
         name = out or f"calibration-{serial}.json"
         if _RECORD_NAME.fullmatch(name) is None:
             raise ConfigError(
-                f"{name[:80]!r} is no name for a record",
-                hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORD_FOLDER}.",
+                f"{name[:80]!r} is not a valid record name",
+                hint=f"Give a file name that ends with .json; the record goes to {self._directory / RECORD_FOLDER}.",
             )
         path, draw = self._directory / RECORD_FOLDER / name, _seed(seed)
 
@@ -505,10 +509,11 @@ class BenchKeeper:
         if manager is not None:
             return manager
         if self._wants_fabric and self.service is not None:
-            why = self.trouble or "its jobs are being connected"
-            raise BusyError(f"the fabric cannot take requests now: {why}", hint="Try again once it is kept.")
+            reason = self.trouble or "its jobs are being connected"
+            raise BusyError(f"the fabric accepts no requests now: {reason}", hint="Try again later.")
         raise ConfigError(
-            "no fabric is kept on this bench", hint="Its file needs jobs, and the server a record; see --no-fabric."
+            "no fabric is maintained on this bench",
+            hint="This needs jobs in the bench file, a calibration record, and no option --no-fabric.",
         )
 
     def _recover_job(self) -> Callable[[], Any]:
@@ -524,11 +529,11 @@ class BenchKeeper:
         return _manager_job(manager, lambda: manager.mark_repaired(str(unit)))
 
 
-def _manager_job(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
-    """Return a job of the fabric's manager. It succeeds if every circuit of the jobs is proven then."""
+def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callable[[], list[str]]:
+    """Return the work of a fabric job: run the action, then check that all circuits of the jobs are active."""
 
     def work() -> list[str]:
-        what()
+        action()
         manager.check_job_circuits()
         return [each.name for each in manager.service.state.circuits]
 
@@ -536,7 +541,7 @@ def _manager_job(manager: FabricManager, what: Callable[[], object]) -> Callable
 
 
 def _seed(value: object) -> int:
-    """Return the random seed of a request, which may come as a text."""
+    """Return the random seed of a request, which may be given as text."""
     try:
         if not isinstance(value, bool):
             seed = operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
@@ -544,28 +549,30 @@ def _seed(value: object) -> int:
                 return seed
     except (TypeError, ValueError):
         pass
-    raise ConfigError(f"seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
+    raise ConfigError(f"the seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
 
 
 def _as_list(value: object) -> list[Any]:
-    """Return what was asked for as a list: one text may name several, with commas or blanks between."""
+    """Return the circuits of a request as a list; text is split at commas and blanks."""
     if isinstance(value, str):
-        return [each for each in re.split(r"[,\s]+", value) if each]
+        return [name for name in re.split(r"[,\s]+", value) if name]
     if isinstance(value, Sequence):
         return list(value)
-    raise ConfigError(f"{value!r} names no circuits", hint="Write sfp-a:sfp-b, and commas between several.")
+    raise ConfigError(
+        f"{value!r} is not a list of circuits", hint="Write circuits as sfp-a:sfp-b, separated by commas."
+    )
 
 
 def _circuit_request(value: object) -> CircuitRequest:
-    """Return a request of a name such as ``a:b``, or of a document with the fields of one."""
+    """Return the circuit request for a name such as ``a:b``, or for a document with its fields."""
     if isinstance(value, CircuitRequest):
         return value
     if isinstance(value, Mapping):
         try:
             return CircuitRequest(**value)
         except TypeError as error:
-            raise ConfigError(f"this is no request of a circuit: {error}") from error
+            raise ConfigError(f"invalid circuit request: {error}") from error
     source, colon, target = str(value).partition(":")
     if not (source and colon and target) or ":" in target:
-        raise ConfigError(f"{str(value)[:60]!r} is no pair of modules", hint="Write sfp-a:sfp-b.")
+        raise ConfigError(f"{str(value)[:60]!r} is not a pair of modules", hint="Write sfp-a:sfp-b.")
     return CircuitRequest(source, target)

@@ -1,9 +1,8 @@
-"""Who may change a served bench: one owner at a time, known by name, with a number that only grows.
+"""The lease of a served bench: the right to change it, held by one named owner, with a fencing number that only grows.
 
-The number is stored on the disk before it is given away, so that it grows over restarts too: a writer that was frozen,
-and comes back after somebody else has had the bench, carries an old one and is refused. A lease ends when its holder
-gives it back, when the connection it was taken over is gone, or when its own deadline passes without a sign of life: a
-deadline on the server's monotonic clock, which asks no network.
+The number is stored on disk before it is issued, so it also grows across restarts. A client that was frozen while
+another client held the lease returns with an old number and is rejected. A lease ends when its holder releases it, when
+its connection is lost, or when its deadline on the server's monotonic clock passes without a sign of life.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from lumion_hw.files.writing import write_file
 from lumion_hw.serving.state import ServedLease
 
 MAX_LEASE_S = 86400.0
-"""Longest time a lease may last without a sign of life."""
+"""Longest time that a lease may last without a sign of life."""
 _NUMBER = "lease.json"
 _MAX_NAME_LENGTH = 64
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks for something.
+    """The client that makes a request.
 
     Attributes:
-        name: Who it is, for logs: a person, or an account as the other side claims it.
-        connection: The connection it asks over; a lease taken over one ends with it. Empty where there is none.
-        account: User and host as the other side claims them; empty where it claims none.
-        number: Fencing number of the lease it believes to hold; ``None`` where it knows of none.
+        name: Name for logs: a person, or the account that the client claims.
+        connection: Connection of the request; a lease taken over a connection ends with it. Empty without a connection.
+        account: User and host that the client claims; empty if it claims none.
+        number: Fencing number of the lease that the client believes to hold; ``None`` if it has none.
     """
 
     name: str
@@ -46,7 +45,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class _ActiveLease:
-    """A lease that somebody holds."""
+    """The lease that is held now; times are on the server's monotonic clock, ``since_s`` is the time of day."""
 
     owner: str
     number: int
@@ -58,7 +57,7 @@ class _ActiveLease:
     account: str
 
     def belongs_to(self, caller: Caller) -> bool:
-        """Return whether a caller holds it: by number, or by the connection or account it was taken with."""
+        """Return whether a caller holds this lease, by number or by the connection or account that took it."""
         if caller.number is not None:
             return caller.number == self.number
         if self.connection:
@@ -70,11 +69,11 @@ class BenchLease:
     """The lease of one bench. Thread-safe.
 
     Args:
-        directory: State directory of the bench; the bench's lock is held meanwhile.
-        wall_s: Time of day, in seconds since 1970.
+        directory: State directory of the bench; the caller must hold the bench lock.
+        wall_s: Returns the time of day, in seconds since 1970.
         clock: Monotonic clock of the deadlines.
-        on_end: Told of a lease that has ended without being given back, and why.
-        connections: Returns the connections that stand; leases are taken over them.
+        on_end: Called with a lease that ended without being released, and the reason.
+        connections: Returns the established connections.
     """
 
     def __init__(
@@ -95,33 +94,35 @@ class BenchLease:
     def take(
         self, owner: str, caller: Caller, *, lasts_s: float, instead_of: str | None = None, bound: bool = True
     ) -> ServedLease:
-        """Take the lease, or take it again.
+        """Take the lease, or renew it under a new number.
 
         Args:
             owner: Name of the new holder.
-            caller: Who asks.
-            lasts_s: How long it lasts without a sign of life.
-            instead_of: Name of the holder to be replaced; anybody else who holds it is not.
-            bound: Whether it ends with the caller's connection, and belongs to that alone; otherwise to the account.
+            caller: The client.
+            lasts_s: Time that the lease lasts without a sign of life.
+            instead_of: Name of the present holder to replace; the lease is not taken from any other holder.
+            bound: Whether the lease belongs to the caller's connection and ends with it; otherwise it belongs to the
+                caller's account.
 
         Raises:
-            BusyError: Somebody else holds it; the message says who, and how to take over.
-            ConfigError: No name, or one that is too long; or ``instead_of`` does not hold it.
-            LimitError: It would last no time, or longer than a day.
+            BusyError: Another client holds the lease; the message says who, and how to take over.
+            ConfigError: The name is empty, too long or not printable, or ``instead_of`` does not hold the lease.
+            LimitError: The duration is not positive or longer than a day.
         """
         if not owner.strip() or len(owner) > _MAX_NAME_LENGTH or not owner.isprintable():
             raise ConfigError(
-                f"{one_line(owner)[:80]!r} is no name for the holder of a lease",
-                hint=f"Give 1 to {_MAX_NAME_LENGTH} printable letters.",
+                f"{one_line(owner)[:80]!r} is not a valid name for a lease holder",
+                hint=f"Give 1 to {_MAX_NAME_LENGTH} printable characters.",
             )
         if not 0.0 < lasts_s <= MAX_LEASE_S:
-            raise LimitError("time a lease lasts", requested=lasts_s, limit=MAX_LEASE_S, unit="s")
+            raise LimitError("duration of a lease", requested=lasts_s, limit=MAX_LEASE_S, unit="s")
         with self._guard:
             self.expire()
             active = self._active
             if instead_of is not None and (active is None or active.owner != instead_of):
                 raise ConfigError(
-                    f"{instead_of!r} does not hold the lease: {self._holder_text()}.", hint="Name who does."
+                    f"{instead_of!r} does not hold the lease: {self._holder_text()}.",
+                    hint="Give the name of the present holder.",
                 )
             if active is not None and instead_of is None and not active.belongs_to(caller):
                 raise BusyError(f"{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
@@ -130,28 +131,28 @@ class BenchLease:
             now_s = self._clock.now()
             connection = caller.connection if bound else ""
             self._number += 1
-            write_file(self._path, "the number of the lease", f'{{"number": {self._number}}}\n', "any")
+            write_file(self._path, "the lease number", f'{{"number": {self._number}}}\n', "any")
             self._active = _ActiveLease(
                 owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account
             )
             return self.served()
 
     def check(self, caller: Caller) -> ServedLease:
-        """Return the lease of a caller who is about to change something; that is a sign of life.
+        """Return the lease if the caller holds it; this counts as a sign of life.
 
         Raises:
-            BusyError: The caller does not hold it; nothing may be changed.
+            BusyError: The caller does not hold the lease and must change nothing.
         """
         with self._guard:
             active = self._active
-            # Who asks over the connection of the lease is there: the system need not be asked on every change.
+            # A request over the lease's own connection proves that this connection exists: skip the system tables.
             self.expire((caller.connection,) if active is not None and active.connection == caller.connection else None)
             active = self._active
             if active is None:
-                hint = "Take it first: write your name to the lease's owner, or call its take."
+                hint = "Take the lease first: write your name to lease:owner, or call lease:take."
                 if caller.number is not None:
-                    raise BusyError(f"lease {caller.number} has ended, and nobody holds the bench.", hint=hint)
-                raise BusyError("nobody holds the lease of this bench; without it nothing is changed.", hint=hint)
+                    raise BusyError(f"lease {caller.number} has ended, and no client holds the lease.", hint=hint)
+                raise BusyError("no client holds the lease of this bench, and changes need the lease.", hint=hint)
             if not active.belongs_to(caller):
                 mine = "" if caller.number is None else f"lease {caller.number} has ended: "
                 raise BusyError(f"{mine}{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
@@ -159,16 +160,16 @@ class BenchLease:
             return self.served()
 
     def release(self, caller: Caller) -> None:
-        """Give the lease back. Raises ``BusyError`` if the caller does not hold it."""
+        """Release the lease. Raises ``BusyError`` if the caller does not hold it."""
         with self._guard:
             self.check(caller)
             self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
-        """End a lease whose deadline has passed, or whose connection is gone; to be called again and again.
+        """End the lease if its deadline has passed or its connection is lost; call this periodically.
 
         Args:
-            connections: Connections that stand; the system is asked if not given.
+            connections: Established connections; read from the system if not given.
         """
         with self._guard:
             active = self._active
@@ -180,10 +181,10 @@ class BenchLease:
             if connections is None and self._connections is not None:
                 connections = self._connections()
             if active.connection and connections is not None and active.connection not in connections:
-                self._end("its holder is gone: the connection is lost")
+                self._end("connection to the holder lost")
 
     def served(self) -> ServedLease:
-        """Return who holds it now."""
+        """Return the present state of the lease."""
         with self._guard:
             active = self._active
             if active is None:
@@ -192,30 +193,31 @@ class BenchLease:
             left_s = max(active.seen_s + active.lasts_s - now_s, 0.0)
             return ServedLease(active.owner, active.number, active.since_s, now_s - active.taken_s, left_s)
 
-    def _end(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         lease, self._active = self.served(), None
-        self._on_end(lease, why)
+        self._on_end(lease, reason)
 
     def _holder_text(self) -> str:
         lease = self.served()
         if not lease.owner:
-            return "nobody holds the lease"
-        return f"{lease.owner} holds lease {lease.number} of this bench since {lease.age_s:.0f} s"
+            return "no client holds the lease"
+        return f"{lease.owner} has held lease {lease.number} of this bench for {lease.age_s:.0f} s"
 
 
 def _last_number(path: Path) -> int:
-    """Return the last number given away; 0 before the first.
+    """Return the last issued lease number; 0 before the first.
 
     Raises:
-        ConfigError: The file is there and holds no number: the next one might not be larger.
+        ConfigError: The file contains no valid number, so the next number could not be guaranteed to be larger.
     """
     try:
-        document = parse_json(path.read_bytes(), "the number of the lease")
+        document = parse_json(path.read_bytes(), "the lease number")
     except FileNotFoundError:
         return 0
     number = document.get("number") if isinstance(document, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ConfigError(
-            f"{path} holds no number of a lease", hint='Write {"number": N} there, with N above all given so far.'
+            f"{path} contains no valid lease number",
+            hint='Write {"number": N} to this file, with N above all numbers issued so far.',
         )
     return number

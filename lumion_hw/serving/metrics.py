@@ -1,7 +1,7 @@
-"""A served bench in Prometheus' text format: what the people of a machine room look at.
+"""Metrics of a served bench in the Prometheus text format, for monitoring by operators.
 
-Names and units follow Prometheus' rules where quantities are known beforehand (seconds, watts); readings and settings
-of devices keep the unit that the device has, as the label ``unit``. What is not known is left out, never a number.
+Names and units of fixed quantities follow the Prometheus rules (seconds, watts). Readings and settings of devices keep
+the unit of the device, given by the label ``unit``. Unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class PageCounts(Protocol):
-    """What is counted of the pages themselves."""
+    """Counts about the open web pages."""
 
     n_pages: int
     missed: int
 
 
 class ServedBench(Protocol):
-    """What is measured."""
+    """The owner of a bench, as far as the metrics need it."""
 
     @property
     def state(self) -> ServedState:
-        """What was published last."""
+        """The last published state."""
 
 
 def dashboard_path() -> Path:
-    """Return the file of a Grafana dashboard that shows these metrics."""
+    """Return the path of the Grafana dashboard file for these metrics."""
     return Path(__file__).with_name("grafana.json")
 
 
 class BenchMetrics(Collector):
-    """Turns the newest state into metrics whenever somebody asks.
+    """Collector that converts the newest state to metrics on each request.
 
     Args:
-        owner: What is measured.
-        pages: The pages that look at it, if there are any.
+        owner: The owner of the bench.
+        pages: Counts about the open web pages; ``None`` without a page server.
     """
 
     def __init__(self, owner: ServedBench, pages: PageCounts | None = None) -> None:
@@ -56,31 +56,31 @@ class BenchMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def text(self) -> tuple[bytes, str]:
-        """Return all metrics as text, and the type of that text."""
+        """Return all metrics as text, and the content type of this text."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is depends on the bench."""
+        """Return no metrics, because they depend on the bench."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of the newest state."""
+        """Yield all metrics of the newest state."""
         state = self._owner.state
-        for name, (words, labels, rows) in _GAUGES.items():
-            yield _family(GaugeMetricFamily, name, words, labels, rows(state))
-        for name, (words, labels, rows) in _COUNTERS.items():
-            yield _family(CounterMetricFamily, name, words, labels, rows(state))
+        for name, (description, labels, rows) in _GAUGES.items():
+            yield _family(GaugeMetricFamily, name, description, labels, rows(state))
+        for name, (description, labels, rows) in _COUNTERS.items():
+            yield _family(CounterMetricFamily, name, description, labels, rows(state))
         if self._pages is not None:
             pages: _Rows = [((), float(self._pages.n_pages))]
             missed: _Rows = [((), float(self._pages.missed))]
-            yield _family(GaugeMetricFamily, "lumion_pages", "Pages that are open.", (), pages)
+            yield _family(GaugeMetricFamily, "lumion_pages", "Open web pages.", (), pages)
             yield _family(
-                CounterMetricFamily, "lumion_page_states_missed", "States not sent to slow pages.", (), missed
+                CounterMetricFamily, "lumion_page_states_missed", "States that were not sent to slow pages.", (), missed
             )
 
 
-def _family(kind: Any, name: str, words: str, labels: tuple[str, ...], rows: _Rows) -> Metric:
-    family: Metric = kind(name, words, labels=labels)
+def _family(kind: Any, name: str, description: str, labels: tuple[str, ...], rows: _Rows) -> Metric:
+    family: Metric = kind(name, description, labels=labels)
     for values, number in rows:
         if number is not None and math.isfinite(number):
             family.add_metric(list(values), number)  # type: ignore[attr-defined] # of both kinds
@@ -92,7 +92,7 @@ def _device(point: Point) -> str:
 
 
 def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    """Yield numbers of all points that are known at present; arrays have one for each of their numbers as points."""
+    """Yield the numeric points that are valid now; the elements of arrays are points of their own."""
     for point in state.points.values():
         if point.severity is AlarmSeverity.INVALID or point.value is None or isinstance(point.value, str | np.ndarray):
             continue
@@ -151,81 +151,93 @@ def _scalar(value: Callable[[ServedState], float | None]) -> Callable[[ServedSta
 
 _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]]] = {
     "lumion_bench_info": (
-        "The bench that is served.",
+        "The served bench.",
         ("bench", "emulated", "record", "keeps"),
         lambda state: [
             ((state.bench, str(state.is_emulated).lower(), state.record_sha256[:12], state.health.keeps), 1.0)
         ],
     ),
-    "lumion_state_time_seconds": ("When the newest state was made, since 1970.", (), _scalar(lambda s: s.time_s)),
-    "lumion_start_time_seconds": ("When the server began, since 1970.", (), _scalar(lambda s: s.health.started_s)),
-    "lumion_reading": ("A reading or setting, in its own unit.", ("name", "device", "unit"), _readings),
+    "lumion_state_time_seconds": ("Time of the newest state, since 1970.", (), _scalar(lambda s: s.time_s)),
+    "lumion_start_time_seconds": ("Start time of the server, since 1970.", (), _scalar(lambda s: s.health.started_s)),
+    "lumion_reading": ("Reading or setting, in the unit of the label.", ("name", "device", "unit"), _readings),
     "lumion_alarm_severity": (
-        "Of a reading or setting: 0 none, 1 minor, 2 major, 3 not known or too old.",
+        "Alarm severity of a reading or setting: 0 none, 1 minor, 2 major, 3 unknown or too old.",
         ("name", "device"),
         lambda state: [((each.name, _device(each)), float(each.severity)) for each in state.points.values()],
     ),
-    "lumion_device_silence_seconds": ("For how long a device has not answered.", ("device",), _silence),
+    "lumion_device_silence_seconds": (
+        "Time since a silent device last answered; 0 while it answers.",
+        ("device",),
+        _silence,
+    ),
     "lumion_keeping_trouble": (
-        "Whether circuits or fabric cannot be kept.",
+        "1 while circuits or fabric cannot be maintained.",
         (),
         _scalar(lambda s: float(bool(s.health.trouble))),
     ),
     "lumion_controller_faults": (
-        "Latched faults of the mesh controller; while there is one, all heaters are off.",
+        "Latched faults of the mesh controller; with any fault all heaters are off.",
         (),
         _scalar(lambda s: float(len(s.health.faults))),
     ),
-    "lumion_pucs": ("PUCs of the mesh by state.", ("state",), _puc_counts),
-    "lumion_puc_heat_watts": ("Heater power of a PUC by the currents driven.", ("puc",), _heat),
-    "lumion_path_power_dbm": ("Power on a circuit's way through the mesh.", ("circuit", "ports", "hop"), _path_powers),
+    "lumion_pucs": ("Number of PUCs by state.", ("state",), _puc_counts),
+    "lumion_puc_heat_watts": ("Heater power of a PUC, calculated from its currents.", ("puc",), _heat),
+    "lumion_path_power_dbm": ("Optical power along the path of a circuit.", ("circuit", "ports", "hop"), _path_powers),
     "lumion_circuit_up": (
-        "Whether a circuit carries light.",
+        "1 if a circuit carries light.",
         ("circuit",),
         _circuit(lambda c: None if c.unseen and not c.fault else float(not c.fault)),
     ),
     "lumion_circuit_severity": (
-        "0 sound, 1 marked, 2 broken, 3 not known.",
+        "Circuit state: 0 good, 1 marked, 2 broken, 3 unknown.",
         ("circuit",),
         _circuit(lambda c: float(c.severity)),
     ),
     "lumion_circuit_margin_db": (
-        "Margin over the receiver's sensitivity as last measured.",
+        "Last measured margin over the receiver sensitivity.",
         ("circuit",),
         _circuit(lambda c: c.margin_db if c.is_known else None),
     ),
     "lumion_circuit_lost_db": (
-        "Light lost since it was set up.",
+        "Loss increase of a circuit since set-up.",
         ("circuit",),
         _circuit(lambda c: None if c.unseen else c.lost_db),
     ),
-    "lumion_circuit_age_seconds": ("For how long it has stood.", ("circuit",), _circuit(lambda c: c.age_s)),
-    "lumion_circuit_lease_seconds": ("How long it is still wanted.", ("circuit",), _circuit(lambda c: c.lease_left_s)),
-    "lumion_circuit_proof": ("What was measured of it last, by quantity.", ("circuit", "quantity"), _proofs),
-    "lumion_job_running": ("Whether a job runs.", ("what",), _job(lambda j: float(not j.is_over))),
-    "lumion_job_failed": ("Whether the last job has failed.", ("what",), _job(lambda j: float(bool(j.error)))),
+    "lumion_circuit_age_seconds": ("Time since a circuit was set up.", ("circuit",), _circuit(lambda c: c.age_s)),
+    "lumion_circuit_lease_seconds": (
+        "Time until a circuit's lease ends.",
+        ("circuit",),
+        _circuit(lambda c: c.lease_left_s),
+    ),
+    "lumion_circuit_proof": ("Last measured values of a circuit, by quantity.", ("circuit", "quantity"), _proofs),
+    "lumion_job_running": ("1 while a job is running.", ("what",), _job(lambda j: float(not j.is_over))),
+    "lumion_job_failed": ("1 if the last job failed.", ("what",), _job(lambda j: float(bool(j.error)))),
     "lumion_job_progress_ratio": (
-        "Steps done of the stage it is at.",
+        "Fraction of the current stage of the job that is done.",
         ("what",),
         _job(lambda j: 1.0 if j.is_over and not j.error else j.done / j.total if j.total else 0.0),
     ),
     "lumion_lease_held": (
-        "Who may change the bench.",
+        "1 for the owner that holds the lease.",
         ("owner",),
         lambda s: [((s.lease.owner,), 1.0)] if s.lease.owner else [],
     ),
-    "lumion_lease_number": ("Number of the lease; it only grows.", (), _scalar(lambda s: float(s.lease.number))),
+    "lumion_lease_number": (
+        "Fencing number of the lease; it only grows.",
+        (),
+        _scalar(lambda s: float(s.lease.number)),
+    ),
     "lumion_recovery_time_seconds": (
-        "When the last recovery was told of, since 1970.",
+        "Time of the last recovery, since 1970.",
         (),
         _scalar(lambda s: None if s.recovery is None else s.recovery.time_s),
     ),
-    "lumion_recovery_span_seconds": ("Bench time of a span of the last recovery.", ("span",), _spans),
+    "lumion_recovery_span_seconds": ("Bench time of each span of the last recovery.", ("span",), _spans),
 }
 _COUNTERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]]] = {
-    "lumion_states": ("States published.", (), _scalar(lambda s: float(s.number))),
+    "lumion_states": ("Published states.", (), _scalar(lambda s: float(s.number))),
     "lumion_events": (
-        "Events of the bench.",
+        "Events of the bench so far.",
         (),
         _scalar(lambda s: float(s.events[-1].number) if s.events else 0.0),
     ),

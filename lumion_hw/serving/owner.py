@@ -1,4 +1,4 @@
-"""The one process that owns a bench, real or emulated, and all that others may ask of it."""
+"""The owner of a served bench: the only process that uses the devices, for all clients."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 MAX_PUBLISH_S = 0.25
-"""Longest time between two states."""
+"""Longest time between two published states."""
 _MIN_PUBLISH_S = 0.02
-"""Shortest: fifty a second, however much happens."""
+"""Shortest time between two published states: at most 50 per second."""
 _STOP_TIMEOUT_S = 0.5
-"""How long a thread of the owner may take to end; one that waits for a device that hangs is left."""
+"""Time that a thread may take to stop; a thread that waits for a hanging device is abandoned."""
 _LEASE_CHECK_PERIOD_S = 0.05
 _LOCK_CHECK_PERIOD_S = 1.0
 _MARGIN_PERIOD_S = 2.0
 _MAX_EVENTS, _MAX_MARGINS = 200, 3600
 _MAX_EVENT_BYTES = 64e6
-"""Of the file of events, and of the one before it: a program that writes all day fills no disk."""
+"""Largest size of the event file and of its predecessor, so that a busy client cannot fill the disk."""
 
 
 class Subscription:
-    """A place for the newest state: one that is not taken in time is replaced. Use it as a context manager.
+    """Holds the newest published state for one subscriber; a newer state replaces it. Use it as a context manager.
 
     Attributes:
-        missed: States that were published and never taken.
+        missed: Number of published states that the subscriber did not read.
     """
 
     def __init__(self, newest: ServedState, forget: Callable[[Subscription], None]) -> None:
@@ -69,14 +69,14 @@ class Subscription:
         self._news = threading.Condition()
 
     def publish(self, state: ServedState) -> None:
-        """Put a new state in the place of the one there."""
+        """Replace the held state by a newer one."""
         with self._news:
             self.missed += self._newest is not None
             self._newest = state
             self._news.notify()
 
     def wait(self, timeout_s: float) -> ServedState | None:
-        """Return the newest state that was not taken yet; ``None`` if none comes in time, or the server has ended."""
+        """Wait for a state that was not read yet and return it; ``None`` after the time-out or when closed."""
         with self._news:
             self._news.wait_for(lambda: self._newest is not None or self._is_over, timeout_s)
             newest, self._newest = self._newest, None
@@ -84,11 +84,11 @@ class Subscription:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the subscription is closed."""
         return self._is_over
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Close the subscription; a second call has no effect."""
         with self._news:
             self._is_over = True
             self._news.notify()
@@ -102,24 +102,24 @@ class Subscription:
 
 
 class BenchOwner:
-    """Owns a bench: reads it, keeps circuits and fabric, does what is asked, and publishes what it sees. Thread-safe.
+    """Owns a bench: reads its devices, maintains circuits and fabric, runs jobs and publishes states. Thread-safe.
 
     Args:
         bench: The open bench.
-        lock: Its lock, held.
-        directory: Its state directory.
-        record: Calibration record, if it has one.
-        fabric: Whether to keep the jobs of the bench file connected.
-        heaters_off_on_loss: Whether heaters that no circuit needs go off when a lease ends without being given back.
-        clock: Clock of silence and leases; the wall clock if not given. A bench on a virtual one is kept by
-            :meth:`step` alone, on the same clock.
-        wall_s: Time of day, in seconds since 1970.
+        lock: The bench lock; the caller holds it.
+        directory: The state directory of the bench.
+        record: Calibration record; ``None`` if there is none yet.
+        fabric: Whether to maintain the jobs of the bench file.
+        heaters_off_on_loss: Whether to switch unused heaters off when a lease ends without being released.
+        clock: Clock for device silence and leases; the wall clock if not given. On a virtual clock, use only
+            :meth:`step`, on the same clock.
+        wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
         bench: The open bench.
-        lease: Who may change it.
-        calls: Calls of the devices' interfaces.
-        ports: TCP ports that clients with connections reach it at.
+        lease: The lease, which a client needs to change the bench.
+        calls: Remote calls of the devices.
+        ports: TCP ports of the servers whose client connections hold leases.
     """
 
     def __init__(
@@ -175,19 +175,21 @@ class BenchOwner:
         fabric: bool = True,
         heaters_off_on_loss: bool = False,
     ) -> Iterator[Self]:
-        """Lock and open a bench, read and keep it for the time of a block; then all is left as the bench file says.
+        """Lock and open a bench and serve it for the duration of a ``with`` block.
+
+        At the end the bench is closed as its file says.
 
         Args:
-            open_bench: Opens the bench, once the lock is held.
-            directory: State directory of the bench: journals, events, the number of the lease.
-            record: Calibration record; without one no circuits can be had until `calibrate` has made it.
-            take_over: Name of the program to be replaced that holds the bench.
-            fabric: Whether to keep the jobs of the bench file connected, where it has some and there is a record.
+            open_bench: Opens the bench; called while the lock is held.
+            directory: State directory of the bench: journals, events and the lease number.
+            record: Calibration record; without one the bench has no circuits until the job ``calibrate`` has run.
+            take_over: Name of the program that holds the bench and is to be replaced.
+            fabric: Whether to maintain the jobs of the bench file, if there are any and a record exists.
             heaters_off_on_loss: Whether to switch unused heaters off when the holder of the lease is lost.
 
         Raises:
             BusyError: Another program holds the bench.
-            LumionError: As of opening, of the record and of the journals.
+            LumionError: Opening the bench, the record or a journal failed.
         """
         with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
             bench.events.write_to(Path(directory) / "events.jsonl", _MAX_EVENT_BYTES)
@@ -199,7 +201,7 @@ class BenchOwner:
                 owner.stop()
 
     def start(self) -> None:
-        """Begin to read, to keep and to publish."""
+        """Start the threads that read devices, maintain circuits and publish states."""
         self._readings.start()
         self._keeper.start()
         for name, work in (("publish", self._publish), ("lease", self._watch_lease)):
@@ -208,13 +210,13 @@ class BenchOwner:
             thread.start()
 
     def step(self, keep_s: float) -> None:
-        """Do in this thread, one after the other, what :meth:`start` has threads for.
+        """Do one round of all work in this thread, instead of the threads of :meth:`start`.
 
-        Do what was asked for, keep circuits or fabric for a time, end the leases of those who are gone, read everything
-        once, publish one state. On a virtual clock days of a served bench take minutes.
+        Run the waiting job, maintain circuits or fabric for ``keep_s``, end leases of lost clients, read all devices
+        once and publish one state. On a virtual clock, days of a served bench take minutes.
 
         Args:
-            keep_s: How long circuits or fabric are kept.
+            keep_s: Duration of the maintenance, in seconds.
         """
         self._keeper.step(keep_s)
         self._end_leases()
@@ -222,7 +224,7 @@ class BenchOwner:
         self.publish()
 
     def stop(self) -> None:
-        """End it within some seconds, whatever is under way; the bench itself stays open. Idempotent."""
+        """Stop all threads within some seconds; the bench stays open. A second call has no effect."""
         self._stop.set()
         self._news.set()
         self.calls.drop()
@@ -231,35 +233,35 @@ class BenchOwner:
             thread.join(_STOP_TIMEOUT_S)
         self._threads.clear()
         self._readings.stop()
-        for each in list(self._subscriptions):
-            each.close()
+        for subscription in list(self._subscriptions):
+            subscription.close()
 
-    # -- what is seen -------------------------------------------------------------------------------------------------
+    # -- published state ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ServedState:
-        """What was published last."""
+        """The last published state."""
         return self._state
 
     @property
     def history(self) -> tuple[MarginSample, ...]:
-        """Margins of the circuits over time, oldest first: of the last two hours."""
+        """Margins of the circuits over the last two hours, oldest first."""
         with self._guard:
             return tuple(self._margins)
 
     def points(self) -> dict[str, Point]:
-        """Return all points as they are now, without waiting for the next state."""
+        """Return all points with their present values, without waiting for the next state."""
         return self._readings.points()
 
     def point(self, name: str) -> Point:
-        """Return one point as it is now, without waiting for the next state. Raises ``KeyError`` if there is none."""
-        found = self._readings.point(name)
-        if found is None:
+        """Return one point with its present value. Raises ``KeyError`` if no point has this name."""
+        point = self._readings.point(name)
+        if point is None:
             raise KeyError(name)
-        return found
+        return point
 
     def subscribe(self) -> Subscription:
-        """Return a place for the newest state, which is full at once; a new one comes at least 4 times a second."""
+        """Return a subscription to states. It holds the present state; new ones come at least 4 times a second."""
         with self._guard:
             subscription = Subscription(self._state, self._forget)
             self._subscriptions.append(subscription)
@@ -277,17 +279,17 @@ class BenchOwner:
             self._stop.wait(_MIN_PUBLISH_S)
 
     def publish(self) -> None:
-        """Publish a state of what is known now."""
+        """Build a state from the present values and publish it."""
         state = self._build_state()
         with self._guard:
             self._state = state
             subscriptions = list(self._subscriptions)
             last_s = self._margins[-1].time_s if self._margins else 0.0
             if state.circuits and state.time_s - last_s >= _MARGIN_PERIOD_S:
-                margins = {each.name: each.margin_db if each.is_known else None for each in state.circuits}
+                margins = {circuit.name: circuit.margin_db if circuit.is_known else None for circuit in state.circuits}
                 self._margins.append(MarginSample(state.time_s, margins))
-        for each in subscriptions:
-            each.publish(state)
+        for subscription in subscriptions:
+            subscription.publish(state)
 
     def _build_state(self) -> ServedState:
         self._number += 1
@@ -313,7 +315,7 @@ class BenchOwner:
         )
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
-        """Take note of an event; each change of a value that succeeds is for the file alone."""
+        """Publish an event of the bench; starts and successes of value changes stay in the event file only."""
         name = str(event["event"])
         if name == "set" or (name == "set ended" and event.get("outcome") == "done"):
             return
@@ -333,15 +335,15 @@ class BenchOwner:
                 self._check_lock()
 
     def _end_leases(self) -> None:
-        """End the lease, streams and watches of those who are gone."""
-        standing = Connections(self.ports)
-        self.lease.expire(standing)
+        """End the lease, streams and watches of clients whose connection is lost."""
+        established = Connections(self.ports)
+        self.lease.expire(established)
         for connection in self.calls.connections():
-            if connection not in standing:
+            if connection not in established:
                 self.calls.drop(connection)
 
     def _check_lock(self) -> None:
-        """Find out whether another program has taken the bench: then nothing more is changed here."""
+        """Stop serving if another program has taken over the bench."""
         try:
             self._lock.check()
         except BusyError as error:
@@ -350,15 +352,15 @@ class BenchOwner:
             self.bench.events.add("lock not renewed", reason=str(error))
 
     def fail(self, error: LumionError) -> None:
-        """Say why this bench can be served no longer: from now on nothing is changed; whoever opened it ends it."""
+        """Reject all further changes because of ``error``; the program that opened the owner must then stop it."""
         if self.failure is None:
             self.failure = error
             with contextlib.suppress(LumionError):
                 self.bench.events.add("server ends", reason=str(error))
             self._news.set()
 
-    def _on_lease_end(self, lease: ServedLease, why: str) -> None:
-        self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)
+    def _on_lease_end(self, lease: ServedLease, reason: str) -> None:
+        self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=reason)
         if self._off_when_lost and lease.number in self._driven_by:
             try:
                 self._heaters_off()
@@ -366,40 +368,40 @@ class BenchOwner:
                 self.bench.events.add("heaters not switched off", reason=str(error))
 
     def _check_not_needed(self, device: str, method: str) -> None:
-        """Refuse to drive heaters past the circuits that stand, or while a job runs that needs the mesh alone."""
+        """Raise an error if a call would disturb active circuits or a running job, or if serving has failed."""
         if self.failure is not None:
             raise self.failure
         self._keeper.check_free(device, method)
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def write(self, name: str, value: object, caller: Caller, *, settled: bool = False) -> None:
-        """Set one point, by the code that sets it in process.
+        """Set one point.
 
         Args:
             name: Name of the point.
-            value: What it is to be.
-            caller: Who asks.
-            settled: Whether to wait until the light follows, and to read anew what sees it.
+            value: The new value.
+            caller: The client.
+            settled: Whether to wait until the light has settled, and then to read all light measurements again.
 
         Raises:
-            BusyError: The caller does not hold the lease; the message says who does.
-            ConfigError: It cannot be written, or the value is none of its kind or shape.
-            UnknownNameError: There is no such point.
-            LimitError: Beyond a limit; nothing was changed.
-            LinkError: The device did not answer; the message says whether the value is in force now, if that is known.
-            LumionError: As of the device.
+            BusyError: The caller does not hold the lease; the message names the holder.
+            ConfigError: The point is read-only, or the value has the wrong type or shape.
+            UnknownNameError: No point has this name.
+            LimitError: The value is outside a limit; nothing was changed.
+            LinkError: The device did not answer; the message says whether the value is active, if known.
+            LumionError: Another error of the device.
         """
         setting = self._readings.setting(name)
         lease = self.lease.check(caller)
         self._check_not_needed(setting.device, "program")
-        known: Any = value
-        shown = value if np.ndim(known) == 0 else f"{np.size(known)} values"
+        new_value: Any = value
+        shown = value if np.ndim(new_value) == 0 else f"{np.size(new_value)} values"
         with self._log_change(name, shown, lease.owner, lease.number):
             try:
-                setting.write(known)
+                setting.write(new_value)
             except LinkError as error:
-                raise self._error_after_silence(setting, known, error) from error
+                raise self._error_after_silence(setting, new_value, error) from error
             finally:
                 self._readings.read_settings(setting.device)
             self._note_driven(setting.device, lease.number)
@@ -409,7 +411,7 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
-        """Log a change before it is sent, and its outcome afterwards."""
+        """Log a change before it is sent and its outcome afterwards."""
         with self._guard:
             self._n_changes += 1
             number = self._n_changes
@@ -425,27 +427,29 @@ class BenchOwner:
         self.bench.events.add("set ended", change=number, outcome="done")
 
     def _error_after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
-        """Return the error for a write whose device fell silent, with what is in force if the device answers again."""
+        """Read the setting again after a failed write and return the error with the active value, if readable."""
         failure = self._readings.read_settings(setting.device)
         if failure is not None:
-            found = "it does not answer now either, so the value may or may not be in force"
+            finding = "The device still does not answer, so the value may or may not be active."
         else:
             value: Any = self._readings.value(setting.name)
-            is_in_force = setting.is_equivalent(value, wanted)
+            is_active = setting.is_equivalent(value, wanted)
             shown = f"{np.size(value)} values" if np.ndim(value) else value
-            found = f"asked again, it has {shown}: the write was {'' if is_in_force else 'not '}executed"
+            finding = f"The device now reports {shown}, so the write was {'' if is_active else 'not '}executed."
         kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout
-        return kind(f"{setting.name}: {error.message} Then {found}.", device=error.device, address=error.address)
+        return kind(
+            f"{setting.name}: {error.message.rstrip('.')}. {finding}", device=error.device, address=error.address
+        )
 
     def call(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
-        """Call a method of a device's interface; what only reads needs no lease. Raises as the device."""
+        """Call a method of a device; reading methods need no lease. Raises errors of the device."""
         return self.calls.call(device, method, arguments, named, caller)
 
     @contextlib.contextmanager
     def _change_device(self, device: str, method: str, caller: Caller) -> Iterator[None]:
-        """Log a call that may change a device, and ask the device for its settings afterwards."""
+        """Log a call that may change a device, and read the device's settings afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
         with self._log_change(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):
@@ -460,7 +464,7 @@ class BenchOwner:
             self._driven_by = {number}
 
     def _on_device_close(self, device: str, caller: Caller) -> None:
-        """A program that has driven the heaters is done: they go off, unless the bench file leaves them on."""
+        """Switch the heaters off when the client that drove them closes the controller, unless they stay on."""
         section = self.bench.model.mesh
         if section is None or device != section.controller or caller.number not in self._driven_by:
             return
@@ -474,39 +478,44 @@ class BenchOwner:
         self._readings.read_settings(self.bench.model.mesh_section.controller)
 
     def start_job(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
-        """Begin a job and return it at once: its progress and its end are in the state.
+        """Start a job and return at once; its progress and end appear in the published state.
 
-        ``connect`` (``circuits``: names such as ``a:b``, or documents of a request), ``disconnect`` (``circuits``; all
-        without), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``) and ``repaired``
-        (``unit``).
+        The jobs are ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
+        (``circuits``; without, all circuits), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``,
+        ``because``) and ``repaired`` (``unit``).
 
         Raises:
-            BusyError: The caller does not hold the lease, or another job runs.
-            ConfigError: There is no such job, its arguments are wrong, or the bench has no record.
+            BusyError: The caller does not hold the lease, or another job is running.
+            ConfigError: The job does not exist, its arguments are wrong, or the bench has no calibration record.
         """
         lease = self.lease.check(caller)
         if self.failure is not None:
             raise self.failure
-        self._driven_by.clear()  # what a job leaves driven is no longer that of the program that was there before
+        self._driven_by.clear()  # currents that a job leaves on do not belong to the client that drove heaters before
         return self._keeper.start_job(what, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
-        """Return a job when it has ended, or as it is after a time. Raises what the job has failed with."""
+        """Wait for the end of a job, at most ``timeout_s``, and return its state. Raises the error of a failed job."""
         return self._keeper.wait(job, timeout_s)
 
     @property
     def record(self) -> CalibrationRecord | None:
-        """The calibration record in use, if there is one."""
+        """The calibration record in use; ``None`` without one."""
         return self._keeper.record
 
     def plan_circuits(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
-        """Plan circuits beside what stands, touching nothing. Raises as planning, and ConfigError without a record."""
+        """Plan circuits in addition to the active ones, without changing anything.
+
+        Raises:
+            ConfigError: The bench has no calibration record.
+            LumionError: Planning failed.
+        """
         return self._keeper.require_service().setup.plan_change((), requests)
 
     def stop_outputs(self, caller: Caller) -> None:
-        """Switch all heaters off at once; needs no lease, since it can only make things safe.
+        """Switch all heaters off immediately; this needs no lease, because it is always safe.
 
-        The controller latches a fault, ESTOP, that :meth:`clear_faults` clears. Raises as the device.
+        The controller latches the fault ESTOP, which :meth:`clear_faults` clears. Raises errors of the controller.
         """
         controller = self.bench.mesh.controller
         self.bench.events.add("stopped", by=caller.name)
@@ -517,19 +526,19 @@ class BenchOwner:
                 self._readings.read_faults()
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return the latched faults of the mesh controller, read now. Raises as the controller."""
+        """Read the latched faults of the mesh controller. Raises errors of the controller."""
         self._readings.read_faults()
         return self._readings.faults
 
     def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
-        """Clear latched faults of the mesh controller by name, or one by its id.
+        """Clear the latched faults of the mesh controller with a given name, or one fault by its id.
 
-        Circuits that stand are set up again then, by whoever keeps them.
+        Maintenance then sets the active circuits up again.
 
         Raises:
             BusyError: The caller does not hold the lease.
-            ConfigError: No latched fault has this name.
-            SafetyError: The cause of one is still present.
+            ConfigError: No latched fault has this name or id.
+            SafetyError: The cause of a fault is still present.
             LumionError: The controller does not answer.
         """
         lease = self.lease.check(caller)

@@ -1,7 +1,7 @@
-"""A served bench on EPICS PV Access: normative types with units, limits, alarms and time stamps, and calls.
+"""EPICS PV Access server for a bench: normative types with units, limits, alarms and time stamps, and RPC calls.
 
-The server is told everything by its configuration, and nothing by the environment: without being told otherwise, by an
-address and a list of those who may connect, it listens on loopback and sends nothing elsewhere.
+The server takes its whole configuration from arguments, none from environment variables. By default it listens on
+loopback only; other addresses need a list of allowed clients.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect, open_listen
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 
 _WORKERS = 32
-"""Calls that may be under way at a time: most of them wait for a device."""
+"""Maximum number of parallel calls; most of them wait for a device."""
 _PUT_LEASE_S = 600.0
-"""How long a lease lasts without a sign of life that somebody took by writing a name: connections end before it."""
+"""Duration of a lease that was taken by writing a name; such a lease usually ends with its connection before."""
 _REFRESH_S = 5.0
-"""A value that stays what it is is sent again after so long, with its new time."""
+"""Period at which an unchanged value is sent again with its new time."""
 _RPC_LEASE_S = 60.0
 
 
 class PvaServer:
-    """Serves a bench on PV Access, until it is closed.
+    """Serves a bench on PV Access until it is closed.
 
     Args:
         owner: The owner of the bench.
-        port: TCP port; 0 takes any free one.
+        port: TCP port; 0 selects any free port.
         host: Address to listen on.
-        allowed: Addresses that may connect from elsewhere than loopback; needed with any other ``host``.
-        timeout_s: Silence after which a client counts as gone, to a third more. Clients of the usual configuration say
-            something every 20 s only: less than 30 disconnects them again and again.
+        allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
+        timeout_s: Silence after which a client counts as lost (up to a third later). Keep at least 30, because clients
+            with the default configuration send something only every 20 s.
 
     Attributes:
-        address: Where programs find it, ``pva://host:port``.
+        address: Address for clients, ``pva://host:port``.
 
     Raises:
-        ConfigError: p4p is not installed, the address is none, or nobody is allowed to connect to it.
-        InUseError: Another program has the port.
+        ConfigError: p4p is not installed, an address is invalid, or ``allowed`` is required and empty.
+        InUseError: Another program uses the port.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class PvaServer:
         self._make_tables(state)
         self._make_calls()
         provider = p4p.server.DynamicProvider("lumion", self)
-        self._provider = provider  # the server itself does not keep it
+        self._provider = provider  # p4p's server keeps no reference
         self._server = p4p.server.Server(providers=[provider], conf=_server_conf(host, port, timeout_s), useenv=False)
-        taken = int(self._server.conf()["EPICS_PVAS_SERVER_PORT"])
-        if port not in (0, taken):  # somebody was faster
+        actual_port = int(self._server.conf()["EPICS_PVAS_SERVER_PORT"])
+        if port not in (0, actual_port):  # another program took the port meanwhile
             self._server.stop()
             self._workers.shutdown()
             raise InUseError(f"port {port} is in use by another program", address=f"{host}:{port}")
-        self.address = f"pva://{host}:{taken}"
-        owner.ports.add(taken)
+        self.address = f"pva://{host}:{actual_port}"
+        owner.ports.add(actual_port)
         self._thread = threading.Thread(target=self._post, name="lumion-pva", daemon=True)
         self._thread.start()
 
@@ -97,7 +97,7 @@ class PvaServer:
         return tuple(self._pvs)
 
     def close(self) -> None:
-        """End serving; idempotent. Calls under way are given up: what they wait for may take for ever."""
+        """Stop serving and abandon running calls, which may wait forever. A second call has no effect."""
         self._stop.set()
         self._thread.join()
         self._owner.calls.drop()
@@ -110,14 +110,14 @@ class PvaServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- who may have what (called by p4p) ----------------------------------------------------------------------------
+    # -- channels (called by p4p) -------------------------------------------------------------------------------------
 
     def testChannel(self, name: str) -> bool:  # noqa: N802 - p4p's name
-        """Return whether there is a process variable of this name."""
+        """Return whether a process variable of this name exists."""
         return name in self._pvs
 
     def makeChannel(self, name: str, peer: str) -> Any:  # noqa: N802 - p4p's name
-        """Return the process variable for a client; nothing for those that may not connect."""
+        """Return a process variable for a client; ``None`` if the client may not connect."""
         host = peer.rpartition(":")[0].strip("[]")
         return self._pvs.get(name) if may_connect(host, self._allowed) else None
 
@@ -138,7 +138,7 @@ class PvaServer:
             self._add(name, nt, self._first(nt, point), handler)
 
     def _first(self, nt: Any, point: Point) -> Any:
-        """Return the first value of a point, with what never changes: units, limits, choices."""
+        """Return the first value of a point, with its constant units, limits and choices."""
         if point.choices:
             value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
         else:
@@ -162,7 +162,7 @@ class PvaServer:
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
 
     def _post(self) -> None:
-        """Send what has changed, state by state; the newest alone where that is too slow."""
+        """Send the changes of each state until closed; if sending is slow, intermediate states are skipped."""
         with self._owner.subscribe() as states:
             while not self._stop.is_set() and not states.is_over:
                 state = states.wait(2.0 * MAX_PUBLISH_S)
@@ -173,34 +173,34 @@ class PvaServer:
         for point in state.points.values():
             self._post_point(point)
         for name, (_columns, rows) in TABLES.items():
-            found = rows(state)
-            if self._is_news(name, (found,)):
+            table_rows = rows(state)
+            if self._has_changed(name, (table_rows,)):
                 pv = self._pvs[pv_name(self._bench, name)]
-                pv.post(_stamped(_table(pv.nt, found), state.time_s, AlarmSeverity.NONE, ""))
+                pv.post(_stamped(_table(pv.nt, table_rows), state.time_s, AlarmSeverity.NONE, ""))
         for name, (_code, value) in SCALARS.items():
             self._post_scalar(name, *value(state), state.time_s)
         beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
         beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
-    def _is_news(self, name: str, content: tuple[Any, ...]) -> bool:
+    def _has_changed(self, name: str, content: tuple[Any, ...]) -> bool:
         if self._last.get(name) == content:
             return False
         self._last[name] = content
         return True
 
     def _post_point(self, point: Point, *, dated: bool = False) -> None:
-        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one.
+        """Send a point if it has changed or was not sent for a while; never send an older value after a newer one.
 
         Args:
             point: The point.
-            dated: Send it also if nothing but its time is new: somebody waits for a reading of after a change.
+            dated: Send the point also if only its time is new, because a client waits for a reading after a change.
         """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
             return
-        plain = _value_or_nan(point)
-        key = plain.tobytes() if isinstance(plain, np.ndarray) else plain
-        taken_s = point.taken_s or self._began_s  # one that was never read has been unknown since the beginning
+        value_sent = _value_or_nan(point)
+        key = value_sent.tobytes() if isinstance(value_sent, np.ndarray) else value_sent
+        taken_s = point.taken_s or self._began_s  # a point that was never read is unknown since the start
         with self._guard:
             last = self._last.get(point.name)
             if last is not None:
@@ -208,18 +208,18 @@ class PvaServer:
                 if taken_s < last[3] or (same and taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
             self._last[point.name] = (key, point.severity, point.alarm, taken_s)
-            value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
+            value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(value_sent)
             pv.post(_stamped(value, taken_s, point.severity, point.alarm))
 
     # -- puts ---------------------------------------------------------------------------------------------------------
 
     def answer(self, work: Callable[[], Any], operation: Any) -> None:
-        """Do something in a thread of its own, and tell the client how it ended."""
+        """Run work in a worker thread and send the result or error to the client."""
 
         def do() -> None:
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - the client is told
+            except Exception as error:  # noqa: BLE001 - sent to the client
                 operation.done(error=f"{type(error).__name__}: {error}")
             else:
                 operation.done(result) if result is not None else operation.done()
@@ -227,7 +227,7 @@ class PvaServer:
         try:
             self._workers.submit(do)
         except RuntimeError:
-            operation.done(error="the server ends")
+            operation.done(error="the server is stopping")
 
     def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
         def write(sent: Any, caller: Caller, waits: bool) -> None:
@@ -240,7 +240,7 @@ class PvaServer:
         return write
 
     def _put_owner(self, sent: Any, caller: Caller, _waits: bool) -> None:
-        """Take the lease for the connection that writes a name, or give it back with an empty one."""
+        """Take the lease for the connection that writes a name; release the lease if the name is empty."""
         name = str(sent["value"]).strip()
         if name:
             self._owner.lease.take(name, caller, lasts_s=_PUT_LEASE_S)
@@ -249,11 +249,11 @@ class PvaServer:
         self._post_lease()
 
     def _post_lease(self) -> None:
-        """Send the holder of the lease at once: whoever has just taken it reads its own name back."""
+        """Send the lease holder immediately, so that a client that took the lease reads its own name back."""
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
 
     def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
-        """Send a scalar if it has changed, never an older value after a newer one."""
+        """Send a scalar if it has changed; never send an older value after a newer one."""
         with self._guard:
             *content, last_s = self._last.get(name, (0.0,))
             if time_s >= last_s and content != [value, severity, alarm]:
@@ -264,7 +264,7 @@ class PvaServer:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _make_calls(self) -> None:
-        """Make what is called rather than written."""
+        """Create the process variables for RPC calls."""
         nt = self._p4p.nt.NTScalar("s")
         calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
         calls |= {
@@ -298,7 +298,7 @@ class PvaServer:
         return do
 
     def _take_lease(self, query: Mapping[str, Any], caller: Caller) -> Any:
-        """Take the lease for an account, whatever becomes of this connection: for programs that live for one call."""
+        """Take the lease for the client's account instead of its connection, for programs that make only one call."""
         lasts_s = _number(query.get("for_s", _RPC_LEASE_S))
         instead_of = query.get("instead_of")
         lease = self._owner.lease.take(
@@ -325,12 +325,14 @@ class PvaServer:
 
     def _clear(self, query: Mapping[str, Any], caller: Caller) -> Any:
         if "fault" not in query:
-            raise ConfigError("which fault?", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists them.")
+            raise ConfigError(
+                "the argument fault is missing", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists all faults."
+            )
         cleared = self._owner.clear_faults(str(query["fault"]), caller)
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
-        """Return a structure of texts and numbers, which clients print as it is."""
+        """Return a PV Access structure of texts and numbers, which clients print as it is."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
         from p4p import Type, Value
@@ -339,7 +341,7 @@ class PvaServer:
 
 
 class _PutHandler:
-    """What p4p calls when a client writes."""
+    """Handler that p4p calls when a client writes a value."""
 
     def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
         self._server, self._write = server, write
@@ -350,7 +352,7 @@ class _PutHandler:
 
 
 class _CallHandler:
-    """What p4p calls when a client calls."""
+    """Handler that p4p calls when a client makes an RPC call."""
 
     def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
         self._server, self._function = server, function
@@ -361,16 +363,16 @@ class _CallHandler:
 
 
 def _query(sent: Any) -> dict[str, Any]:
-    """Return the arguments of a call, of a URI or of a plain structure."""
+    """Return the arguments of an RPC call, which is an NTURI or a plain structure."""
     fields = sent.todict() if hasattr(sent, "todict") else {}
     query = fields.get("query", fields)
     if not isinstance(query, dict):
-        raise ConfigError("the arguments of a call are named values", hint="Send an NTURI.")
+        raise ConfigError("the arguments of a call must be named values", hint="Send an NTURI.")
     return dict(query)
 
 
 def _waits(operation: Any) -> bool:
-    """Return whether a client wants a put to be over when all that follows from it is: ``record[block=true]``."""
+    """Return whether a put waits until all its effects are complete: option ``record[block=true]``."""
     request = operation.pvRequest().todict()
     options = request.get("record", {}).get("_options", {})
     return str(options.get("block", "")).lower() == "true"
@@ -382,11 +384,11 @@ def _caller(operation: Any) -> Caller:
 
 
 def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
-    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
+    """Return the networks that may connect, after opening the port briefly to check that it is free.
 
     Raises:
-        ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
-        InUseError: Another program has the port: PV Access itself would take another one without a word.
+        ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.
+        InUseError: Another program uses the port; PV Access would silently select a different port.
     """
     networks = parse_networks(host, allowed, "PV Access")
     open_listener(host, port, "--pva-port").close()
@@ -394,7 +396,7 @@ def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
 
 
 def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
-    """Return the whole configuration of the server; there are no beacons, and searches are answered by TCP alone."""
+    """Return the complete server configuration: no beacons, and replies to searches by TCP only."""
     return {
         "EPICS_PVAS_INTF_ADDR_LIST": host,
         "EPICS_PVAS_SERVER_PORT": str(port),
@@ -406,7 +408,7 @@ def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
 
 
 def _type_of(p4p: Any, point: Point) -> Any:
-    """Return the normative type of a point."""
+    """Return the PV Access normative type for a point."""
     if point.choices:
         return p4p.nt.NTEnum()
     if point.kind == "flag":
@@ -419,19 +421,21 @@ def _index(point: Point) -> int:
 
 
 def _value_or_nan(point: Point) -> Any:
-    """Return a value as PV Access has it: what is not known is NaN, or nothing."""
+    """Return the value to send for a point; an unknown value is NaN, ``False`` or an empty array."""
     if point.value is not None:
         return point.value
     return {"flag": False, "array": np.zeros(0)}.get(point.kind, math.nan)
 
 
 def _sent_value(sent: Any, point: Point) -> Any:
-    """Return what a client has sent as the setting takes it."""
+    """Convert a value that a client has sent to the value of the setting."""
     value = sent["value"]
     if point.choices:
         index = int(value["index"])
         if not 0 <= index < len(point.choices):
-            raise UnknownNameError(f"{point.name} has no choice {index}", hint=f"There are {', '.join(point.choices)}.")
+            raise UnknownNameError(
+                f"{point.name} has no choice {index}", hint=f"The choices are {', '.join(point.choices)}."
+            )
         return point.choices[index]
     return np.array(value) if point.kind == "array" else value
 
@@ -440,11 +444,11 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{value!r} is no number of seconds") from None
+        raise ConfigError(f"{value!r} is not a number of seconds") from None
 
 
 def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
-    """Return a table, its columns empty where there are no rows."""
+    """Return a PV Access table of the rows; without rows its columns are empty."""
     columns: dict[str, list[Any]] = {label: [row[i] for row in rows] for i, label in enumerate(nt.labels)}
     return nt.Value(nt.type, {"labels": nt.labels, "value": columns})
 

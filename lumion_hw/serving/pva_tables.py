@@ -1,4 +1,4 @@
-"""What is served beside readings and settings: one row per table or scalar, made from the state."""
+"""PV Access tables and scalars besides readings and settings, with functions that compute them from a state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
-    """Return one row per alarm; a mesh controller that has switched off comes first, since it explains others."""
+    """Return one row per alarm; faults of the mesh controller come first, because they explain others."""
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
     circuits = [(each.name, int(each.severity), each.alarm) for each in state.circuits]
@@ -63,7 +63,7 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
         _spans,
     ),
 }  # fmt: skip
-"""Columns with their types, and the rows."""
+"""For each table, its columns with PV Access types, and a function that returns its rows."""
 
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
@@ -74,8 +74,8 @@ def _worst_severity(state: ServedState) -> _ScalarValue:
 
 
 def _trouble(state: ServedState) -> _ScalarValue:
-    words = state.health.trouble
-    return words, _M if words else _N, words
+    trouble = state.health.trouble
+    return trouble, _M if trouble else _N, trouble
 
 
 def _faults(state: ServedState) -> _ScalarValue:
@@ -146,7 +146,7 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "health:severity": ("i", _worst_severity),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
 }
-"""Type, and the value with its severity and alarm."""
+"""For each scalar, its PV Access type, and a function that returns value, severity and alarm."""
 
 
 def _number_or_nan(number: float | None) -> float:

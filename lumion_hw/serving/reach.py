@@ -1,4 +1,4 @@
-"""Who may reach a server, and the port it listens on: the same for PV Access and page."""
+"""Allowed client addresses and the listening port, for both PV Access and the web page."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
-    """Return the networks that may connect from elsewhere.
+    """Return the networks whose hosts may connect.
 
     Args:
         host: Address to listen on.
-        allowed: Addresses that may connect, or networks of them.
-        what: What is served, for the message.
+        allowed: Addresses or networks of the clients that may connect.
+        what: Name of the server, for the message.
 
     Raises:
-        ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
+        ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.
     """
     try:
         address = ipaddress.ip_address(host)
-        networks = tuple(ipaddress.ip_network(each, strict=False) for each in allowed)
+        networks = tuple(ipaddress.ip_network(network, strict=False) for network in allowed)
     except ValueError as error:
-        raise ConfigError(f"{error}", hint="Give addresses in numbers, such as 192.0.2.7 or 192.0.2.0/24.") from error
+        raise ConfigError(f"{error}", hint="Give numeric addresses, such as 192.0.2.7 or 192.0.2.0/24.") from error
     if not address.is_loopback and not networks:
         raise ConfigError(
-            f"{host} can be reached from other hosts, and {what} asks nobody who they are",
-            hint="Name those that may connect with --allow, or leave it on loopback and use an SSH tunnel.",
+            f"other hosts can reach {host}, and {what} does not authenticate clients",
+            hint="List the allowed addresses with --allow, or listen on loopback and use an SSH tunnel.",
         )
     return networks
 
 
 def may_connect(host: str, networks: Networks) -> bool:
-    """Return whether a client's address is of this host or of those allowed; what is no address is not."""
+    """Return whether a client may connect: its address is loopback or in an allowed network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -48,24 +48,24 @@ def may_connect(host: str, networks: Networks) -> bool:
 
 
 def open_listener(host: str, port: int, option: str) -> socket.socket:
-    """Return a socket that listens.
+    """Open a listening TCP socket and return it.
 
     Args:
         host: Address to listen on.
-        port: TCP port; 0 takes any free one.
-        option: Option of the command line that chooses another port, for the message.
+        port: TCP port; 0 selects any free port.
+        option: Command-line option that selects the port, for the message.
 
     Raises:
-        InUseError: Another program has the port.
-        ConfigError: This host has no such address.
-        ConnectError: The system does not give the port.
+        InUseError: Another program uses the port.
+        ConfigError: This host does not have the address.
+        ConnectError: The system refuses the port.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigError(f"this host cannot listen on {host}: it has no such address") from error
+            raise ConfigError(f"cannot listen on {host}: this host does not have that address") from error
         kind = InUseError if error.errno == errno.EADDRINUSE else ConnectError
-        words = "is in use by another program" if kind is InUseError else f"cannot be had: {error.strerror}"
-        raise kind(f"port {port} {words}", address=f"{host}:{port}", hint=f"Choose another {option}.") from error
+        reason = "is in use by another program" if kind is InUseError else f"is not available: {error.strerror}"
+        raise kind(f"port {port} {reason}", address=f"{host}:{port}", hint=f"Choose another {option}.") from error

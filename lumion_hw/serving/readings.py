@@ -1,4 +1,4 @@
-"""All readings and settings of a bench, kept fresh: a thread per device, so that a silent one holds up nobody."""
+"""Periodic reading of all devices of a bench, one thread per device, so that a silent device delays no other."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lumion_hw.remote.roles import find_interface
 from lumion_hw.serving.state import AlarmSeverity, Point
 
 _READ_PERIOD_S = 0.4
-"""Of reading a device; one that takes longer than half of this rests as long as it takes."""
+"""Reading period of a device; a device that needs longer than half of it pauses for as long as it needs."""
 _SETTINGS_PERIOD_S = 5.0
-"""Of asking for settings that nobody has written here: a knob at the instrument may have been turned."""
+"""Period of reading settings that were not written here, for example changed at the front panel."""
 _STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
-"""Silence of a device after which its values are old; with the period of publishing it is said within a second."""
+"""Silence after which the values of a device are stale; with the publishing period this shows within a second."""
 _SLOW_DEVICE_FACTOR = 2.5
-"""Silence is counted from so many times what reading the device takes, where that is longer."""
+"""A slow device is stale only after this many times its reading time, if that is longer than ``STALE_S``."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
     State.OK: (AlarmSeverity.NONE, ""),
@@ -47,14 +47,14 @@ class DeviceReadings:
 
     Args:
         bench: The open bench.
-        device: Device name of the bench file.
-        columns: Whether it has readings.
-        settings: Whether it has settings.
-        clock: Clock of its silence.
-        wall_s: Time of day, in seconds since 1970.
+        device: Name of the device in the bench file.
+        columns: Whether the device has readings.
+        settings: Whether the device has settings.
+        clock: Clock that measures the silence of the device.
+        wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
-        settings: Its settings by name.
+        settings: Settings of the device by name.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DeviceReadings:
         self._silence_reported = False
 
     def update(self) -> float:
-        """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
+        """Read the device once and return the time this took, in seconds; after a failure old values remain."""
         began_s = self._clock.now()
         failure = self._check_restored() if self._failure else None
         if failure is not None:
@@ -93,7 +93,7 @@ class DeviceReadings:
             for column, value in zip(self._reader.columns, values, strict=True):
                 if value is not FAILED or failure is None:
                     found[column.name] = _reading(column, value, now_s)
-                elif not isinstance(failure, LinkError):  # it answers, and says why there is no number
+                elif not isinstance(failure, LinkError):  # the device answers and gives the reason for no value
                     alarm = str(failure)
                     found[column.name] = Point(
                         column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
@@ -108,11 +108,11 @@ class DeviceReadings:
         return took_s
 
     def read_settings(self) -> LumionError | None:
-        """Ask the device for its settings now; return why it failed, if it did."""
+        """Read the settings of the device now; return the error if that failed."""
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
-        with self._settings_guard:  # or an answer of before a change is noted after one of after it
+        with self._settings_guard:  # otherwise a reply from before a change could overwrite a later reply
             self._settings_read_s = self._clock.now()
             values = settings.read(parts=True)
             failure = settings.failures.get(self._device)
@@ -123,15 +123,15 @@ class DeviceReadings:
         return failure
 
     def _check_restored(self) -> LumionError | None:
-        """See whether a device that has failed answers again, and make it what it was; return why it is not.
+        """Check whether a failed device answers again and restore its set-up; return the error if it does not.
 
-        One whose settings are others than before was switched off meanwhile. It is told what the bench file says, which
-        switches nothing on, before anything is read of it.
+        Different settings mean that the device lost power. It is then set up from the bench file, which switches
+        nothing on, before it is read again.
         """
         before, failure = self._active_settings, self.read_settings()
         if failure is not None or not before:
             return failure if isinstance(failure, LinkError) else None
-        own = {name: each for name, each in self.settings.items() if not each.part_of}
+        own = {name: setting for name, setting in self.settings.items() if not setting.part_of}
         try:
             others = [
                 name for name, each in own.items() if not each.is_equivalent(before[name], self._active_settings[name])
@@ -141,7 +141,7 @@ class DeviceReadings:
                 self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
                 self.read_settings()
         except LumionError as error:
-            self._active_settings = before  # it still has to be set up
+            self._active_settings = before  # the device still needs to be set up
             return error
         return None
 
@@ -161,15 +161,15 @@ class DeviceReadings:
         )
 
     def reopen(self) -> None:
-        """Open the device again if its link was lost; who answers is checked as it was at first.
+        """Open the device again if its link was lost; its identity is checked as at the first opening.
 
-        Not after noise or a late answer: the session goes on by itself, and others are using it.
+        After noise or a late reply the session recovers without this, and other threads are using it.
         """
         if not isinstance(self._error, LinkLost | ConnectError):
             return
         device: Any = self._bench.devices[self._device]
         with contextlib.suppress(LumionError):
-            if find_interface(device) != MeshController.__name__:  # that one knows by itself what it has lost
+            if find_interface(device) != MeshController.__name__:  # it restores its session on its own
                 device.close()
             device.open()
 
@@ -183,46 +183,46 @@ class DeviceReadings:
         self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
-        """Take note of why it could not be read; it is silent once what was read last is old."""
+        """Record a read error; the device counts as silent when its last values are stale."""
         self._error, self._failure = error, str(error) or type(error).__name__
         if self.silent is not None and not self._silence_reported:
             self._silence_reported = True
             self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
-        """Return its points; all of them old if the device has been silent for too long."""
+        """Return all points of the device; all are marked invalid if the device is silent."""
         with self._guard:
-            if self._settings_read is not None:  # a writer of many heaters does not wait for the points of all of them
+            if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
                 values, told_s = self._settings_read
                 self._points |= {
                     name: self._setting(self.settings[name], each, told_s) for name, each in values.items()
                 }
                 self._settings_read = None
             points = dict(self._points)
-        return points if self.silent is None else {name: self._old(each) for name, each in points.items()}
+        return points if self.silent is None else {name: self._stale(each) for name, each in points.items()}
 
     def point(self, name: str) -> Point:
-        """Return one of its points."""
+        """Return one point of the device."""
         with self._guard:
             values, told_s = self._settings_read or ({}, 0.0)
-            known = name in values
-            point = self._setting(self.settings[name], values[name], told_s) if known else self._points[name]
-        return point if self.silent is None else self._old(point)
+            is_setting = name in values
+            point = self._setting(self.settings[name], values[name], told_s) if is_setting else self._points[name]
+        return point if self.silent is None else self._stale(point)
 
     def value(self, name: str) -> SettingValue:
-        """Return the value of a setting as it was read last; ``None`` if it was never read."""
+        """Return the last read value of a setting; ``None`` if it was never read."""
         with self._guard:
             values = {} if self._settings_read is None else self._settings_read[0]
             return values.get(name, self._active_settings.get(name))
 
-    def _old(self, point: Point) -> Point:
+    def _stale(self, point: Point) -> Point:
         silent_s = self._clock.now() - self._last_reply_s
-        why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
-        return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=why)
+        reason = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
+        return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=reason)
 
     @property
     def silent(self) -> tuple[float, str] | None:
-        """Since when the device does not answer, in seconds since 1970, and why; ``None`` while it does."""
+        """Start of the silence in seconds since 1970, and its reason; ``None`` while the device answers."""
         silent_s = self._clock.now() - self._last_reply_s
         if silent_s <= max(STALE_S, _SLOW_DEVICE_FACTOR * self._read_time_s):
             return None
@@ -230,12 +230,12 @@ class DeviceReadings:
 
 
 class BenchReadings:
-    """Readings and settings of all devices of a bench, each read in a thread of its own.
+    """Readings and settings of all devices of a bench, each device read in its own thread.
 
     Args:
         bench: The open bench.
-        clock: Clock of their silence; the wall clock if not given, also where the bench has another one.
-        wall_s: Time of day, in seconds since 1970.
+        clock: Clock that measures silence; the wall clock if not given, even if the bench has a different clock.
+        wall_s: Returns the time of day, in seconds since 1970.
     """
 
     def __init__(self, bench: Bench, clock: Clock | None = None, wall_s: Callable[[], float] = time.time) -> None:
@@ -257,27 +257,27 @@ class BenchReadings:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Latched faults of the mesh controller, as it reported them last."""
+        """Latched faults of the mesh controller, as last read."""
         return self._faults
 
     def read_faults(self) -> None:
-        """Ask the mesh controller for its latched faults; a new one is an event, and its heaters are read at once.
+        """Read the latched faults of the mesh controller; log new faults and then read the heater currents.
 
         Raises:
             LumionError: The controller does not answer.
         """
-        found = latched_faults(self._bench)
+        faults = latched_faults(self._bench)
         with self._faults_guard:
-            known = {fault.fault_id for fault in self._faults}
-            fresh = [fault for fault in found if fault.fault_id not in known]
-            changed, self._faults = found != self._faults, found
-        for fault in fresh:
+            known_ids = {fault.fault_id for fault in self._faults}
+            new_faults = [fault for fault in faults if fault.fault_id not in known_ids]
+            changed, self._faults = faults != self._faults, faults
+        for fault in new_faults:
             self._bench.events.add("fault latched", controller=self._controller, fault=str(fault))
         if changed:
             self.read_settings(self._controller)
 
     def start(self) -> None:
-        """Read everything once, then go on reading."""
+        """Start one reading thread per device."""
         for name, device in self._devices.items():
             thread = threading.Thread(
                 target=self._read_forever, args=(device,), name=f"lumion-read-{name}", daemon=True
@@ -291,24 +291,24 @@ class BenchReadings:
             self._stop.wait(max(_READ_PERIOD_S - took_s, min(took_s, _READ_PERIOD_S)))
 
     def _read(self, device: DeviceReadings) -> float:
-        """Read a device, and open it again where it was lost; return how long reading took."""
+        """Read a device, open it again if its link was lost, and return the reading time in seconds."""
         try:
             took_s = device.update()
             if device is self._devices.get(self._controller):
                 self.read_faults()
-        except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
+        except Exception as error:  # noqa: BLE001 - an error of one driver must not stop the others
             took_s = _READ_PERIOD_S
             device.failed(error)
         device.reopen()
         return took_s
 
     def update(self) -> None:
-        """Read everything once, one device after the other, in this thread."""
+        """Read all devices once, one after the other, in this thread."""
         for device in self._devices.values():
             self._read(device)
 
     def stop(self) -> None:
-        """End reading; idempotent. A question under way may end within a second; a device that hangs is left."""
+        """Stop reading within a second; the thread of a hanging device is abandoned. A second call has no effect."""
         self._stop.set()
         end_s = time.monotonic() + _STOP_TIMEOUT_S
         for thread in self._threads:
@@ -316,50 +316,52 @@ class BenchReadings:
         self._threads.clear()
 
     def points(self) -> dict[str, Point]:
-        """Return all points by name, in the order of the bench."""
+        """Return all points by name, in the order of the bench file."""
         return {name: each for device in self._devices.values() for name, each in device.points().items()}
 
     def point(self, name: str) -> Point | None:
-        """Return one point; ``None`` if there is none of this name."""
+        """Return one point; ``None`` if no point has this name."""
         device = self._device_of.get(name)
         return None if device is None else device.point(name)
 
     def silent(self) -> dict[str, tuple[float, str]]:
-        """Return the devices that do not answer: since when, and why."""
-        return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
+        """Return the silent devices by name: start of the silence in seconds since 1970, and its reason."""
+        return {name: silence for name, device in self._devices.items() if (silence := device.silent) is not None}
 
     def read_light_again(self) -> None:
-        """Read now whatever sees light and answers, so that what is asked for next is none of before."""
+        """Read all devices that measure light again, so that no later value is from before a change."""
         bench = self._bench
-        sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
-        sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []
-        devices = [each for name, each in self._devices.items() if name in sees and each.silent is None]
+        light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
+        light_devices += [bench.model.mesh.controller] if bench.model.mesh is not None else []
+        devices = [each for name, each in self._devices.items() if name in light_devices and each.silent is None]
         bench.clock.run_parallel([each.update for each in devices])
 
     def setting(self, name: str) -> Setting:
         """Return a setting.
 
         Raises:
-            ConfigError: It can only be read.
-            UnknownNameError: There is none of this name.
+            ConfigError: The point is a reading and cannot be set.
+            UnknownNameError: No point has this name.
         """
         if name in self._settings:
             return self._settings[name]
         if self.point(name) is not None:
             raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
-        raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
+        raise UnknownNameError(
+            f"there is no reading or setting {name!r}", hint="The list of served points shows all names."
+        )
 
     def read_settings(self, device: str) -> LumionError | None:
-        """Ask a device for its settings now, after something has changed it; return why it failed, if it did."""
+        """Read the settings of a device now, after a change; return the error if that failed."""
         return self._devices[device].read_settings() if device in self._devices else None
 
     def value(self, name: str) -> SettingValue:
-        """Return a setting's value as it was read last."""
+        """Return the last read value of a setting."""
         return self._device_of[name].value(name)
 
 
 def _has_columns(bench: Bench) -> bool:
-    """Return whether anything can be read: a mesh that takes states alone has nothing."""
+    """Return whether the bench has any readings; one whose mesh only accepts PUC states may have none."""
     try:
         Reader(bench)
     except ConfigError:
@@ -378,7 +380,7 @@ def _reading(column: Column, value: Value, now_s: float) -> Point:
 
 
 def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
-    """Return the limits of a setting where they are two numbers; the device alone knows the others."""
+    """Return the limits of a setting if they are two finite numbers, otherwise ``None``."""
     try:
         limits: Any = setting.limits()
     except LumionError:

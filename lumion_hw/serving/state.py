@@ -1,4 +1,4 @@
-"""What is served of a bench at one moment: frozen values that PV Access, page and metrics read, and nothing else."""
+"""The state of a served bench at one moment: frozen values, the only data that PV Access, page and metrics use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lumion_hw.fabric.spans import Span
 from lumion_hw.mesh.layout.topology import State
 
 PointValue = float | int | bool | str | NDArray[np.float64] | None
-"""A number, a text, a truth or a one-dimensional array; ``None`` where nothing was ever read."""
+"""A number, a text, a boolean or a one-dimensional array; ``None`` if the point was never read."""
 
 
 class AlarmSeverity(enum.IntEnum):
-    """How much a value is to be worried about; the numbers are those of EPICS."""
+    """Alarm severity of a value, with the numbers of EPICS."""
 
     NONE = 0
     MINOR = 1
@@ -31,16 +31,16 @@ class Point:
     """One reading or setting.
 
     Attributes:
-        name: ``device.quantity``, with ``.channel`` where a device has several.
-        value: Its latest value; an old one where ``severity`` says so.
-        unit: Unit of numbers; empty for texts and truths.
-        limits: Lowest and highest value that may be written; ``None`` where the device alone knows, and for readings.
-        writable: Whether it can be set.
-        taken_s: When it was read from the device, in seconds since 1970.
-        severity: ``INVALID`` where the value is none, or old because its device has fallen silent.
-        alarm: Why, in words; empty without an alarm.
-        choices: Texts that may be written; empty for everything but choices.
-        kind: What the value is, also where there is none at present.
+        name: ``device.quantity``, with ``.channel`` if the device has several channels.
+        value: The last read value; stale if ``severity`` is ``INVALID``.
+        unit: Unit of numbers; empty for texts and booleans.
+        limits: Lowest and highest value that may be written; ``None`` for readings and unknown limits.
+        writable: Whether the point can be set.
+        taken_s: Time at which the value was read, in seconds since 1970.
+        severity: ``INVALID`` if there is no value, or if it is stale because the device is silent.
+        alarm: Reason of the severity; empty without an alarm.
+        choices: Texts that may be written; empty unless ``kind`` is ``choice``.
+        kind: Type of the value, also while there is none.
     """
 
     name: str
@@ -57,15 +57,15 @@ class Point:
 
 @dataclass(frozen=True)
 class ServedPath:
-    """One way of a circuit through the mesh.
+    """One path of a circuit through the mesh.
 
     Attributes:
         circuit: Name of the circuit.
-        source: Port where the light enters.
-        target: Port where it leaves.
-        pucs: PUCs passed, in order.
-        power_dbm: Power on the way: before the first PUC, between two, and behind the last, in the waveguide; one more
-            than ``pucs``. ``None`` where it is not known. Between the ends it is reckoned from the calibration.
+        source: Input port.
+        target: Output port.
+        pucs: PUCs along the path, in order.
+        power_dbm: Power in the waveguide before the first PUC, between PUCs and after the last, so one more value than
+            ``pucs``; calculated from the calibration. ``None`` if unknown.
     """
 
     circuit: str
@@ -77,14 +77,14 @@ class ServedPath:
 
 @dataclass(frozen=True)
 class ServedMesh:
-    """The mesh as ``lumion mesh show`` draws it.
+    """The mesh, with the data that ``lumion mesh show`` draws.
 
     Attributes:
-        states: State of each PUC that is in a known one, parked ones included.
-        heat_mw: Power of both heaters of each PUC by the currents driven, shape ``(n_pucs,)``.
-        parked: PUCs that are set so that stray light is led away, and that no circuit uses.
-        dead: PUCs that the calibration names as broken.
-        paths: Ways of the circuits that stand.
+        states: State of each PUC whose state is known, including parked PUCs.
+        heat_mw: Power of both heaters of each PUC, from the present currents, shape ``(n_pucs,)``.
+        parked: Unused PUCs whose state diverts stray light.
+        dead: PUCs that the calibration marks as broken.
+        paths: Paths of the active circuits.
     """
 
     states: Mapping[int, State]
@@ -96,22 +96,22 @@ class ServedMesh:
 
 @dataclass(frozen=True)
 class ServedCircuit:
-    """A circuit that stands.
+    """An active circuit.
 
     Attributes:
-        name: Its ends, such as ``sfp-a:sfp-b``.
+        name: Names of its modules, such as ``sfp-a:sfp-b``.
         source: Device name of the transmitting module.
         target: Device name of the receiving module.
-        since_s: When it was set up, in seconds since 1970.
-        age_s: For how long it has stood.
-        lease_left_s: How long it is still wanted; ``None`` until it is disconnected.
-        seen_s: When it was measured last, in seconds since 1970; ``None`` if never.
-        proof: What was measured then, with units in the names (:class:`~lumion_hw.circuits.ActiveCircuit`).
-        lost_db: Light lost since it was set up; ``None`` where there is none, or no reading.
-        marks: What is to be known of it, such as ``degraded: ...``.
-        fault: What has broken it, in words; empty while it carries light.
-        unseen: Why it is not known how it is at present, so that ``proof`` and ``lost_db`` are old; empty while it is.
-        severity: ``MAJOR`` if broken, ``INVALID`` if not known, ``MINOR`` if marked.
+        since_s: Time of its set-up, in seconds since 1970.
+        age_s: Time since its set-up, in seconds.
+        lease_left_s: Time until its lease ends, in seconds; ``None`` for a circuit without a lease.
+        seen_s: Time of its last measurement, in seconds since 1970; ``None`` if never measured.
+        proof: Last measured values, with units in the names (:class:`~lumion_hw.circuits.ActiveCircuit`).
+        lost_db: Loss increase since set-up; ``None`` without light or without a measurement.
+        marks: Warnings, such as ``degraded: ...``.
+        fault: Reason why the circuit is broken; empty while it carries light.
+        severity: ``MAJOR`` if broken, ``INVALID`` if unknown, ``MINOR`` with warnings.
+        unseen: Reason why the present condition is unknown, so that ``proof`` and ``lost_db`` are old; empty if known.
     """
 
     name: str
@@ -130,17 +130,17 @@ class ServedCircuit:
 
     @property
     def margin_db(self) -> float | None:
-        """Margin over the receiver's sensitivity as last measured; ``None`` while the circuit is broken."""
+        """Last measured margin over the receiver sensitivity; ``None`` while the circuit is broken."""
         return None if self.fault else self.proof.get("margin_db")
 
     @property
     def alarm(self) -> str:
-        """Why there is a severity, in words; empty without one."""
+        """Reason of the severity; empty without an alarm."""
         return self.fault or self.unseen or "; ".join(self.marks)
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known at present how much light it carries."""
+        """Whether the circuit works and its present margin is known."""
         return not self.fault and not self.unseen
 
 
@@ -149,10 +149,10 @@ class ServedEvent:
     """One line of the event log.
 
     Attributes:
-        number: Grows by one from event to event, from 1.
-        time_s: When it happened, in seconds since 1970.
-        event: What.
-        data: Particulars, units in the names.
+        number: Running number, from 1.
+        time_s: Time of the event, in seconds since 1970.
+        event: Name of the event.
+        data: Details, with units in the names.
     """
 
     number: int
@@ -166,11 +166,11 @@ class ServedRecovery:
     """The last recovery of the fabric.
 
     Attributes:
-        time_s: When it was told of, in seconds since 1970.
-        failed: What was replaced; empty if a path was.
-        spare: What stands in its place; empty if a path was replaced.
-        words: What it was begun for.
-        spans: Where its time went, in order; the detection first.
+        time_s: Time of the report, in seconds since 1970.
+        failed: Name of the replaced unit; empty if a path was replaced.
+        spare: Name of the unit that replaced it; empty if a path was replaced.
+        words: Reason of the recovery.
+        spans: Durations of its steps, in order, starting with the detection.
     """
 
     time_s: float
@@ -182,21 +182,21 @@ class ServedRecovery:
 
 @dataclass(frozen=True)
 class ServedJob:
-    """Something long that somebody asked for: a connect, a calibration, a recovery.
+    """A long task that a client has started: a connect, a calibration, a recovery.
 
     Attributes:
-        number: Grows with every job.
-        what: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail``, ``repaired``.
-        by: Who asked for it.
-        begun_s: When it began, in seconds since 1970.
-        stage: What it is at.
-        done: Steps done of that.
-        total: Steps of that; 0 where nobody knows.
-        residuals: What the stages of a calibration leave unexplained, as far as they have come, by names with units
+        number: Running number of the job.
+        what: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``.
+        by: Name of the client that started the job.
+        begun_s: Start time, in seconds since 1970.
+        stage: Name of the current stage.
+        done: Completed steps of this stage.
+        total: Steps of this stage; 0 if unknown.
+        residuals: Residuals of the finished stages of a calibration, by names with units
             (:func:`calibration.run.journaled_run.calibrate`).
-        is_over: Whether it has ended.
-        error: Why it failed, in words; empty if it did not.
-        result: What it gave, as JSON knows it.
+        is_over: Whether the job has ended.
+        error: Reason of a failure; empty without one.
+        result: Result as a JSON value.
     """
 
     number: int
@@ -214,14 +214,14 @@ class ServedJob:
 
 @dataclass(frozen=True)
 class ServedLease:
-    """Who may change the bench.
+    """The lease: the right to change the bench.
 
     Attributes:
-        owner: Name of the holder; empty if nobody holds it.
-        number: Fencing number of this lease; it only grows, over restarts too.
-        since_s: When it was taken, in seconds since 1970.
-        age_s: For how long it has been held.
-        left_s: When it ends by itself unless it is renewed, from now.
+        owner: Name of the holder; empty if no client holds the lease.
+        number: Fencing number; it only grows, also across restarts.
+        since_s: Time at which the lease was taken, in seconds since 1970.
+        age_s: Time since then, in seconds.
+        left_s: Time until the lease ends without a sign of life, in seconds.
     """
 
     owner: str = ""
@@ -233,15 +233,15 @@ class ServedLease:
 
 @dataclass(frozen=True)
 class ServedHealth:
-    """How the served bench itself is.
+    """Health of the server and the devices.
 
     Attributes:
-        started_s: When the server began, in seconds since 1970.
-        silent: Devices that do not answer: since when, in seconds since 1970, and why, by name.
-        keeps: What is kept: ``nothing``, ``circuits``, or ``fabric``.
-        trouble: Why circuits or fabric are not kept at present; empty while they are.
-        faults: Latched faults of the mesh controller, each with what it measured; while there is one, all heaters are
-            off and every circuit is dark.
+        started_s: Start time of the server, in seconds since 1970.
+        silent: Silent devices by name: start of the silence in seconds since 1970, and its reason.
+        keeps: What is maintained: ``nothing``, ``circuits`` or ``fabric``.
+        trouble: Reason why circuits or fabric are not maintained now; empty while they are.
+        faults: Latched faults of the mesh controller with their measured values; with any fault all heaters are off and
+            every circuit is dark.
     """
 
     started_s: float
@@ -253,22 +253,22 @@ class ServedHealth:
 
 @dataclass(frozen=True)
 class ServedState:
-    """Everything that is served, at one moment.
+    """The complete state of a served bench at one moment.
 
     Attributes:
-        number: Grows by one from state to state.
-        time_s: The server's time, in seconds since 1970.
+        number: Running number of the state.
+        time_s: Server time, in seconds since 1970.
         bench: Name of the bench.
         points: Readings and settings by name, in the order of the bench.
-        mesh: The mesh; ``None`` if the bench has none that takes currents.
-        circuits: Circuits that stand.
+        mesh: The mesh; ``None`` if the bench has no mesh with heater currents.
+        circuits: The active circuits.
         events: The last events, oldest first.
         recovery: The last recovery; ``None`` before the first.
-        job: The job that runs, or else the last one; ``None`` before the first.
-        lease: Who may change the bench.
-        health: How the served bench itself is.
-        record_sha256: Hash of the contents of the calibration record in use; empty without one.
-        is_emulated: Whether no hardware is behind it.
+        job: The running or last job; ``None`` before the first.
+        lease: The lease.
+        health: Health of the server and the devices.
+        record_sha256: Content hash of the calibration record in use; empty without a record.
+        is_emulated: Whether the bench is emulated.
     """
 
     number: int
@@ -288,11 +288,11 @@ class ServedState:
 
 @dataclass(frozen=True)
 class MarginSample:
-    """Margins of the circuits that stood at one time, for curves over time.
+    """Margins of the active circuits at one time, for curves over time.
 
     Attributes:
-        time_s: When, in seconds since 1970.
-        margin_db: By name of the circuit; ``None`` where it carried no light, or nobody measured it.
+        time_s: Time, in seconds since 1970.
+        margin_db: Margin by circuit name; ``None`` without light or without a measurement.
     """
 
     time_s: float

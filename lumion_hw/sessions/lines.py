@@ -1,6 +1,6 @@
 """Session for devices whose reply is zero or more lines and then an end word, with or without echo.
 
-A refusal may follow a reason on the same line.
+The end word of a refused command may stand on the line that gives the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_LINES = 1000
 
 
 class LineSession(Conversation):
-    """Session in lines of text. Thread-safe; share one session per address.
+    """Session with a device that replies in lines of text. Thread-safe; share one session per address.
 
     Args:
         link: Link to the device.

@@ -192,7 +192,7 @@ class ScpiSession(Conversation):
 
 
 def _encoded(command: str, *, is_query: bool) -> bytes:
-    """Return the message without terminator. Raises ``ConfigError`` if it is not a valid command or query."""
+    """Return the bytes of a message without terminator. Raises ``ConfigError`` for an invalid command or query."""
     if not (command and command.isascii() and command.isprintable()):
         raise ConfigError(f"{command!r} is not a SCPI message", hint="Give one line of printable ASCII.")
     if ("?" in command) is not is_query:

@@ -111,7 +111,7 @@ class Register:
 
     @cached_property
     def width(self) -> int:
-        """Bits of one element."""
+        """Number of bits of one element."""
         return 8 * self.length if self.bits is None else self.bits[0] - self.bits[1] + 1
 
     def shift(self, index: int | None = None) -> int:
@@ -278,7 +278,7 @@ def encode_unscaled(field: Register, value: Value) -> bytes:
 
 
 def _placed(field: Register, count: int | bytes, index: int | None, current: bytes | None) -> bytes:
-    """Return a raw number in its bytes, the other bits of a byte as they are."""
+    """Return the bytes of a field with a raw number in them; other bits of a byte do not change."""
     span = field.span(index)
     if isinstance(count, bytes):
         return count
@@ -366,7 +366,7 @@ def f16_decode(code: int) -> float:
 
 
 def f16_encode(value: float) -> int:
-    """Return the F16 code with the most digits; values not above 0 give 0000h.
+    """Return the most precise F16 code of a value; values of 0 or less give 0000h.
 
     Raises:
         LimitError: The value is above 2.047e10.

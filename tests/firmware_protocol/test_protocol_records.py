@@ -131,7 +131,7 @@ def test_a_host_finds_the_holes_and_closes_them() -> None:
     assert host.missing(12) == [range(2, 5), range(8, 10), range(11, 12)]
     assert host.missing(4) == [range(2, 4)]
     assert host.receive(1, 8) == [range(2, 5), range(8, 9)]  # what had arrived before is not new
-    assert (host.in_a_row, host.missing(12)) == (9, [range(9, 10), range(11, 12)])
+    assert (host.contiguous_end, host.missing(12)) == (9, [range(9, 10), range(11, 12)])
     assert host.acknowledgement() == (9, 109)
 
 
@@ -139,7 +139,7 @@ def test_records_the_board_has_overwritten_are_named_and_given_up() -> None:
     host = fp.RecordTrack(8)
     host.receive(3, 2)
     assert host.give_up(7) == [range(3), range(5, 7)]
-    assert host.in_a_row == 7
+    assert host.contiguous_end == 7
     assert host.give_up(2) == []
 
 
@@ -158,7 +158,7 @@ def test_whatever_the_order_each_index_is_new_exactly_once(pieces: list[tuple[in
         seen |= set(range(first, first + count))
         missing = [index for hole in host.missing(80) for index in hole]
         assert missing == sorted(set(range(80)) - seen)
-        assert host.in_a_row == min(set(range(81)) - seen)
+        assert host.contiguous_end == min(set(range(81)) - seen)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -186,7 +186,7 @@ def test_under_loss_a_host_gets_every_record_or_knows_which_were_overwritten(see
                 received += [index for part in host.receive(found.start, len(found)) for index in part]
         if dice.random() < 0.3:
             ring.acknowledge(*host.acknowledgement())
-        if host.in_a_row == total:
+        if host.contiguous_end == total:
             break
     assert sorted(received + given_up) == list(range(total))
     assert ring.dropped >= len(given_up)

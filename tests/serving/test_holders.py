@@ -73,7 +73,9 @@ def test_a_writer_that_is_killed_leaves_the_lease_at_once_and_no_heat(served, ho
     until(lambda: not served.owner.lease.served().owner, 60.0)
     until(lambda: not served.owner.bench.mesh.confirmed_currents_ma().any(), 60.0)
     until(lambda: ended(served).get("owner") == owner, 60.0)
-    assert "connection is lost" in ended(served)["why"], "it was its deadline, of 3 s or ten minutes, that ended it"
+    assert "connection to the holder lost" in ended(served)["why"], (
+        "it was its deadline, of 3 s or ten minutes, that ended it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
         with refused(r"carry circuits \(sfp-a:sfp-b\)"):
             client.put("small:mesh0:heater_ma:3", 1.0)
         client.put("small:lease:owner", "")
-        with Bench.attach(served.address) as bench, pytest.raises(BusyError, match="carry circuits"):
+        with Bench.attach(served.address) as bench, pytest.raises(BusyError, match="active circuits need the heaters"):
             bench.mesh.program(np.zeros(30))
         assert served.owner.state.circuits, "a script that left has taken a circuit down"
         client.put("small:lease:owner", "ada")

@@ -109,7 +109,7 @@ def rect(seen: Seen, puc: int, attribute: str) -> str:
 
 def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     assert page.text("#circuit-count") == "0"
-    assert "none stand" in page.text("#circuit-rows")
+    assert "no circuits" in page.text("#circuit-rows")
     until(lambda: "15 PUCs" in page.text("#mesh-words"), 30.0)
     cold = rect(page, 0, "fill")
     caller = Caller("ada", account="ada@test")
@@ -155,7 +155,7 @@ def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page,
     page.type("set-value", "false")
     before = served.owner.point(name).value
     page.press("#set-form button")
-    until(lambda: "nobody holds the lease" in page.text("#control-told"), 30.0)
+    until(lambda: "no client holds the lease" in page.text("#control-told"), 30.0)
     assert served.owner.point(name).value == before
     page.press("#take")
     until(lambda: "you hold lease" in page.text("#control-lease"), 30.0)

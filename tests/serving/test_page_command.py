@@ -71,7 +71,7 @@ def test_without_what_the_page_needs_it_says_what_to_install_and_opens_nothing(m
     [
         (["--page-writes"], "neither --pva nor --page is given"),
         (["--pva", "--page-writes"], "--page-writes needs --page"),
-        (["--page", "--host", "0.0.0.0"], "can be reached from other hosts"),
+        (["--page", "--host", "0.0.0.0"], "other hosts can reach"),
         (["--page", "--page-writes", "--host", "127.0.0.1", "--allow", "192.0.2.7"], "plain text"),
         (["--page", "--page-port", "70000"], "70000"),
     ],

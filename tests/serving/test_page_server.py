@@ -378,9 +378,9 @@ def test_a_write_needs_the_lease_and_says_who_has_it(owner, server, client) -> N
     headers, asked = own_page(server), {"name": "mesh0.heater_ma.0", "value": 1.0}
     refused = client.post("/do/set", headers=headers, json=asked)
     assert refused.status_code == 409
-    assert "nobody holds the lease" in refused.json()["message"]
+    assert "no client holds the lease" in refused.json()["message"]
     owner.lease.take("bob", Caller("bob", account="bob@lab"), lasts_s=60.0, bound=False)
-    assert "bob holds lease 1" in client.post("/do/set", headers=headers, json=asked).json()["message"]
+    assert "bob has held lease 1" in client.post("/do/set", headers=headers, json=asked).json()["message"]
     assert "take over by name: bob" in client.post("/do/take", headers=headers, json={"owner": "ada"}).json()["message"]
     number = client.post("/do/take", headers=headers, json={"owner": "ada", "instead_of": "bob"}).json()["done"]
     assert number == 2
@@ -407,15 +407,15 @@ def test_stopping_needs_no_lease(owner, server, client) -> None:
 @pytest.mark.parametrize(
     ("action", "body", "words"),
     [
-        ("set", b'{"name": "x", "value": NaN}', "no JSON"),
-        ("set", b"[" * 20_000, "no JSON"),
-        ("set", b"[]", "no object"),
+        ("set", b'{"name": "x", "value": NaN}', "not JSON"),
+        ("set", b"[" * 20_000, "not JSON"),
+        ("set", b"[]", "not a JSON object"),
         ("set", b'{"value": 1.0}', "'name' is missing"),
         ("take", b'{"owner": 7}', "'owner' is missing"),
-        ("take", b'{"owner": " "}', "no name"),
-        ("take", b'{"owner": "ada", "lease": "1"}', "whole one"),
+        ("take", b'{"owner": " "}', "not a valid name"),
+        ("take", b'{"owner": "ada", "lease": "1"}', "whole number"),
         ("job", b'{"what": "connect", "arguments": [1]}', "named values"),
-        ("explode", b"{}", "a page cannot 'explode'"),
+        ("explode", b"{}", "there is no action 'explode'"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_in_words(owner, server, client, action, body, words) -> None:
@@ -446,11 +446,11 @@ def test_a_port_that_is_taken_is_refused_before_anything_begins(owner, server) -
 
 
 def test_other_hosts_have_to_be_allowed_and_may_not_write(owner) -> None:
-    with pytest.raises(ConfigError, match="can be reached from other hosts"):
+    with pytest.raises(ConfigError, match="other hosts can reach"):
         PageServer(owner, host="0.0.0.0")
     with pytest.raises(ConfigError, match="plain text"):
         PageServer(owner, allowed=["192.0.2.0/24"], writes=True)
-    with pytest.raises(ConfigError, match="in numbers"):
+    with pytest.raises(ConfigError, match="numeric addresses"):
         PageServer(owner, host="bench.example")
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1"):
         PageServer(owner, host="192.0.2.1", allowed=["192.0.2.0/24"])
@@ -478,7 +478,7 @@ def test_an_address_that_is_not_allowed_is_refused() -> None:
 
 def test_what_is_not_installed_is_named_with_the_command_that_helps(owner, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "uvicorn" else object())
-    with pytest.raises(ConfigError, match=r"needs uvicorn.*pip install 'lumion-hw\[page\]'"):
+    with pytest.raises(ConfigError, match=r"not installed: uvicorn.*pip install 'lumion-hw\[page\]'"):
         PageServer(owner)
 
 

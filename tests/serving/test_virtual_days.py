@@ -106,7 +106,7 @@ def test_a_fabric_that_is_kept_again_says_so_and_nobody_connects_meanwhile(tmp_p
         assert owner.state.health.trouble
         assert {each.alarm for each in owner.state.circuits} == {owner.state.health.trouble}
         owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
-        with pytest.raises(ConfigError, match="decide what is connected"):
+        with pytest.raises(ConfigError, match="control the circuits of this bench"):
             owner.start_job("connect", {"circuits": "sfp-c:sfp-a"}, ADA)
         owner.bench.emulated.faults.end("mesh0", "no_cable")
         seen = []

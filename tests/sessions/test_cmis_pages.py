@@ -133,7 +133,7 @@ def test_a_module_that_stays_silent_is_given_up_at_the_deadline(pages: PagedI2c,
     with pytest.raises(NotRespondingError, match=r"t1 @ bus: reading 1 bytes at 0: not acknowledged for 0\.1 s"):
         pages.read_page(None, 0, 1)
     assert clock.now() == pytest.approx(0.1, abs=0.003)
-    with pages.patient(5.0), pytest.raises(NotRespondingError, match="for 5 s"):
+    with pages.retry_for(5.0), pytest.raises(NotRespondingError, match="for 5 s"):
         pages.read_page(None, 0, 1)
     assert clock.now() == pytest.approx(5.1, abs=0.01)
 
@@ -147,10 +147,10 @@ def test_an_absent_module_is_told_at_once_and_by_name(pages: PagedI2c, bus: Bus,
 
 def test_with_patience_even_absence_is_waited_out(pages: PagedI2c, bus: Bus, clock: VirtualClock) -> None:
     bus.errors.extend(ModuleAbsentError("no module") for _ in range(100))
-    with pages.patient(5.0):
+    with pages.retry_for(5.0):
         assert pages.read_page(None, 0, 1) == b"\x00"
     bus.errors.extend(ModuleAbsentError("no module") for _ in range(1000))
-    with pytest.raises(ModuleAbsentError), pages.patient(0.5):
+    with pytest.raises(ModuleAbsentError), pages.retry_for(0.5):
         pages.read_page(None, 0, 1)
     assert clock.now() < 1.0
 

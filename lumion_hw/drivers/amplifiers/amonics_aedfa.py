@@ -58,7 +58,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class _HeldQuantity:
-    """How one quantity is held: unit, limits and step of its set point."""
+    """How the amplifier keeps one quantity constant: unit, limits and step of its set point."""
 
     unit: str
     low: float
@@ -88,7 +88,7 @@ class _HeldQuantity:
 class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every setting is read back.
 
-    A set point applies to the first pump. Other pumps keep theirs and are switched on and off together with the first.
+    A set point applies to the first pump. Other pumps keep their set points. All pumps are switched together.
 
     Args:
         link: Serial link, 19200 baud.
@@ -295,11 +295,11 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                     f"unit of the {label}",
                     wrote=quantity.unit,
                     read=unit_now,
-                    hint="The unit was changed at the same time by something else. Set the value again.",
+                    hint="Another program or the panel changed the unit at the same time. Set the value again.",
                 )
 
     def _switch(self, header: str, *, on: bool) -> None:
-        """Switch something and wait until it is switched; repeat the command if the amplifier ignores it."""
+        """Switch a pump or the output and wait for the change; repeat the command if the amplifier ignores it."""
         deadline = repeat_at_s = self._clock.now()
         deadline += _SWITCH_S
         while (actual := self._read_state(header)) != int(on):
@@ -331,7 +331,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         )
 
     def _quantity(self, mode_name: str) -> _HeldQuantity:
-        """Return how a quantity is held. Its unit is read each time, because it can be changed at the panel."""
+        """Return unit, limits and step of a quantity. The unit is read each time: the panel can change it."""
         mode = MODE_BY_NAME[mode_name]
         if self._quantities[mode].unit != self._unit(mode_name):
             self._quantities[mode] = self._read_quantity(mode_name)

@@ -285,14 +285,14 @@ class YokogawaAq6370(ScpiDriver):
         )
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
-        """Apply and hold the settings of a table."""
+        """Apply the settings of a table, and expect them from now on."""
         for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Hold the shift that the user of the analyser has set, if the unit has this setting."""
+        """Expect the shift that the user of the analyser has set, if the analyser has this setting."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:

@@ -28,8 +28,8 @@ class KeysightN776x(ScpiDriver):
     """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
     Opening sets the offset of the displayed attenuation to zero and switches the output power control off, which would
-    move the filter automatically; neither moves the filter now. Both, and the wavelength, are held settings: setting an
-    attenuation restores them, and every attenuation is read together with the offset
+    move the filter automatically; neither moves the filter now. Both, and the wavelength, are checked settings:
+    setting an attenuation restores them, and every attenuation is read together with the offset
     (:mod:`lumion_hw.drivers.held_setup`).
 
     The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for
@@ -41,9 +41,9 @@ class KeysightN776x(ScpiDriver):
     models = tuple(CHANNELS)
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
     _displays: dict[int, HeldSetup]
-    """Held settings on which the displayed attenuation depends, by slot."""
+    """Checked settings on which the displayed attenuation depends, by slot."""
     _filters: dict[int, HeldSetup]
-    """Other held settings on which the light depends, by slot."""
+    """Other checked settings on which the light depends, by slot."""
 
     def open(self) -> None:
         """Open the link, check the identity, and remove offsets from the displayed attenuations.
@@ -84,7 +84,7 @@ class KeysightN776x(ScpiDriver):
         self._scpi.verify("attenuation in dB", attenuation_db, actual_db, _TOLERANCE_DB)
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the filter's correction; see :meth:`VariableAttenuator.set_wavelength_nm`."""
+        """Set the wavelength of the attenuation; see :meth:`VariableAttenuator.set_wavelength_nm`."""
         slot = self._checked_slot(channel)
         header, text = f"INP{slot}:WAV", f"{wavelength_nm:.4f}NM"
         with self._session.transaction():
@@ -134,7 +134,7 @@ class KeysightN776x(ScpiDriver):
     def _hold(
         self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set, verify and hold a number; ``scale`` is the unit of ``value`` per unit of the reply."""
+        """Set, verify and from now on expect a number; ``scale`` is the unit of ``value`` per unit of the reply."""
         restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
         setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))

@@ -55,7 +55,7 @@ _NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
 
 @dataclass(frozen=True)
 class ItlaIdentity:
-    """Identity strings that a module reports."""
+    """Identity strings that a laser module reports."""
 
     device_type: str
     manufacturer: str
@@ -119,7 +119,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return self._ranges
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
-        """Set the frequency to the nearest MHz. The output must be off.
+        """Set the laser frequency to the nearest MHz. The output must be off.
 
         Raises:
             LimitError: Outside LFL to LFH of the module; nothing was changed.
@@ -294,7 +294,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
     def _mhz(self, register: ItlaRegister) -> int:
-        """Return the third word of a frequency, or 0 for MSA 01.2 modules, which do not have it."""
+        """Return the MHz part of a frequency; 0 for MSA 01.2 modules, which do not have this register."""
         return self._session.read(register) if self._has_mhz else 0
 
     def _fcf_mhz(self) -> int:

@@ -81,7 +81,7 @@ class KeysightLaser(ScpiLaser):
         self._power = HeldSetup(self._session)
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Select dBm as power unit, hold this setting, and read the limits."""
+        """Select dBm as power unit, expect this setting from now on, and read the limits."""
         self._scpi.errors()  # discard errors of earlier users
         label = "unit of the power (0 is dBm)"
         restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, label)
@@ -119,7 +119,7 @@ class KeysightLaser(ScpiLaser):
         with self._session.transaction():
             if on and self._scpi.setting("LOCK?"):
                 if self._pin is None:
-                    raise self._refused("enable", "the laser is locked", "Set the PIN that unlocks it.")
+                    raise self._refused("enable", "the laser is locked", "Set the PIN that unlocks the laser.")
                 self._scpi.set(f"LOCK 0,{self._pin}")
             self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
 

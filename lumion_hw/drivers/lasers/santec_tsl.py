@@ -52,14 +52,14 @@ _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
 
 
 class Dialect(enum.Enum):
-    """Unit of numbers in commands and replies (``SYST:COMM:COD?``)."""
+    """Command set of the laser, which determines the unit of numbers in commands and replies (``SYST:COMM:COD?``)."""
 
     LEGACY = 0
     SCPI = 1
 
     @property
     def nm_per_unit(self) -> float:
-        """Nanometres per unit."""
+        """Nanometres per unit of the wavelengths in this command set."""
         return 1.0 if self is Dialect.LEGACY else 1e9
 
 
@@ -108,11 +108,11 @@ class SantecTsl(ScpiLaser):
 
     @property
     def dialect(self) -> Dialect:
-        """Unit of numbers that this instrument uses."""
+        """Command set, and thus unit of numbers, that this laser uses."""
         return self._dialect
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Determine the dialect, select dBm as power unit, hold both, and read the limits."""
+        """Determine the command set, select dBm as power unit, expect both from now on, and read the limits."""
         self._scpi.errors()  # discard errors of earlier users
         self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
@@ -241,13 +241,13 @@ class SantecTsl(ScpiLaser):
         return Dialect(int(code))
 
     def _hold(self, setup: HeldSetup, header: str, value: int, label: str) -> Callable[[], object]:
-        """Hold a setting and return the function that sets it."""
+        """Expect a setting from now on, and return the function that sets this setting."""
         restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, label)
         setup.hold(HeldSetting(f"{header}?", value, label, restore))
         return restore
 
     def _read_nm(self, command: str) -> float:
-        """Return a wavelength. A value that is implausible in the unit of the dialect is an error."""
+        """Return a wavelength. A value that is implausible in the unit of the command set is an error."""
         number = self._scpi.setting(command, self._wavelength)
         value_nm = number * self._dialect.nm_per_unit
         if not _SANE_NM[0] < value_nm < _SANE_NM[1]:

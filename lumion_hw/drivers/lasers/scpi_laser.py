@@ -68,7 +68,7 @@ def nm_from_thz(frequency_thz: float) -> float:
 
 
 class ScpiLaser(ScpiDriver):
-    """Base of the drivers; implements ``TunableLaser`` except for the commands of each instrument. Thread-safe.
+    """Base of laser drivers; implements ``TunableLaser`` except for the commands of each instrument. Thread-safe.
 
     Changing a setting locks the session until the setting is verified; waiting does not.
 
@@ -116,11 +116,11 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def read_power_dbm(self) -> float:
-        """Return the set power."""
+        """Return the output power that is set, in dBm."""
 
     @abc.abstractmethod
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and verify it."""
+        """Set the output power and verify the setting."""
 
     def measure_power_dbm(self) -> float | None:
         """Return the measured power, or ``None`` without a measurement. Called while the output is on and ready."""

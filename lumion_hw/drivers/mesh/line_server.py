@@ -1,4 +1,4 @@
-"""Driver for the line-oriented control server of the SmartLight prototype: unit cell states, one connection each.
+"""Driver for the line-oriented control server of the SmartLight prototype: unit cell states, one line of text each.
 
 The server sends no acknowledgement and has no read-back, checksum or watchdog. A line that was sent and a connection
 that the server closed afterwards mean *sent*; check the light with a power meter or a transponder. The server sets
@@ -51,7 +51,7 @@ def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> st
 
 
 class LineServerMesh:
-    """A mesh behind a line server; implements :class:`~lumion_hw.interfaces.MeshStates`.
+    """A mesh set by lines of text, one per configuration; implements :class:`~lumion_hw.interfaces.MeshStates`.
 
     Thread-safe: one exchange at a time. Nothing is repeated automatically. There is no ``open``: the server has no
     query, and a connection without a line is not known to be safe.
@@ -165,7 +165,7 @@ def _printable(data: bytes) -> str:
 
 @contextlib.contextmanager
 def _hint(text: str) -> Iterator[None]:
-    """Add to errors of the link what is known about the line."""
+    """Add to a link error the hint whether the line may have taken effect."""
     try:
         yield
     except LinkError as error:

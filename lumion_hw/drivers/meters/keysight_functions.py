@@ -32,7 +32,7 @@ _TIME_TOLERANCE = 1e-3
 
 
 class TriggerInput(enum.Enum):
-    """What an electrical trigger at the input starts."""
+    """What an electrical pulse at the trigger input starts."""
 
     IGNORE = "IGNore"
     ONE_SAMPLE = "SMEasure"
@@ -40,7 +40,7 @@ class TriggerInput(enum.Enum):
 
 
 class TriggerOutput(enum.Enum):
-    """When the instrument sends a trigger."""
+    """When the instrument sends a pulse at its trigger output."""
 
     DISABLED = "DISabled"
     AFTER_AVERAGING = "AVGover"
@@ -57,7 +57,7 @@ class TriggerWiring(enum.Enum):
 
 
 class LoggingKeysightMeter(KeysightMeter, abc.ABC):
-    """Base of the drivers; implements ``LoggingMeter``. Arguments and readings as for ``KeysightMeter``."""
+    """Base of the drivers of meters that log; implements ``LoggingMeter``. Arguments as for ``KeysightMeter``."""
 
     max_samples: ClassVar[int]
 
@@ -78,7 +78,7 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
 
 @dataclass(frozen=True)
 class _LogPlan:
-    """Settings of a log, as text and as numbers."""
+    """Settings of a power log, as strings for the instrument and as numbers."""
 
     text: str
     values: tuple[float, ...]

@@ -60,12 +60,12 @@ class Head:
 
 
 class KeysightMeter(ScpiMeter):
-    """Base of the drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
+    """Base of Keysight power meter drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
     its channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
-    opening are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`). The link is a raw
-    socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a
+    raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.
@@ -285,11 +285,11 @@ class KeysightMeter(ScpiMeter):
         return self.merged_setup(self.channels).read_held(self._read_block)
 
     def setup(self, channel: int) -> HeldSetup:
-        """Return the held settings of a channel."""
+        """Return the expected settings of a channel, which are read together with its power."""
         return self._setups[channel - 1]
 
     def merged_setup(self, channels: Sequence[int]) -> HeldSetup:
-        """Return the held settings of several channels, to be read together."""
+        """Return the expected settings of several channels, which are read together with their powers."""
         return HeldSetup.merge(self.setup(channel) for channel in channels)
 
     @property
@@ -330,7 +330,7 @@ class KeysightMeter(ScpiMeter):
         )
 
     def _prepare(self, channel: int) -> None:
-        """Make readings of a channel absolute, in watts and self-triggered; hold these settings and the offset."""
+        """Make readings of a channel absolute, in watts and self-triggered; expect these settings from now on."""
         head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
         for header, value, label in (
             # A reference set at the front panel would make readings ratios in dB.
@@ -347,7 +347,7 @@ class KeysightMeter(ScpiMeter):
         self.averaging_s(channel)
 
     def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
-        """Hold the calibration offset that the user has set; readings include it."""
+        """Expect the calibration offset that the user has set in every reading, and restore it if it changes."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(
@@ -371,7 +371,7 @@ class KeysightMeter(ScpiMeter):
         return self._scpi.setting(f"{head.master}:POW:RANG:AUTO?") != 0
 
     def _zeroing_problem(self, channel: int) -> str:
-        """Return why zeroing a channel failed, or an empty text.
+        """Return why zeroing a channel failed, or an empty string.
 
         Not all models have the status query. It is joined with one that every model answers, to avoid a time-out.
         """

@@ -63,7 +63,7 @@ class SantecMpm(ScpiMeter):
     Channels are numbered from 1, four for each installed module; see :meth:`module_and_port`. The meter measures
     continuously: a reading waits until a complete average was taken after the call. Unit, averaging time and
         wavelengths
-    are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`). Arguments as for
+    are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). Arguments as for
     :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
@@ -153,7 +153,7 @@ class SantecMpm(ScpiMeter):
         return self._set("AVG", f"{requested_ms:.6g}", "AVG?", requested_ms, tolerance_ms, "averaging time in ms")
 
     def _hold_averaging(self, averaging_ms: float) -> None:
-        """Hold an averaging time, which determines how long a reading waits."""
+        """Expect this averaging time in every reading; it determines how long a reading waits."""
         self._averaging_s = 1e-3 * averaging_ms
         restore = partial(self._set_averaging_ms, averaging_ms)
         tolerance_ms = _AVERAGING_TOLERANCE * averaging_ms
@@ -377,7 +377,7 @@ class SantecMpm(ScpiMeter):
         label: str,
         held_by: int | None = None,
     ) -> float:
-        """Send a setting and verify it; ``held_by`` is the channel whose readings depend on it."""
+        """Send a setting and verify it; ``held_by`` is the channel whose readings depend on the setting."""
         self._check_idle(command)
         with self._session.transaction():
             self._session.write(f"{command} {arguments}")
@@ -471,7 +471,7 @@ class MpmRun:
         return PowerLog(self._channels, values_w, states, self._period_s, self._started_s)
 
     def stop(self) -> None:
-        """End the run; idempotent."""
+        """End the log; idempotent."""
         if not self._ended:
             self._ended = True
             self._meter.stop_run()

@@ -10,7 +10,7 @@ from lumion_hw.errors import DeviceError
 
 
 class ScpiMeter(ScpiDriver):
-    """Base of the drivers; implements ``PowerMeter`` except for the commands of each instrument. Thread-safe.
+    """Base of power meter drivers; implements ``PowerMeter`` except the instrument's commands. Thread-safe.
 
     Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 

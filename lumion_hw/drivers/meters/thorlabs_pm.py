@@ -63,7 +63,7 @@ class ThorlabsPm(ScpiMeter):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches the reference off. Both settings, the
-    wavelength and the attenuation correction found at opening are held: each reading is read together with them
+    wavelength and the attenuation correction found at opening are checked: they are read together with every reading
     (:mod:`lumion_hw.drivers.held_setup`).
 
     Args:

@@ -136,7 +136,7 @@ class Polatis(ScpiDriver):
             )
 
     def _set_and_verify(self, command: str | None, requested: Mapping[int, int]) -> None:
-        """Send a command, if there is one, and verify the connections."""
+        """Send a command unless it is empty, and verify the connections."""
         if command is None:
             return
         self._scpi.set(command)

@@ -155,7 +155,7 @@ class ArroyoTec(ScpiDriver):
         return state
 
     def state(self) -> TemperatureState:
-        """Read the present state, and count a loss of the lock."""
+        """Read the present state; count a loss of the temperature lock."""
         self._check_open()
         with self._session.transaction():
             self._check_sensor()

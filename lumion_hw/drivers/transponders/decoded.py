@@ -18,7 +18,7 @@ _DATE = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}")
 
 
 class Severity(enum.Enum):
-    """Severity of a finding."""
+    """Severity of a finding in a dump of a module."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -36,7 +36,7 @@ class Finding:
         kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
             ``unreadable`` ...
         message: Value found and value expected.
-        fields: Fields with unreliable values.
+        fields: Fields whose values are unreliable because of this finding.
     """
 
     severity: Severity
@@ -59,7 +59,7 @@ class DecodedField:
         value: Value in ``unit``; ``None`` if it is not supported or unreliable. Use it only if ``quality`` is ``ok``:
             with ``checksum_wrong`` it comes from damaged bytes.
         unit: Unit; empty for codes and counts, and for base values with a multiplier in a different field.
-        words: Value as text, with lengths multiplied.
+        words: Value as a string; lengths include their multiplier.
         quality: Quality of the value.
     """
 
@@ -131,7 +131,7 @@ class DecodedModule:
 
 
 def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Return findings sorted by severity; equal severities keep their order."""
+    """Return findings about a dump sorted by severity; equal severities keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
 
 

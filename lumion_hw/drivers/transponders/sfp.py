@@ -225,7 +225,7 @@ class SfpTransponder(Driver):
                     f"the transmitter still emits light {SWITCH_OFF_S:g} s after it was switched off",
                     wrote="TX_DISABLE",
                     read=_power_text(power),
-                    hint="Treat the fibre as lit. Remove the module if it must be dark.",
+                    hint="Assume that the fibre carries light. Remove the module if it must be dark.",
                 )
             self._clock.sleep(_POLL_S)
 
@@ -305,7 +305,7 @@ class SfpTransponder(Driver):
     def flags(self) -> tuple[Flag, ...]:
         """Read the alarm and warning flags, and return all seen since the last :meth:`clear_flags`.
 
-        Not all modules latch their flags, so the driver latches them. A flag counts if a second reading confirms it.
+        Not all modules latch their flags, so the driver stores them. A flag counts if a second reading confirms it.
         """
         self._require("flags", "reading alarm and warning flags")
         with self._registers.transaction():

@@ -69,7 +69,7 @@ _CODES: Mapping[str, Words] = {
 
 
 class _SfpDump:
-    """Image with derived properties for the decoder."""
+    """Memory image of an SFP module, with derived properties for the decoder."""
 
     def __init__(self, image: SfpImage) -> None:
         self.image = image
@@ -138,7 +138,7 @@ class _SfpDump:
 
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
-    """Decode an image. Missing or wrong content becomes a finding."""
+    """Decode a memory image of an SFP module. Missing or wrong content becomes a finding."""
     dump = _SfpDump(image)
     fields = (*_fields(dump), *_bits(dump), *_flags(dump))
     return DecodedModule(
@@ -181,7 +181,7 @@ def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
 def _meaning(
     dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return value, unit, text and quality of a field, without checksums and support bits."""
+    """Return value, unit, text and quality of a field, disregarding checksums and support bits."""
     if isinstance(value, str):
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
@@ -260,7 +260,7 @@ def _decoded(
     words: str,
     quality: Quality,
 ) -> DecodedField:
-    """Return a field, with its quality from support bits and checksums."""
+    """Return a decoded field; its quality takes support bits and checksums into account."""
     if not dump.supported(name, device):
         value, words, quality = None, "", Quality.NOT_SUPPORTED
     if dump.damaged(device, offset) and quality is not Quality.STALE:

@@ -51,7 +51,7 @@ class Thresholds:
 
 
 def calibration_kind(*, internal: bool, external: bool) -> CalibrationKind:
-    """Return the kind from the two bits of A0h:92."""
+    """Return the kind of calibration from two bits of A0h:92."""
     # Some modules set both bits or neither; most modules are calibrated internally.
     if internal == external:
         return CalibrationKind.INCONSISTENT
@@ -60,7 +60,7 @@ def calibration_kind(*, internal: bool, external: bool) -> CalibrationKind:
 
 @dataclass(frozen=True)
 class DiagnosticCalibration:
-    """Converts raw counts to quantities.
+    """Converts raw counts of the monitors to temperature, voltage, current and power.
 
     Attributes:
         kind: Kind of calibration.
@@ -76,7 +76,7 @@ class DiagnosticCalibration:
 
     @classmethod
     def from_memory(cls, kind: CalibrationKind, diagnostics: bytes) -> DiagnosticCalibration:
-        """Read the constants of A2h:56 to 91.
+        """Return the calibration with the constants in A2h:56 to 91.
 
         Args:
             kind: Kind of calibration.
@@ -91,7 +91,7 @@ class DiagnosticCalibration:
         )
 
     def counts(self, monitor: str, raw: float) -> float:
-        """Return calibrated counts; external calibration follows SFF-8472 clause 9.5."""
+        """Return the calibrated counts of a monitor; external calibration follows SFF-8472 clause 9.5."""
         if self.kind is not CalibrationKind.EXTERNAL:
             return raw
         if monitor == "rx_power":
@@ -113,7 +113,7 @@ class DiagnosticCalibration:
         return self.counts(monitor, raw) * float(FIELDS[monitor].scale)
 
     def power(self, monitor: str, raw: int) -> OpticalPower:
-        """Return an optical power; a full-scale count is over-range, a power of zero or less under-range.
+        """Return an optical power: a full-scale count is over-range, a power of zero or less is under-range.
 
         It is invalid if it is not plausible; see :meth:`is_plausible`.
         """
@@ -158,7 +158,7 @@ def implausibility_text(monitor: str, value: float) -> str:
 
 
 def field_number(name: str, memory: bytes, start: int = 0) -> float:
-    """Return the raw number of a field from a part of the memory that begins at ``start``."""
+    """Return the raw value of a field, from a part of the memory that begins at address ``start``."""
     field = FIELDS[name]
     number = unscaled(field, memory[field.byte - start : field.end - start])
     if not isinstance(number, (int, float)):

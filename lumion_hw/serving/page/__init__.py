@@ -1,1 +1,1 @@
-"""The page of a served bench: one process, no build step, nothing from elsewhere; reads by default."""
+"""The web page of a served bench: no build step, no external resources, read-only by default."""

@@ -1,4 +1,4 @@
-"""What may be done from the page where writing was asked for: with the token, from the own page, by the lease."""
+"""Actions of the web page that change the bench; they need the token and the lease."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
 LEASE_S = 120.0
-"""How long a lease of a page lasts without a sign of life; browsers let pages that nobody sees speak once a minute."""
+"""Duration of a page's lease without a sign of life; browsers let hidden pages run only once a minute."""
 
 
 class PageActions:
-    """Does what a page asks for.
+    """Executes the actions that a page requests.
 
     Args:
         owner: The owner of the bench.
 
     Attributes:
-        token: What a page has to show; printed on the server's terminal.
+        token: Token that a page must send; printed on the server's terminal.
     """
 
     def __init__(self, owner: BenchOwner) -> None:
@@ -32,44 +32,44 @@ class PageActions:
         self.token = secrets.token_urlsafe(18)
         self._actions: Mapping[str, Callable[[Mapping[str, Any], Caller], Any]] = {
             "take": self._take,
-            "renew": lambda asked, caller: owner.lease.check(caller).number,
-            "release": lambda asked, caller: owner.lease.release(caller),
-            "set": lambda asked, caller: owner.write(_text(asked, "name"), asked.get("value"), caller),
+            "renew": lambda arguments, caller: owner.lease.check(caller).number,
+            "release": lambda arguments, caller: owner.lease.release(caller),
+            "set": lambda arguments, caller: owner.write(_text(arguments, "name"), arguments.get("value"), caller),
             "job": self._job,
-            "stop": lambda asked, caller: owner.stop_outputs(caller),
+            "stop": lambda arguments, caller: owner.stop_outputs(caller),
             "clear": lambda asked, caller: [str(fault) for fault in owner.clear_faults(_text(asked, "name"), caller)],
         }
 
     def is_valid_token(self, token: str) -> bool:
-        """Return whether a token is the server's."""
+        """Return whether a token equals the server's token."""
         return secrets.compare_digest(token.encode(), self.token.encode())
 
     def do(self, action: str, body: bytes, client: str) -> tuple[int, str]:
-        """Do something; return a status of HTTP and the answer as JSON.
+        """Execute an action and return the HTTP status and the reply as JSON.
 
         Args:
             action: ``take``, ``renew``, ``release``, ``set``, ``job``, ``stop`` or ``clear``.
-            body: What is asked, as a JSON object; ``lease`` is the number of the lease that the page holds.
-            client: Address of the page's browser.
+            body: Arguments as a JSON object; ``lease`` is the lease number of the page.
+            client: Address of the browser.
         """
         try:
-            asked = _object(body)
-            number = asked.get("lease")
+            arguments = _object(body)
+            number = arguments.get("lease")
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-                raise ConfigError("the number of a lease is a whole one")
-            known = self._actions.get(action)
-            if known is None:
-                raise ConfigError(f"a page cannot {action!r}", hint=f"There are {', '.join(self._actions)}.")
-            # Without an account: a lease is held by its number alone, not by whoever opens a page on the same host.
+                raise ConfigError("the lease number must be a whole number")
+            function = self._actions.get(action)
+            if function is None:
+                raise ConfigError(f"there is no action {action!r}", hint=f"The actions are {', '.join(self._actions)}.")
+            # No account: only the lease number identifies the holder, not any page opened on the same host.
             caller = Caller(f"page@{client}", number=number)
-            return 200, to_json({"done": known(asked, caller)})
+            return 200, to_json({"done": function(arguments, caller)})
         except LumionError as error:
             return error_response(error)
 
-    def _take(self, asked: Mapping[str, Any], caller: Caller) -> int:
-        instead_of = asked.get("instead_of")
+    def _take(self, arguments: Mapping[str, Any], caller: Caller) -> int:
+        instead_of = arguments.get("instead_of")
         lease = self._owner.lease.take(
-            _text(asked, "owner"),
+            _text(arguments, "owner"),
             caller,
             lasts_s=LEASE_S,
             instead_of=None if instead_of is None else str(instead_of),
@@ -77,40 +77,40 @@ class PageActions:
         )
         return lease.number
 
-    def _job(self, asked: Mapping[str, Any], caller: Caller) -> int:
-        arguments = asked.get("arguments", {})
-        if not isinstance(arguments, dict):
-            raise ConfigError("the arguments of a job are named values")
-        return self._owner.start_job(_text(asked, "what"), arguments, caller).number
+    def _job(self, arguments: Mapping[str, Any], caller: Caller) -> int:
+        job_arguments = arguments.get("arguments", {})
+        if not isinstance(job_arguments, dict):
+            raise ConfigError("the arguments of a job must be named values")
+        return self._owner.start_job(_text(arguments, "what"), job_arguments, caller).number
 
 
 def error_response(error: LumionError) -> tuple[int, str]:
-    """Return status and answer for what was refused or has failed: 409 if somebody else has it, 422 otherwise."""
+    """Return HTTP status and reply for an error: 409 if another client or program is in the way, otherwise 422."""
     document = {"error": type(error).__name__, "message": str(error)}
     return 409 if error.exit_code == 6 else 422, to_json(document)
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object of a request.
+    """Return the JSON object in the body of a request.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The body is not a JSON object.
     """
     try:
-        document = json.loads(body, parse_constant=_no_number)
+        document = json.loads(body, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise ConfigError("the request is no JSON", hint="Send an object with what the action needs.") from error
+        raise ConfigError("the request is not JSON", hint="Send an object with the arguments of the action.") from error
     if not isinstance(document, dict):
-        raise ConfigError("the request is no object", hint='Send {"name": value}.')
+        raise ConfigError("the request is not a JSON object", hint='Send {"name": value}.')
     return document
 
 
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+def _reject_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a JSON number")
 
 
-def _text(asked: Mapping[str, Any], name: str) -> str:
-    value = asked.get(name)
+def _text(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
     if not isinstance(value, str):
-        raise ConfigError(f"{name!r} is missing, or no text")
+        raise ConfigError(f"the argument {name!r} is missing or not text")
     return value

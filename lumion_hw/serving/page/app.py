@@ -1,4 +1,4 @@
-"""What is where on a page server: the page and its pictures, states, what-if, metrics, and what may be done."""
+"""The routes of the page server: page, pictures, states, what-if, metrics and actions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lumion_hw.serving.page.updates import margin_curves, to_json
 from lumion_hw.serving.reach import Networks
 
 _MAX_CIRCUITS = 64
-"""Circuits of one what-if."""
+"""Maximum number of circuits in one what-if request."""
 _PLAN_WAIT_S = 30.0
-"""A what-if waits so long for the one before."""
+"""Longest wait of a what-if request for an earlier one."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -41,8 +41,8 @@ class PageApp:
 
     Args:
         owner: The owner of the bench.
-        stream: Tells pages of states.
-        actions: What may be done; ``None`` where pages only read.
+        stream: Stream that sends states to pages.
+        actions: Actions of pages; ``None`` if pages are read-only.
     """
 
     def __init__(self, owner: BenchOwner, stream: UpdateStream, actions: PageActions | None) -> None:
@@ -53,7 +53,7 @@ class PageApp:
         self._planning = threading.Lock()
 
     def asgi(self, hosts: Collection[str], allowed: Networks) -> Starlette:
-        """Return it as an application that answers to some names and lets some addresses in."""
+        """Return the ASGI application, which serves the given host names to the allowed client networks."""
         routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
         answers: dict[str, Answer] = {
             "/events": self._events,
@@ -86,7 +86,7 @@ class PageApp:
     async def _recovery(self, _request: Request) -> Response:
         recovery = self._owner.state.recovery
         if recovery is None:
-            return PlainTextResponse("there was no recovery yet\n", 404)
+            return PlainTextResponse("no recovery has happened yet\n", 404)
         return _svg(recovery_svg(recovery))
 
     async def _margins(self, _request: Request) -> Response:
@@ -109,43 +109,43 @@ class PageApp:
             return _json(text, status)
 
     def _plan_json(self, requests: list[CircuitRequest]) -> str:
-        """Return what circuits would be, as JSON; one after the other, since planning keeps a core busy."""
+        """Plan circuits and return the plan as JSON; only one request at a time, because planning uses a full core."""
         if not self._planning.acquire(timeout=_PLAN_WAIT_S):
-            raise ConfigError("others ask what-if too", hint="Ask again later.")
+            raise ConfigError("the server is busy with other what-if requests", hint="Try again later.")
         try:
             plan = self._owner.plan_circuits(requests)
             circuits = [
                 {
-                    "name": each.request.name,
-                    "hops": each.hops,
-                    "margin_db": each.budget.margin_db,
-                    "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(each)],
-                    "reason": each.reason,
+                    "name": circuit.request.name,
+                    "hops": circuit.hops,
+                    "margin_db": circuit.budget.margin_db,
+                    "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(circuit)],
+                    "reason": circuit.reason,
                 }
-                for each in plan.circuits
+                for circuit in plan.circuits
             ]
             picture = plan_svg(self._owner.bench.mesh.topology, plan)
-            told = {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
-            return to_json(told)
+            document = {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
+            return to_json(document)
         finally:
             self._planning.release()
 
     async def _do(self, request: Request) -> Response:
-        """Do something for a page: only for the server's own one, with the token, and by the lease."""
+        """Execute an action for the server's own page, if the request has the token; the action needs the lease."""
         actions = self._actions
-        own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-        if actions is None or request.headers.get("origin") != own:
-            return PlainTextResponse("only this server's own page may ask for that\n", 403)
+        own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        if actions is None or request.headers.get("origin") != own_origin:
+            return PlainTextResponse("only this server's own page may do this\n", 403)
         if not actions.is_valid_token(request.headers.get(TOKEN_HEADER, "")):
             return PlainTextResponse("the token is not the one on the server's terminal\n", 403)
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return PlainTextResponse("only application/json is understood\n", 415)
+            return PlainTextResponse("the request must be application/json\n", 415)
         try:
             body = await read_body(request.receive)
         except ValueError as error:
             return PlainTextResponse(f"the request is too long: {error}\n", 413, {"Connection": "close"})
         except TimeoutError:
-            return PlainTextResponse("the request did not come to its end\n", 408, {"Connection": "close"})
+            return PlainTextResponse("the request did not arrive completely in time\n", 408, {"Connection": "close"})
         client = "?" if request.client is None else request.client.host
         status, text = await run_in_threadpool(actions.do, request.path_params["action"], body, client)
         return _json(text, status)
@@ -160,16 +160,17 @@ def _json(text: str, status: int = 200) -> Response:
 
 
 def _circuit_requests(request: Request) -> list[CircuitRequest]:
-    """Return what a what-if asks for: ``circuits=a:b,b:a`` and limits that hold for each of them.
+    """Return the circuit requests of a what-if query: ``circuits=a:b,b:a`` and limits for all of them.
 
     Raises:
-        ConfigError: There are none or too many, or a value is none.
+        ConfigError: The query has no circuits or too many, or a value is invalid.
     """
     query = request.query_params
-    names = [each for each in query.get("circuits", "").replace(",", " ").split() if each]
+    names = query.get("circuits", "").replace(",", " ").split()
     if not 1 <= len(names) <= _MAX_CIRCUITS:
         raise ConfigError(
-            f"{len(names)} circuits are asked for", hint=f"Write circuits=a:b,b:a, {_MAX_CIRCUITS} at most."
+            f"the request has {len(names)} circuits",
+            hint=f"Write circuits=a:b,b:a with 1 to {_MAX_CIRCUITS} circuits.",
         )
     limits: dict[str, Any] = {}
     for name in ("min_margin_db", "max_loss_db", "max_hops"):
@@ -177,17 +178,17 @@ def _circuit_requests(request: Request) -> list[CircuitRequest]:
             limits[name] = _number(name, text)
     if query.get("exclusive", "") in ("1", "true", "on"):
         limits["exclusive"] = True
-    found = []
+    requests = []
     for name in names:
         source, colon, target = name.partition(":")
         if not (source and colon and target) or ":" in target:
-            raise ConfigError(f"{name[:60]!r} is no pair of modules", hint="Write sfp-a:sfp-b.")
-        found.append(CircuitRequest(source, target, **limits))
-    return found
+            raise ConfigError(f"{name[:60]!r} is not a pair of modules", hint="Write sfp-a:sfp-b.")
+        requests.append(CircuitRequest(source, target, **limits))
+    return requests
 
 
 def _number(name: str, text: str) -> float | int:
     try:
         return int(text) if name == "max_hops" else float(text)
     except ValueError:
-        raise ConfigError(f"{name} is {text[:40]!r}, and no number") from None
+        raise ConfigError(f"{name} must be a number, not {text[:40]!r}") from None

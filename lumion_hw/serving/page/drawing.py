@@ -1,8 +1,9 @@
-"""The pictures of the page: the mesh as ``lumion mesh show`` draws it, and the spans of the last recovery."""
+"""Pictures of the page: the mesh as in ``lumion mesh show``, and the time spans of the last recovery."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from lumion_hw.serving.state import ServedMesh, ServedPath, ServedRecovery
 
 
 class MeshPicture:
-    """The picture of a mesh, drawn again only when there is something else to draw. Thread-safe.
+    """The picture of a mesh, drawn again only when its content changes. Thread-safe.
 
     Args:
         topology: The mesh.
@@ -38,35 +39,35 @@ class MeshPicture:
 
 
 def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
-    """Draw a mesh; its paths are left out, and that is said, while states and paths do not fit each other."""
-    told: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
+    """Draw a mesh; while states and paths do not match, omit the paths and say so in the title."""
+    content: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
     try:
-        return mesh_svg(topology, paths=_picture_paths(mesh.paths), **told)
+        return mesh_svg(topology, paths=_picture_paths(mesh.paths), **content)
     except ConfigError:
-        return mesh_svg(topology, title=f"Mesh {topology.label}: paths are being changed", **told)
+        return mesh_svg(topology, title=f"Mesh {topology.label}: paths are being changed", **content)
 
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
-    """Return paths to draw, named as their circuits are, with a number for each arm of those that have two."""
-    arms = {each.circuit: sum(other.circuit == each.circuit for other in paths) for each in paths}
-    seen: dict[str, int] = {}
-    found = []
-    for each in paths:
-        seen[each.circuit] = arm = seen.get(each.circuit, 0) + 1
-        label = each.circuit if arms[each.circuit] == 1 else f"{each.circuit} arm {arm}"
-        source, _, target = each.circuit.partition(":")
-        found.append(
+    """Return the paths to draw, labelled by circuit; arms of a circuit with several arms are numbered."""
+    n_arms = Counter(path.circuit for path in paths)
+    n_drawn: Counter[str] = Counter()
+    pictures = []
+    for path in paths:
+        n_drawn[path.circuit] += 1
+        label = path.circuit if n_arms[path.circuit] == 1 else f"{path.circuit} arm {n_drawn[path.circuit]}"
+        source, _, target = path.circuit.partition(":")
+        pictures.append(
             PicturePath(
                 label,
-                each.source,
-                each.pucs,
-                loss_db=_loss_db(each.power_dbm),
+                path.source,
+                path.pucs,
+                loss_db=_loss_db(path.power_dbm),
                 source_name=source,
                 target_name=target or source,
-                power_dbm=each.power_dbm,
+                power_dbm=path.power_dbm,
             )
         )
-    return found
+    return pictures
 
 
 def _loss_db(power_dbm: Sequence[float | None]) -> float | None:
@@ -75,7 +76,7 @@ def _loss_db(power_dbm: Sequence[float | None]) -> float | None:
 
 
 def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
-    """Draw the mesh as it would be with a plan: what stands already, and what would come."""
+    """Draw the mesh with the active circuits and the planned ones."""
     used = {puc for circuit in plan.everything for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(
@@ -93,9 +94,9 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
 
 
 def recovery_svg(recovery: ServedRecovery) -> str:
-    """Draw where the time of a recovery went."""
+    """Draw the time spans of a recovery."""
     spans = recovery.spans
     title = f"{recovery.failed or 'a path'} replaced by {recovery.spare or 'another path'}"
     return timeline_svg(
-        title, [each.name for each in spans], [each.at_ms for each in spans], [each.source for each in spans]
+        title, [span.name for span in spans], [span.at_ms for span in spans], [span.source for span in spans]
     )

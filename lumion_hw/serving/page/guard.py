@@ -1,4 +1,4 @@
-"""What a page server lets in: its own name, its own pages, requests that end, no more connections than it can hold."""
+"""Protection of the page server: allowed hosts and sites, complete requests only, and a connection limit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 
 MAX_CONNECTIONS = 256
-"""Connections at a time, fewer where this process may have few files; one more, and the oldest idle one is closed."""
+"""Maximum number of connections, lower if the process may open few files; beyond it the oldest idle one is closed."""
 _MIN_CONNECTIONS = 8
 _REPORT_EVERY_S = 60.0
 REQUEST_TIMEOUT_S = 10.0
-"""Time to say a request in, its body included."""
+"""Time within which a request, including its body, must arrive."""
 MAX_BODY_BYTES = 64 * 1024
-"""Bytes of a request's body."""
+"""Largest request body."""
 
 _log = logging.getLogger(__name__)
 _HEADERS = {
-    # Inline script and style are refused, whoever has put them there.
+    # Browsers then reject all inline scripts and styles, including injected ones.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -39,22 +39,22 @@ _HEADERS = {
 
 
 class PageGuard:
-    """Refuses requests of other sites' pages and of addresses that may not connect, and adds the headers of safety.
+    """Middleware that rejects requests from other sites and forbidden addresses, and adds security headers.
 
     Args:
-        app: What is guarded.
-        allowed: Networks that may connect from elsewhere than loopback.
+        app: The protected application.
+        allowed: Networks of other hosts that may connect.
     """
 
     def __init__(self, app: ASGIApp, allowed: Networks = ()) -> None:
         self._app, self._allowed = app, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, or say why not."""
+        """Pass the request to the application, or reply with the reason of its rejection."""
         if scope["type"] != "http":
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -62,33 +62,33 @@ class PageGuard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        status, words = self._refusal(scope)
-        answer = self._app if not status else PlainTextResponse(words + "\n", status)
-        await answer(scope, receive, guarded)
+        status, reason = self._rejection(scope)
+        response = self._app if not status else PlainTextResponse(reason + "\n", status)
+        await response(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str]:
-        """Return status and words of a refusal; 0 if there is none."""
+    def _rejection(self, scope: Scope) -> tuple[int, str]:
+        """Return HTTP status and reason of a rejection; status 0 if the request is allowed."""
         headers = Headers(scope=scope)
         if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405, "only GET, HEAD and POST are known here"
+            return 405, "this server supports only GET, HEAD and POST"
         if scope["method"] != "POST" and ("transfer-encoding" in headers or headers.get("content-length", "0") != "0"):
-            return 400, "this request has no body"
+            return 400, "this request must not have a body"
         site = headers.get("sec-fetch-site", "none")
         is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate" and scope["path"] == "/"
         if site not in ("none", "same-origin") and not is_visit:
-            return 403, "pages of other sites may not ask"
+            return 403, "pages of other sites may not use this server"
         return 0, ""
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Return the body of a request.
+    """Read the body of a request.
 
     Raises:
-        ValueError: It is longer than ``MAX_BODY_BYTES``.
-        TimeoutError: It has not come in time.
-        ConnectionError: Whoever sent it has left.
+        ValueError: The body is longer than ``MAX_BODY_BYTES``.
+        TimeoutError: The body did not arrive in time.
+        ConnectionError: The client has disconnected.
     """
     body = bytearray()
     async with asyncio.timeout(REQUEST_TIMEOUT_S):
@@ -105,40 +105,40 @@ async def read_body(receive: Receive) -> bytes:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes connections on which no request comes to its end."""
+    """HTTP/1.1 protocol that closes connections without a complete request."""
 
     _deadline: asyncio.TimerHandle | None = None
     _opened_s = 0.0
     _is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Make room for the new one, if need be, by closing the oldest that asks for nothing."""
-        super().connection_made(transport)  # type: ignore[arg-type] # as asyncio says it
+        """Accept a connection; at the connection limit, close the oldest idle connection first."""
+        super().connection_made(transport)  # type: ignore[arg-type] # asyncio's own signature
         self._opened_s = self.loop.time()
         self._watch()
-        # Those that are aborted leave the set in the next round of the loop, and many may come in one round.
-        there = [each for each in self.connections if isinstance(each, PatientProtocol) and not each._is_aborted]
-        if len(there) > max_connections():
-            idle = [each for each in there if not each.is_serving and each is not self]
-            (min(idle, key=lambda each: each._opened_s) if idle else self).abort()
+        # Aborted connections leave the set only in the next round of the loop, and many may arrive in one round.
+        current = [item for item in self.connections if isinstance(item, PatientProtocol) and not item._is_aborted]
+        if len(current) > max_connections():
+            idle = [item for item in current if not item.is_serving and item is not self]
+            (min(idle, key=lambda item: item._opened_s) if idle else self).abort()
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         self._is_aborted = True
         self.transport.abort()
 
     @property
     def is_serving(self) -> bool:
-        """Whether a request has come and is not answered yet."""
+        """Whether a request was received and its reply is not complete yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, which has to come to its end in time."""
+        """Receive bytes of a request and start its deadline."""
         self._watch()
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Cancel the deadline of a closed connection."""
         if self._deadline is not None:
             self._deadline.cancel()
         super().connection_lost(exc)
@@ -154,20 +154,20 @@ class PatientProtocol(H11Protocol):
 
 
 def max_connections() -> int:
-    """Return how many connections the page may have: at most half of the files that this process may open."""
+    """Return the connection limit: at most half of the files that this process may open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(min(MAX_CONNECTIONS, files // 2), _MIN_CONNECTIONS)
 
 
 class LoopErrorLog:
-    """Logs errors of the loop of a page server, one line a minute: a process without files left meets them often."""
+    """Logs errors of the server's event loop, at most one line a minute; without free files they are frequent."""
 
     def __init__(self) -> None:
         self._reported_s = -math.inf
         self._unreported = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take an error of the loop."""
+        """Log an error of the event loop, or only count it within a minute of the last line."""
         if loop.time() < self._reported_s + _REPORT_EVERY_S:
             self._unreported += 1
             return
@@ -177,7 +177,7 @@ class LoopErrorLog:
 
 
 def host_names(host: str) -> list[str]:
-    """Return the names that this server answers to; a page of another site cannot make a browser say one of them."""
+    """Return the host names that this server accepts; this blocks DNS rebinding by other sites."""
     names = {host, "localhost", "127.0.0.1"}
     if not ipaddress.ip_address(host).is_loopback:
         names |= {socket.gethostname(), socket.getfqdn()}

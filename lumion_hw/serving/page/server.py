@@ -1,4 +1,4 @@
-"""Serving the page: a socket, a thread, and an end."""
+"""The page server: its socket, its thread, start and stop."""
 
 from __future__ import annotations
 
@@ -18,54 +18,57 @@ if TYPE_CHECKING:
 _OPTION = "--page-port"
 _NEEDS = ("starlette", "uvicorn", "prometheus_client")
 _BUFFER = 64 * 1024
-"""Bytes that wait in the system for a page that reads slowly: more of them would only be older."""
+"""Send buffer per connection; a larger one would only hold older states for slow pages."""
 _START_S, _END_S = 10.0, 2.0
 
 
 def require_page() -> None:
-    """Raise ``ConfigError`` with the command that helps, if what the page needs is not installed."""
+    """Raise ``ConfigError`` with an installation hint if packages of the page are missing."""
     missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the page needs {', '.join(missing)}", hint="pip install 'lumion-hw[page]'")
+        raise ConfigError(
+            f"the web page needs packages that are not installed: {', '.join(missing)}",
+            hint="pip install 'lumion-hw[page]'",
+        )
 
 
 def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> Networks:
-    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
+    """Return the networks that may connect, after opening the port briefly to check that it is free.
 
     Raises:
-        ConfigError: Something is not installed, the address is none, nobody is allowed to connect to it, or pages of
-            other hosts would write.
-        InUseError: Another program has the port.
+        ConfigError: A package is missing, an address is invalid, ``allowed`` is required and empty, or pages on other
+            hosts would be allowed to write.
+        InUseError: Another program uses the port.
     """
     require_page()
     networks = parse_networks(host, allowed, "the page")
     if writes and networks:
         raise ConfigError(
             "the token would cross the network in plain text",
-            hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
+            hint="Make the page read-only for other hosts, or listen on loopback and use an SSH tunnel.",
         )
     open_listener(host, port, _OPTION).close()
     return networks
 
 
 class PageServer:
-    """Serves the page of a bench, until it is closed. Use it as a context manager.
+    """Serves the web page of a bench until it is closed. Use it as a context manager.
 
     Args:
         owner: The owner of the bench.
-        port: TCP port; 0 takes any free one.
+        port: TCP port; 0 selects any free port.
         host: Address to listen on.
-        allowed: Addresses that may connect from elsewhere than loopback; needed with any other ``host``.
-        writes: Whether pages may change something, with the token and the lease.
+        allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
+        writes: Whether pages may change the bench, with the token and the lease.
 
     Attributes:
-        address: Where browsers find it.
-        token: What a page has to show that changes something; empty where pages only read.
+        address: URL of the page.
+        token: Token that a page needs to change the bench; empty if pages are read-only.
 
     Raises:
-        ConfigError: Something is not installed, the address is none, nobody is allowed to connect to it, or pages of
-            other hosts would write.
-        InUseError: Another program has the port.
+        ConfigError: A package is missing, an address is invalid, ``allowed`` is required and empty, or pages on other
+            hosts would be allowed to write.
+        InUseError: Another program uses the port.
     """
 
     def __init__(
@@ -87,8 +90,8 @@ class PageServer:
 
         self._socket = open_listener(host, port, _OPTION)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)  # connections inherit it
-        taken = self._socket.getsockname()[1]
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
+        actual_port = self._socket.getsockname()[1]
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{actual_port}/"
         actions = PageActions(owner) if writes else None
         self.token = "" if actions is None else actions.token
         self.stream = UpdateStream(owner, _about(owner, writes))
@@ -121,7 +124,7 @@ class PageServer:
         await self._server.serve(sockets=[self._socket])
 
     def _await_start(self) -> None:
-        """Return when requests are answered."""
+        """Wait until the server answers requests."""
         try:
             with socket.create_connection(self._socket.getsockname()[:2], _START_S) as probe:
                 probe.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -131,7 +134,7 @@ class PageServer:
             raise LinkError("the page server does not answer", address=self.address) from error
 
     def close(self) -> None:
-        """End serving: pages are told, and all connections closed. Idempotent."""
+        """Stop serving: notify the pages and close all connections. A second call has no effect."""
         self.stream.close()
         self._server.should_exit = True
         self._thread.join()
@@ -145,7 +148,7 @@ class PageServer:
 
 
 def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
-    """Return what never changes while a bench is served."""
+    """Return the constant properties of a served bench: devices, version, description, servers, modules."""
     from importlib.metadata import PackageNotFoundError, version
 
     from lumion_hw.bench.file.known_kinds import kind_named
@@ -157,9 +160,9 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
         role = "" if kind is None else kind.role.label
         devices.append({"name": name, "kind": device.kind, "role": role})
     try:
-        known = version("lumion-hw")
+        installed_version = version("lumion-hw")
     except PackageNotFoundError:
-        known = ""
+        installed_version = ""
     ends = {
         "sources": sorted({path.transponder for path in owner.bench.wiring.inputs if path.transponder}),
         "targets": sorted({path.transponder for path in owner.bench.wiring.outputs if path.transponder}),
@@ -167,7 +170,7 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     return {
         "devices": devices,
         "writes": writes,
-        "version": known,
+        "version": installed_version,
         "description": model.description or "",
         "servers": [server.name for server in model.servers],
         **ends,

@@ -1,4 +1,4 @@
-"""The files of the page itself: few, small, and known by name."""
+"""The static files of the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATIC = {
     "/actions.js": "actions.js",
     "/icon.svg": "icon.svg",
 }
-"""What is served of them, and where."""
+"""Served files by URL path."""
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -29,7 +29,7 @@ _HERE = Path(__file__).parent / "static"
 
 
 def static_files(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers with one of the files; browsers ask each time whether it is still the same."""
+    """Return the request handler of a file; browsers check for a newer version on each use."""
     path = _HERE / name
 
     async def answer(_request: Request) -> Response:

@@ -1,8 +1,7 @@
-"""Server-sent events: every page has a place for the newest state, and learns how many it missed.
+"""Server-sent events: each page gets the newest state and the number of states that it missed.
 
-One thread waits for the owner's states; the first page that is told of one has JSON made of it, for all of them. While
-no page is open nothing is made. A page that reads slowly is given the newest state
-when it has taken the one before; what lies between is neither kept for it nor sent.
+One thread waits for the owner's states. A state is converted to JSON when the first page needs it, once for all pages.
+A slow page gets the newest state when it has received the previous one; states in between are skipped.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.page.updates import PageUpdates
 
 MAX_PAGES = 64
-"""Pages that are told of states at a time."""
+"""Maximum number of open pages."""
 HEARTBEAT_PERIOD_S = 0.2
-"""Silence after which a sign of life is sent: five a second."""
+"""Time without a new state after which a heartbeat is sent."""
 SEND_TIMEOUT_S = 20.0
-"""A page that has taken nothing for so long is given up."""
+"""Time after which a page that receives nothing is disconnected."""
 _STATE_WAIT_S = 1.0
 
 
 class UpdateStream:
-    """Tells pages of states, from the thread that waits for them to the loop that serves them.
+    """Passes states from the thread that waits for them to the event loop that serves the pages.
 
     Args:
         owner: The owner of the bench.
-        about: What never changes.
+        about: Constant properties of the bench.
 
     Attributes:
-        n_pages: Pages that are told at present.
-        missed: States that were never sent to some page, all pages together.
+        n_pages: Number of open pages.
+        missed: Number of states that were not sent, summed over all pages.
     """
 
     def __init__(self, owner: BenchOwner, about: Mapping[str, Any]) -> None:
@@ -55,11 +54,11 @@ class UpdateStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is told."""
+        """Whether the stream is closed."""
         return self._stop.is_set()
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Close the stream; a second call has no effect."""
         self._stop.set()
         self._states.close()
         self._wake()
@@ -73,7 +72,7 @@ class UpdateStream:
                 self._wake()
 
     def _wake(self) -> None:
-        """Let the loop know that there is something to tell."""
+        """Notify the event loop of a new state."""
         loop, news = self._loop, self._news
         if loop is not None and news is not None and not loop.is_closed():
             loop.call_soon_threadsafe(news.set)
@@ -84,18 +83,18 @@ class UpdateStream:
         return self._newest.number
 
     def message(self, since: int) -> tuple[int, str]:
-        """Return the number of the newest state, and what is new since another."""
+        """Return the number of the newest state, and the message with all changes since state ``since``."""
         with self._guard:
             if self._newest.number != self._updates.number:
                 self._updates.update(self._newest)
             return self._updates.number, self._updates.message(since)
 
     async def news(self, since: int) -> bool:
-        """Wait until there is a newer state than one, or for the time of a sign of life; return whether there is."""
+        """Wait for a state newer than ``since``, at most one heartbeat period; return whether there is one."""
         self._loop = asyncio.get_running_loop()
         end_s = self._loop.time() + HEARTBEAT_PERIOD_S
         while not self.is_over:
-            # Made before the number is looked at: a state that comes in between sets it.
+            # Create the event before checking the number, so that a state that arrives in between sets it.
             if self._news is None or self._news.is_set():
                 self._news = asyncio.Event()
             if self.number > since:
@@ -109,11 +108,11 @@ class UpdateStream:
 
 
 class EventResponse(Response):
-    """States for one page, as server-sent events, until it leaves.
+    """Response that sends states to one page as server-sent events until the page disconnects.
 
-    Every event holds ``number`` (of the state), ``previous`` (of the one sent before), ``missed`` (states that were
-    not sent to this page), ``time_s`` and ``up_s`` (the server's time, and its monotonic clock) and ``parts``. A sign
-    of life is an event ``beat``.
+    Every event contains ``number`` (of the state), ``previous`` (number of the state sent before), ``missed`` (states
+    not sent to this page), ``time_s`` and ``up_s`` (the server's time of day and monotonic clock) and ``parts``. A
+    heartbeat is an event ``beat``.
     """
 
     media_type = "text/event-stream"
@@ -124,22 +123,22 @@ class EventResponse(Response):
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell until the page leaves, takes nothing any more, or the server ends."""
+        """Send updates until the page disconnects, stops reading, or the server stops."""
         stream = self._stream
         if stream.n_pages >= MAX_PAGES:
-            refusal = PlainTextResponse(f"{MAX_PAGES} pages are open already; close one.\n", status_code=503)
-            await refusal(scope, receive, send)
+            busy = PlainTextResponse(f"{MAX_PAGES} pages are open already; close one of them.\n", status_code=503)
+            await busy(scope, receive, send)
             return
         stream.n_pages += 1
-        leaves = asyncio.ensure_future(_wait_for_disconnect(receive))
-        tells = asyncio.ensure_future(self._send_updates(send))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(receive))
+        sending = asyncio.ensure_future(self._send_updates(send))
         try:
-            await asyncio.wait((leaves, tells), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((disconnect, sending), return_when=asyncio.FIRST_COMPLETED)
         finally:
             stream.n_pages -= 1
-            for task in (leaves, tells):
+            for task in (disconnect, sending):
                 task.cancel()
-            await asyncio.gather(leaves, tells, return_exceptions=True)
+            await asyncio.gather(disconnect, sending, return_exceptions=True)
 
     async def _send_updates(self, send: Send) -> None:
         await _send_with_timeout(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -164,7 +163,7 @@ class EventResponse(Response):
 
 
 async def _send_with_timeout(send: Send, message: dict[str, Any]) -> None:
-    """Send; a page whose places are all full waits here, and is given up if it takes too long."""
+    """Send one message. Wait while the page does not read, and raise ``TimeoutError`` after ``SEND_TIMEOUT_S``."""
     async with asyncio.timeout(SEND_TIMEOUT_S):
         await send(message)
 

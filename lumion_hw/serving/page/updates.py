@@ -1,4 +1,4 @@
-"""What pages are told of a served bench: parts as JSON, each sent to those who have an older one."""
+"""Updates for pages: the parts of a state as JSON, each sent only to pages that have an older version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lumion_hw.serving.state import (
 )
 
 MAX_SAMPLES = 360
-"""Samples of a curve of margins: what a phone has pixels for."""
+"""Maximum number of samples of a margin curve, about the pixels of a phone."""
 _DIGITS = 6
 _MAX_CACHED_MESSAGES = 8
 
@@ -29,11 +29,11 @@ _MAX_CACHED_MESSAGES = 8
 class PageUpdates:
     """Parts of the state as JSON, each with the number of the state that changed it last.
 
-    A page that has seen state 7 is given the parts that changed after it, whatever it missed in between. Pages that
-    have seen the same are given the same bytes, so that many of them cost little more than one.
+    A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
+    pages cost little more than one.
 
     Args:
-        about: What never changes: name of the bench, devices, ports.
+        about: Constant properties of the bench.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -50,16 +50,16 @@ class PageUpdates:
         self._messages: dict[int, str] = {}
 
     def update(self, state: ServedState) -> None:
-        """Take note of a new state."""
+        """Update the parts from a new state."""
         self.number, self.time_s = state.number, state.time_s
         self._messages.clear()
         for point in state.points.values():
             self._update_point(point)
-        for gone in [name for name in self._points if name not in state.points]:
-            self._points[gone] = (self.number, self._points[gone][1], "null")
+        for removed in [name for name in self._points if name not in state.points]:
+            self._points[removed] = (self.number, self._points[removed][1], "null")
         self._update_mesh(state.mesh)
         self._update_events(state.events)
-        self._set_part("circuits", [circuit_document(each, state.time_s) for each in state.circuits])
+        self._set_part("circuits", [circuit_document(circuit, state.time_s) for circuit in state.circuits])
         self._set_part("recovery", _recovery_document(state))
         self._set_part("job", None if state.job is None else _job_document(state.job))
         self._set_part("lease", _lease_document(state))
@@ -67,13 +67,13 @@ class PageUpdates:
         self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
-        """Return what a page has to be told that has seen everything up to a state: the inside of a JSON object."""
-        found = self._messages.get(since)
-        if found is None:
+        """Return all changes after state ``since``, as the members of a JSON object without braces."""
+        message = self._messages.get(since)
+        if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:
                 self._messages.clear()
-            found = self._messages[since] = self._message(since)
-        return found
+            message = self._messages[since] = self._message(since)
+        return message
 
     def _message(self, since: int) -> str:
         parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
@@ -93,11 +93,11 @@ class PageUpdates:
             self._parts[name] = (self.number, text)
 
     def _update_point(self, point: Point) -> None:
-        known = self._points.get(point.name)
-        if known is not None and known[1] is point:
+        previous = self._points.get(point.name)
+        if previous is not None and previous[1] is point:
             return
         text = _point_text(point)
-        if known is None or known[2] != text:
+        if previous is None or previous[2] != text:
             self._points[point.name] = (self.number, point, text)
         kind = (point.unit, point.limits, point.writable, point.choices, point.kind)
         if self._point_kinds.get(point.name, (0, None))[1] != kind:
@@ -144,7 +144,7 @@ class PageUpdates:
 
 
 def picture_key(mesh: ServedMesh) -> Any:
-    """Return what the picture of a mesh depends on; power counts by half decibels, since lines are not drawn finer."""
+    """Return a key that changes with the picture of a mesh; power is rounded to 0.5 dB, the resolution of its lines."""
     paths = [
         (path.circuit, path.source, path.pucs, tuple(None if p is None else round(2.0 * p) for p in path.power_dbm))
         for path in mesh.paths
@@ -153,17 +153,17 @@ def picture_key(mesh: ServedMesh) -> Any:
 
 
 def to_json(document: Any) -> str:
-    """Return JSON without blanks; it holds no ``<``, so that it may stand in HTML, too."""
+    """Return compact JSON text without ``<``, so that it can be embedded in HTML."""
     return json_text(document, compact=True, default=str).replace("<", "\\u003c")
 
 
 def _point_text(point: Point) -> str:
-    """Return value, instant, severity and alarm of a point; plain numbers, which are most of them, the short way."""
+    """Return value, time, severity and alarm of a point as JSON; finite numbers, the usual case, are formatted fast."""
     value = point.value
     is_plain = isinstance(value, float) and math.isfinite(value)
-    told = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
+    value_text = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
     alarm = to_json(point.alarm) if point.alarm else '""'
-    return f"[{told},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
+    return f"[{value_text},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
 
 
 def _object(members: Iterable[tuple[str, str]]) -> str:
@@ -176,20 +176,20 @@ def _quoted(name: str) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON has it: numbers to six digits, none where there is no finite one."""
+    """Return a value for JSON: numbers rounded to six digits, ``None`` for NaN and infinity."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _json_value(each) for key, each in value.items()}
+        return {str(key): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_json_value(each) for each in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value if isinstance(value, bool | int | str) or value is None else str(value)
 
 
 def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
-    """Return a circuit as pages have it: ages as instants, so that nothing is sent while only time passes."""
+    """Return the document of a circuit for pages; it has times instead of ages, so passing time changes nothing."""
     left_s = circuit.lease_left_s
     return {
         "name": circuit.name,
@@ -215,7 +215,7 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
         "failed": recovery.failed,
         "spare": recovery.spare,
         "words": recovery.words,
-        "spans": [[each.name, each.bench_ms, each.cpu_ms, each.at_ms, each.source] for each in recovery.spans],
+        "spans": [[span.name, span.bench_ms, span.cpu_ms, span.at_ms, span.source] for span in recovery.spans],
     }
 
 
@@ -249,7 +249,7 @@ def _health_document(state: ServedState) -> dict[str, Any]:
     health = state.health
     return {
         "started_s": round(health.started_s, 1),
-        "silent": {name: [round(since_s), why] for name, (since_s, why) in health.silent.items()},
+        "silent": {name: [round(since_s), reason] for name, (since_s, reason) in health.silent.items()},
         "keeps": health.keeps,
         "trouble": health.trouble,
         "faults": list(health.faults),
@@ -258,23 +258,23 @@ def _health_document(state: ServedState) -> dict[str, Any]:
 
 
 def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
-    """Return margins over time: of many samples the least of each stretch, since that is what matters.
+    """Return margin curves over time, reduced to the lowest margin of each interval.
 
     Returns:
-        ``time_s``, at most ``MAX_SAMPLES`` of them, and ``margin_db`` by name of the circuit, equally many each;
-        ``None`` where a circuit did not stand, or carried no light.
+        ``time_s``, at most ``MAX_SAMPLES`` values, and ``margin_db`` by circuit name, with as many values; ``None``
+        where the circuit was not active or had no light.
     """
-    stretch = math.ceil(len(history) / MAX_SAMPLES) or 1
-    stretches = [history[start : start + stretch] for start in range(0, len(history), stretch)]
+    n_per_interval = math.ceil(len(history) / MAX_SAMPLES) or 1
+    intervals = [history[start : start + n_per_interval] for start in range(0, len(history), n_per_interval)]
     names = sorted({name for sample in history for name in sample.margin_db})
     return {
-        "time_s": [round(each[-1].time_s, 1) for each in stretches],
-        "margin_db": {name: [_min_margin(name, each) for each in stretches] for name in names},
+        "time_s": [round(interval[-1].time_s, 1) for interval in intervals],
+        "margin_db": {name: [_min_margin(name, interval) for interval in intervals] for name in names},
     }
 
 
 def _min_margin(name: str, samples: Sequence[MarginSample]) -> float | None:
-    """Return the least margin of some samples; ``None`` if one of them had no light."""
-    found = [sample.margin_db.get(name) for sample in samples]
-    known = [each for each in found if each is not None and math.isfinite(each)]
-    return round(min(known), 2) if len(known) == len(found) else None
+    """Return the lowest margin of a circuit in some samples; ``None`` if it is missing in one of them."""
+    margins_db = [sample.margin_db.get(name) for sample in samples]
+    known_db = [margin_db for margin_db in margins_db if margin_db is not None and math.isfinite(margin_db)]
+    return round(min(known_db), 2) if len(known_db) == len(margins_db) else None

@@ -53,7 +53,7 @@ _SIZED_BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Comma
 
 
 class _PendingRequest(ExpectedReply):
-    """One request; once it is sent, also its number and times."""
+    """One request of an exchange; once it is sent, also its sequence number and send times."""
 
     __slots__ = (
         "attempt",
@@ -176,7 +176,7 @@ class FramedExchange:
         """Send requests in order and return their answers.
 
         After the first refusal no further request is sent; the answer of an unsent request is ``None``. Requests
-        without the mark P (section 5) do not overlap with others.
+        without the mark P (protocol section 5) do not overlap with others.
 
         Raises:
             LinkLost: The link is lost.
@@ -280,8 +280,8 @@ class FramedExchange:
         for job in waiting:
             if job.due_s > now:
                 continue
-            patient = are_reads and now < job.start_s + self.read_retry_s
-            is_over = not patient and (job.attempt + 1 >= job.sends or now >= job.end_s)
+            is_extended = are_reads and now < job.start_s + self.read_retry_s
+            is_over = not is_extended and (job.attempt + 1 >= job.sends or now >= job.end_s)
             # The port stays open: closing it would turn a lost byte into a lost
             # device, and opening it again may reset the board by DTR (section 4.5).
             if is_over:
@@ -290,7 +290,7 @@ class FramedExchange:
                 hint = "The port stays open; try again."
                 raise self._line.timeout(job.name, now - job.start_s, hint, took_effect=took_effect)
             job.attempt += 1
-            end_s = job.start_s + self.read_retry_s if patient else job.end_s
+            end_s = job.start_s + self.read_retry_s if is_extended else job.end_s
             job.due_s = min(now + job.rto_s * step_rtos(job.attempt), end_s)
             self._line.inbox.counts["retries"] += 1
             self._line.write(job.wire(), job.name)

@@ -98,7 +98,7 @@ class Inbox:
         self._next_event = dict.fromkeys(Stream, 0)
 
     def expect(self, expected: ExpectedReply) -> None:
-        """Accept this reply, once."""
+        """Accept one answer to the request that waits for this reply."""
         self._expected[expected.session, expected.seq] = expected
 
     def forget(self, expected: ExpectedReply) -> None:
@@ -212,7 +212,7 @@ class Inbox:
 
 
 def _carries_event(event: int, stream: int) -> bool:
-    """Return whether a stream carries this event (section 5)."""
+    """Return whether a stream carries this event (protocol section 5)."""
     if stream == Stream.FAULT:
         return event == Event.FAULT
     if stream == Stream.SWEEP:

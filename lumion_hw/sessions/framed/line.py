@@ -58,7 +58,7 @@ class LinkQuality:
         return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(lost))), MOST_SENDS)
 
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
-        """Record an answer.
+        """Update the measured losses and delays with one answered request.
 
         The time of a repeated request is not used, because it is unknown which copy was answered (Karn and Partridge
         1987).

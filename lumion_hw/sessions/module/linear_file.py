@@ -95,7 +95,7 @@ class MemoryFile:
             yield
 
     @contextmanager
-    def patient(self, timeout_s: float) -> Iterator[None]:
+    def retry_for(self, timeout_s: float) -> Iterator[None]:
         """Repeat refused accesses for up to this time within the block."""
         with self._lock:
             before, self._retry_s = self._retry_s, max(self._retry_s, timeout_s)
@@ -234,4 +234,4 @@ class LinearPages(MemoryFile):
             return found != self.read_page(0x00, HALF_BYTES, _COMPARED_BYTES)
 
     def forget(self) -> None:
-        """Do nothing: no state is cached."""
+        """Do nothing: no state of the memory file is cached."""

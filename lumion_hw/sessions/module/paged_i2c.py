@@ -106,7 +106,7 @@ class PagedI2c:
         self._clock = clock
         self._device = device
         self._retry_s = retry_s
-        self._is_patient = False
+        self._retries_absence = False
         self._hold_off_s = hold_off_s
         self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
@@ -178,15 +178,15 @@ class PagedI2c:
                 self._depth -= 1
 
     @contextmanager
-    def patient(self, timeout_s: float) -> Iterator[None]:
+    def retry_for(self, timeout_s: float) -> Iterator[None]:
         """Repeat refused accesses for up to this time within the block."""
         with self._lock:
-            before = self._retry_s, self._is_patient
-            self._retry_s, self._is_patient = max(self._retry_s, timeout_s), True
+            before = self._retry_s, self._retries_absence
+            self._retry_s, self._retries_absence = max(self._retry_s, timeout_s), True
             try:
                 yield
             finally:
-                self._retry_s, self._is_patient = before
+                self._retry_s, self._retries_absence = before
 
     def forget(self) -> None:
         """Forget the page selected last."""
@@ -253,7 +253,7 @@ class PagedI2c:
     def _repeat(self, label: str, access: Callable[[], _T]) -> _T:
         """Repeat an access until it is acknowledged or the deadline is reached."""
         # Behind a bridge, a module that is busy for long looks absent.
-        silent = (NotRespondingError, ModuleAbsentError) if self._is_patient else (NotRespondingError,)
+        silent = (NotRespondingError, ModuleAbsentError) if self._retries_absence else (NotRespondingError,)
         try:
             return repeat_access(access, self._clock, self._retry_s, RETRY_PERIOD_S, silent)
         except NotRespondingError as error:

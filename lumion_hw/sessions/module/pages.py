@@ -54,7 +54,7 @@ class ModulePages(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
 
-    def patient(self, timeout_s: float) -> AbstractContextManager[None]:
+    def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
         """Repeat refused accesses for up to this time within the block, for example while a CDB command runs."""
 
     def forget(self) -> None:
@@ -113,7 +113,7 @@ class ImagePages:
 
     @property
     def name(self) -> str:
-        """Source of the image."""
+        """Source of the memory image, for messages."""
         return self._source
 
     def open(self) -> None:
@@ -131,7 +131,7 @@ class ImagePages:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write to the copy. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` if it is not writable."""
+        """Write to the image. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
         check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
@@ -144,23 +144,23 @@ class ImagePages:
             half[byte % HALF_BYTES : byte % HALF_BYTES + len(data)] = data
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether the image has a page."""
+        """Return whether the memory image has a page."""
         return (bank, page) in self._halves
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Lock the image for several accesses."""
+        """Lock the memory image for several accesses."""
         with self._lock:
             yield
 
     @contextmanager
-    def patient(self, timeout_s: float) -> Iterator[None]:
-        """Do nothing: an image never refuses an access."""
+    def retry_for(self, timeout_s: float) -> Iterator[None]:
+        """Run the block without retries: a memory image never refuses an access."""
         del timeout_s
         yield
 
     def forget(self) -> None:
-        """Do nothing: no state is cached."""
+        """Do nothing: no state of the memory image is cached."""
 
     def _half(self, page: Page, bank: int) -> bytearray:
         if not self._open:

@@ -1,4 +1,4 @@
-"""Registers through an NXP SC18IM700 bridge, which converts UART messages to I2C transfers.
+"""Register access through an NXP SC18IM700 bridge, which converts UART messages to I2C transfers.
 
 Message formats, registers and status codes are from the data sheet "SC18IM700, Master I2C-bus controller with UART
 interface", Rev. 02, 10 August 2007: clause 7.1.1 (write), 7.1.4 (read internal register), 7.1.7 (read after write with

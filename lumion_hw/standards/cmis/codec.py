@@ -71,7 +71,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Return dBm and quality for counts of 0.1 µW: 0 is below the range, full scale is a lower bound."""
+    """Return power in dBm and its quality for counts of 0.1 µW: 0 is below the range, full scale a lower bound."""
     # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE

@@ -147,10 +147,10 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
 
 
 def encode_start(n_bytes: int, beginning: bytes) -> bytes:
-    """Return the payload of 0101h: size of the whole file, and its first bytes.
+    """Return the payload of command 0101h (start download): size of the whole file, and its first bytes.
 
     Raises:
-        ValueError: One of them does not fit.
+        ValueError: The size or the first bytes do not fit the command.
     """
     if not 0 < n_bytes < 1 << 32 or len(beginning) > min(MAX_START_BYTES, n_bytes):
         raise ValueError(f"not a firmware file: {n_bytes} bytes, {len(beginning)} of them in the start command")
@@ -163,10 +163,10 @@ def encode_address(offset: int) -> bytes:
 
 
 def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
-    """Return the payload of 0109h: which image, how, and the delay after the command is done."""
+    """Return the payload of command 0109h (run image): which image, how, and the delay before the restart."""
     return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
 
 
 def encode_copy(source: str) -> bytes:
-    """Return the payload of 0108h: from ``A`` to B or from ``B`` to A."""
+    """Return the payload of command 0108h (copy image): from ``A`` to B or from ``B`` to A."""
     return {"A": b"\xab", "B": b"\xba"}[source]

@@ -293,7 +293,7 @@ def test_an_image_the_module_does_not_call_valid_or_does_not_start_is_an_error(
         module.download_firmware(FILE)
     peer.valid[1] = True
     peer.boots = lambda bank: 0
-    with pytest.raises(VerifyError, match="The module fell back"):
+    with pytest.raises(VerifyError, match="The module started its other image"):
         module.run_firmware()
 
 

@@ -47,7 +47,7 @@ class BoardConfiguration:
 
     @property
     def crc32(self) -> int:
-        """CRC-32 that identifies a configuration for host and board (section 7.2)."""
+        """CRC-32 that identifies a configuration for host and board (protocol section 7.2)."""
         return config_crc32(self.global_block, self.limits)
 
     def requests(self, mtu: int) -> list[Request[Message]]:
@@ -63,7 +63,7 @@ class BoardConfiguration:
 
 @dataclass(frozen=True)
 class WatchdogRule:
-    """Action of the controller on its outputs when its watchdog trips (section 11.2).
+    """Action of the controller on its outputs when its watchdog trips (protocol section 11.2).
 
     Attributes:
         policy: OFF immediately, RAMP down, or HOLD.
@@ -158,7 +158,7 @@ def power_cap_uw(limits: ControllerLimits) -> int:
 
 
 def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress) -> None:
-    """Check the computed total power (section 7.3). Raises ``LimitError`` if it exceeds the limit."""
+    """Check the computed total power (protocol section 7.3). Raises ``LimitError`` if it exceeds the limit."""
     if power_uw > cap_uw:
         raise target.error(
             LimitError,

@@ -357,7 +357,7 @@ class LumionMeshController(Driver):
             self._tables.check_confirmed()
 
     def end_hold(self) -> None:
-        """Take over outputs that an earlier host left on and the controller is holding (section 11.2).
+        """Take over outputs that an earlier host left on and the controller is holding (protocol section 11.2).
 
         Clears the watchdog fault that began the hold. The outputs stay as they are: held, or at zero if the hold has
         ended. If any other fault is latched, nothing changes.

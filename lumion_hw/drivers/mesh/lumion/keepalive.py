@@ -51,11 +51,11 @@ class KeepAlive:
         self._change = fork_safe(threading.Lock())
 
     def start(self, watchdog_s: float) -> None:
-        """Start feeding; replaces a running ticker."""
+        """Start feeding the watchdog; replaces a running ticker."""
         self._replace(watchdog_s / _FEEDS_PER_WATCHDOG)
 
     def stop(self) -> None:
-        """Stop feeding; idempotent. Waits for a feed in progress."""
+        """Stop feeding the watchdog; idempotent. Waits for a feed in progress."""
         self._replace(math.inf)
 
     def _replace(self, period_s: float) -> None:
@@ -76,7 +76,7 @@ class KeepAlive:
         self._warned = False
 
     def feed_if_due(self) -> float:
-        """Feed if a quarter of the watchdog's time has passed since the last request; used by long waits.
+        """Feed the watchdog if a quarter of the watchdog's time has passed since the last request; used by long waits.
 
         Returns:
             Time at which to call again.
@@ -89,7 +89,7 @@ class KeepAlive:
         return self._session.last_sent_s + self._period_s if self._leased() else self._clock.now() + self._period_s
 
     def _tick(self) -> None:
-        """Feed from the ticker; a failed feed is only logged, because the next request raises the error."""
+        """Feed the watchdog from the ticker; only log a failure, because the next request raises the error."""
         if not self._session.is_open:
             self._on_lost()
             return

@@ -39,7 +39,7 @@ _TOP = 65535
 
 
 def can_watch(hello: HelloReply) -> bool:
-    """Return whether the controller can watch light."""
+    """Return whether the controller can report loss and return of light at its monitors."""
     return bool(has_feature(hello.features, Feature.MONITOR_WATCH) and hello.n_adc)
 
 
@@ -92,7 +92,7 @@ def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress)
 
 
 class WatchedLight:
-    """A watch by the controller; implements :class:`~lumion_hw.interfaces.LightWatcher`.
+    """A watch for light at monitors, made by the controller; implements :class:`~lumion_hw.interfaces.LightWatcher`.
 
     Args:
         session: The open session.
@@ -124,7 +124,7 @@ class WatchedLight:
         self._silences = 0
 
     def begin(self, requests: Sequence[WatchRequest]) -> None:
-        """Start this watch; it replaces an earlier one."""
+        """Start this watch for light; it replaces an earlier watch."""
         with self._session.transaction():
             self._session.listen(Stream.LIGHT, self._on_event)
             self._states.clear()
@@ -178,7 +178,7 @@ class WatchedLight:
             self._watched = 0  # the watch continues harmlessly until the session ends
 
     def _ask(self) -> None:
-        """Request the state, because an event may have been lost."""
+        """Request which monitors are dark, because an event may have been lost."""
         if self._silences == _MAX_SILENCES:
             raise self._target.error(
                 LinkTimeout,
@@ -222,7 +222,7 @@ def _do_nothing() -> None:
 
 
 class LightWatching:
-    """Manages the single watch of a controller.
+    """Manages the single watch for light that a controller can have.
 
     Arguments as for :class:`WatchedLight`.
     """
@@ -240,7 +240,7 @@ class LightWatching:
         self._watch_epoch: int | None = None
 
     def start(self, thresholds: Sequence[LightThreshold], period_s: float) -> WatchedLight:
-        """Start a watch. Raises as ``watch_light`` of the driver."""
+        """Start a watch for light. Raises as ``watch_light`` of the driver."""
         session = self._session
         with session.transaction():
             check_capability(can_watch(session.hello), "WATCH", "cannot watch light", self._target)

@@ -75,7 +75,7 @@ class LinkState(StrEnum):
 
 
 class LinkEventKind(StrEnum):
-    """Kind of a link event."""
+    """Kind of a change of the link state."""
 
     LOST = "lost"
     ATTEMPT_FAILED = "attempt failed"
@@ -169,7 +169,7 @@ class Reconnector:
         self.events: deque[LinkEvent] = deque(maxlen=_MAX_EVENTS)
 
     def opened(self) -> None:
-        """Record that the application attached."""
+        """Record that the application opened the driver."""
         self.state = LinkState.OPEN
 
     def closed(self) -> None:

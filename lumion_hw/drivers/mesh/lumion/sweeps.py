@@ -86,7 +86,7 @@ class PlannedSweep:
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Limits of the tables.
+    """Limits that every table of heater currents must satisfy.
 
     Attributes:
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
@@ -214,7 +214,7 @@ class _TableSequence:
             self.table[channel] = code
 
     def _channel_uw(self, channel: int, code: int) -> int:
-        """Return the power of one channel in µW, with the integer arithmetic of section 7.3."""
+        """Return the power of one channel in µW, with the integer arithmetic of protocol section 7.3."""
         current_ua = code * self._hello.dac_full_scale // FULL_SCALE_CODE
         return int(current_ua * current_ua * int(self._ohm[channel]) // 1_000_000)
 
@@ -340,8 +340,8 @@ class SweepRun:
             self._session.wait_events(Deadline(min(requested_s + self._quiet_s, due_s)))
             now = self._clock.now()
             # Every new record increases one of the two.
-            if self._track.in_a_row + self._produced > progress:
-                progress = self._track.in_a_row + self._produced
+            if self._track.contiguous_end + self._produced > progress:
+                progress = self._track.contiguous_end + self._produced
                 requested_s = moved_s = now
             elif now >= requested_s + self._quiet_s:
                 self._request_state()
@@ -363,7 +363,7 @@ class SweepRun:
         # Firmware that counts differently may report COMPLETE with fewer records; an incomplete sweep must not pass.
         if self._produced < self._planned.n_points:
             raise self._error("ended as complete")
-        return self._track.in_a_row >= self._planned.n_points
+        return self._track.contiguous_end >= self._planned.n_points
 
     def _on_event(self, seq: int, event: AnyEvent) -> None:
         """Process one event of the stream; ignore events of other runs."""
@@ -376,7 +376,7 @@ class SweepRun:
             self._due = max(self._due, min(event.first + len(event.values), self._planned.n_points))
 
     def _store(self, first: int, values: NDArray[np.uint16]) -> None:
-        """Store new records; ignore records of a different shape."""
+        """Store new sweep records; ignore records of a different shape."""
         n_points, n_monitors = self._values.shape
         # Ignored without an error: the missing records are requested again.
         if values.shape[1] != n_monitors or not 0 < len(values) <= n_points - first:
@@ -398,7 +398,7 @@ class SweepRun:
             self._reason = reply.reason
 
     def _fetch_missing(self) -> None:
-        """Request missing records by index."""
+        """Request missing sweep records by index."""
         per_frame = max_elements(SweepReadReply, self._session.hello.fw_tx_max, row=len(self._planned.monitors))
         requests = [
             SweepReadRequest(self._generation, first, min(per_frame, gap.stop - first))
@@ -412,14 +412,14 @@ class SweepRun:
                 self._apply_state(reply)
 
     def _acknowledge(self, min_records: int) -> None:
-        """Acknowledge records, so that the controller never waits for memory."""
+        """Acknowledge sweep records, so that the controller never waits for memory."""
         up_to, credit_limit = self._track.acknowledgement()
         if up_to - self._acknowledged >= min_records:
             self._session.request(SweepAckRequest(self._generation, up_to, credit_limit))
             self._acknowledged = up_to
 
     def _count_late_points(self) -> int:
-        """Return the number of late points.
+        """Return the number of sweep points that took longer than planned.
 
         Only SWEEP_DONE contains it. If that event was lost, an upper bound follows from the duration of the run: a late
         point takes at least two ticks more than planned, and no point takes less than planned.

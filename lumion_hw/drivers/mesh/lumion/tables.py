@@ -37,7 +37,7 @@ _BANK = 0
 
 @dataclass(frozen=True)
 class BoardTable:
-    """A complete table.
+    """A complete table of heater current codes, one per channel.
 
     Attributes:
         codes: Shape ``(n_heaters,)``.
@@ -49,12 +49,12 @@ class BoardTable:
 
     @classmethod
     def from_codes(cls, codes: NDArray[np.uint16]) -> BoardTable:
-        """Return the table of these codes."""
+        """Return the table with these heater current codes."""
         return cls(codes, table_crc32(codes))
 
 
 class Tables:
-    """Drives tables and remembers the last confirmed table.
+    """Sends complete tables of heater current codes and remembers the last confirmed table.
 
     Args:
         session: The session.
@@ -77,7 +77,7 @@ class Tables:
         self.in_flight: BoardTable | None = None
 
     def attached(self, hello: HelloReply) -> None:
-        """Start with the generation of a new session; its banks are empty."""
+        """Continue from the table generation of a new session, whose staging banks are empty."""
         self.generation = hello.active_generation
         self._bank_generation = 0
 
@@ -93,7 +93,7 @@ class Tables:
             LimitError: The controller refused the table; currents are in mA.
             VerifyError: The controller confirmed a different table.
             LinkTimeout: The controller did not answer; ``took_effect`` tells whether the table is driven.
-            LumionError: A request failed. After a ``LinkError`` without ``took_effect``, it is :attr:`in_flight`.
+            LumionError: A request failed. After a ``LinkError`` without ``took_effect``, :attr:`in_flight` is set.
         """
         generation = self.next_generation()
         # Set before anything is sent: after an interrupt between writing and reading the result is also unknown.
@@ -131,7 +131,7 @@ class Tables:
         """Request the driven generation, because the command to drive this one had no answer.
 
         This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
-        the board refuse late copies of the command (section 4.5), so that a negative answer remains true.
+        the board refuse late copies of the command (protocol section 4.5), so that a negative answer remains true.
 
         Returns:
             The reply that the command would have had.
@@ -226,7 +226,7 @@ class Tables:
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """Return one SET if it fits into a frame, otherwise STAGE fragments and a COMMIT (section 8)."""
+        """Return one SET if it fits into a frame, otherwise STAGE fragments and a COMMIT (protocol section 8)."""
         codes = table.codes
         # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)

@@ -51,7 +51,7 @@ def subscription(
     n_avg: int,
     target: DeviceAddress,
 ) -> SubscribeRequest:
-    """Return the request for a stream; the caller sets its number.
+    """Return the request that starts a telemetry stream; the caller sets the stream number.
 
     Raises:
         LimitError: Period or average is out of range, or the scans take longer than the period.
@@ -75,7 +75,7 @@ def subscription(
 
 
 class TelemetryStream:
-    """One subscription; any thread may close it.
+    """One subscription to monitor readings; any thread can close it.
 
     Args:
         session: The open session.
@@ -256,7 +256,7 @@ class TelemetryIterator:
 
 
 class TelemetryStreams:
-    """Streams of one controller, one per iterator.
+    """Telemetry streams of one controller, one per iterator.
 
     Args:
         session: The session.
@@ -283,7 +283,7 @@ class TelemetryStreams:
         self._used_streams: set[tuple[int, int]] = set()
 
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
-        """Subscribe and return the iterator. Raises the errors of ``telemetry`` of the driver."""
+        """Subscribe to monitor readings and return their iterator. Raises the errors of ``telemetry`` of the driver."""
         with self._session.transaction():
             request = subscription(self._session.hello, period_s, monitors, n_avg, self._target)
             request = replace(request, stream=self._free_stream())

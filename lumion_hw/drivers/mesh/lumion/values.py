@@ -33,7 +33,7 @@ EventT = TypeVar("EventT")
 
 
 def controller_info(hello: HelloReply) -> ControllerInfo:
-    """Return identity and capabilities."""
+    """Return identity and capabilities of the controller from its HELLO reply."""
     full_scale_ma = hello.dac_full_scale * 1e-3
     sweeps = bool(has_feature(hello.features, Feature.SWEEP) and hello.sweep_mem and hello.sweep_ring)
     return ControllerInfo(
@@ -73,7 +73,7 @@ def board_counters(session: FramedSession) -> dict[str, int]:
 
 
 def fault_from_record(record: FaultRecord) -> Fault:
-    """Return one fault; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
+    """Return a record's fault; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
     is_known = record.source in FaultSource.__members__.values()
     return Fault(
         fault_id=record.fault_id,

@@ -140,7 +140,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
-    """Query one value from every module."""
+    """Query one value from every module of the chain."""
     lines = session.ask(text_request(f"{name}ALL?", pattern, n_modules))
     return [_fields(pattern, line)[0] for line in lines]
 

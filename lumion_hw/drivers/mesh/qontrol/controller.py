@@ -63,7 +63,7 @@ _CHECKS_PER_PERIOD = 4
 
 
 class IdleWatch:
-    """Calls an action when there was no call for a while, and again at every later check.
+    """Calls an action when no driver call was made for a while, and again at every later check.
 
     Args:
         clock: Clock of the controller.

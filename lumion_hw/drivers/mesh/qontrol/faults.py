@@ -131,7 +131,7 @@ def faults_from_reports(
 def faults_from_log(
     entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per channel in the logs of the last two seconds, which ``E30`` kept from being reported."""
+    """Return the faults of the last two seconds in the logs, which ``E30`` (errors suppressed) kept unreported."""
     faults: dict[tuple[int, int], Fault] = {}
     for entry in entries:
         channel = chain.channel(entry.module, entry.local_channel)

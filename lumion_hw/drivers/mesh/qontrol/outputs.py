@@ -110,7 +110,7 @@ class QontrolOutputs:
                     f"{quantity.text} of channel {channel}",
                     wrote=f"{values[channel]:.4f} {unit}",
                     read=f"{content[channel]:.4f} {unit}",
-                    hint="The module holds a different limit from the one it acknowledged. No output was changed.",
+                    hint="The module acknowledged the limit but uses a different value. No output was changed.",
                 )
         self.limits_lost = False
 

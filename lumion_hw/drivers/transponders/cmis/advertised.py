@@ -32,7 +32,7 @@ LOOPBACKS = ("media_output", "media_input", "host_output", "host_input")
 
 
 class Advertised:
-    """Content of the static pages.
+    """Capabilities in the static memory pages of a module.
 
     Args:
         half: Returns the 128 bytes of a page, or ``None`` if it does not exist or is unknown.

@@ -35,7 +35,7 @@ def command(
     first_poll_s: float = _FIRST_POLL_S,
     replies: bool = True,
 ) -> bytes:
-    """Run a command and return its reply.
+    """Run a command of the command data block and return its reply.
 
     Args:
         module: The module.
@@ -59,7 +59,7 @@ def command(
     # While it executes a command, a module may not acknowledge any access, so all accesses use this timeout.
     timeout_s = COMMAND_S + max(cdb_busy_s(*memory.pages.read_page(0x01, 165, 2)), MARGIN * within_s)
     label = f"CDB command {number:04X}h"
-    with memory.pages.transaction(), memory.pages.patient(timeout_s):
+    with memory.pages.transaction(), memory.pages.retry_for(timeout_s):
         module.guard()
         # The extended payload is written first, because the write to 128-129 starts the command.
         for start in range(0, len(extended), HALF_BYTES):

@@ -157,7 +157,7 @@ class ModuleContext:
             return default
 
     def guard(self) -> None:
-        """Check that the module was not replaced since opening. Raises ``IdentityError``.
+        """Check that the module was not replaced since it was opened. Raises ``IdentityError``.
 
         Every operation that writes begins with this check.
         """
@@ -176,7 +176,7 @@ class ModuleContext:
             )
 
     def longest_s(self, stage: str) -> float:
-        """Return the timeout for a stage."""
+        """Return the timeout for a stage: the advertised duration with a margin."""
         bound_s = self.advertised.durations_s[stage]
         # At least one second, because the module is polled over a slow bus.
         return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _MIN_TIMEOUT_S)

@@ -31,7 +31,7 @@ _INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, Da
 
 @dataclass(frozen=True)
 class DataPath:
-    """Lanes that belong to one application.
+    """A data path: the lanes that belong to one application.
 
     Attributes:
         application: AppSel code.
@@ -146,7 +146,7 @@ def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collect
 
 
 def initialise(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Initialise the lanes and wait until this is done."""
+    """Initialise host lanes and wait until the module has done so."""
     lanes = host_lanes(paths)
     set_deinit(module, lanes, False)
     _await(module, lanes, _INITIALISED, module.longest_s("dp_init"), "dp_init")
@@ -264,7 +264,7 @@ def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
 
 
 def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
-    """Stage one byte per lane, apply it, and wait for the result."""
+    """Stage one configuration byte per lane, apply it, and wait for the result."""
     memory = module.memory
     ordered = sorted(lanes)
     with memory.pages.transaction():
@@ -315,7 +315,7 @@ def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> Confi
 
 
 def _runs(lanes: Collection[int]) -> list[tuple[int, int]]:
-    """Return ascending lanes as pairs of first lane and number of lanes."""
+    """Return ascending lanes as groups without gaps, each a first lane and a number of lanes."""
     runs: list[tuple[int, int]] = []
     for lane in lanes:
         # One write can contain eight bytes, so adjacent lanes need only one transaction.

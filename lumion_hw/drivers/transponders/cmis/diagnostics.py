@@ -93,7 +93,7 @@ class Diagnostics:
         return tuple(pattern for pattern in Pattern if bits >> pattern & 1)
 
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Start a generator or checker. Raises ``NotSupportedError`` for unsupported patterns."""
+        """Start a test pattern generator or checker. Raises ``NotSupportedError`` for unsupported patterns."""
         module = self._module
         module.needs(pattern in self.patterns(end), f"{pattern.name} at the {end.replace('_', ' ')}")
         module.guard()
@@ -103,7 +103,7 @@ class Diagnostics:
             module.memory.set_lanes(f"{end}_enable", lanes, True)
 
     def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
-        """Stop a generator or checker."""
+        """Stop a test pattern generator or checker."""
         self.patterns(end)
         self._module.guard()
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
@@ -146,7 +146,7 @@ FREEZE_S = 1.0
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance listed by the module."""
+    """One diagnostic instance (a VDM sample) that the module lists."""
 
     group: int
     number: int
@@ -154,12 +154,12 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """Byte on the descriptor and sample pages of the group."""
+        """First byte of the instance on the descriptor and sample pages of its group."""
         return HALF_BYTES + 2 * self.number
 
     @property
     def source(self) -> str:
-        """Address of the sample."""
+        """Memory address of the VDM sample, for messages."""
         return f"{SAMPLE_PAGE + self.group:02X}h:{self.byte}"
 
 
@@ -181,7 +181,7 @@ def listed_instances(descriptors: bytes, group: int) -> tuple[Instance, ...]:
 
 
 def sample_value(instance: Instance, data: bytes) -> float:
-    """Return the value of a sample's two bytes."""
+    """Return the value in the two bytes of a VDM sample."""
     observable = instance.descriptor.observable
     return float(int.from_bytes(data, "big")) if observable is None else vdm_value(observable, data)
 
@@ -219,11 +219,11 @@ class Vdm:
 
     @property
     def has_statistics(self) -> bool:
-        """Whether there are statistics, which can be frozen."""
+        """Whether the module lists VDM statistics, which can be frozen."""
         return any(item.descriptor.observable and item.descriptor.observable.statistic for item in self.instances)
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
-        """Return the instance of an observable on a lane."""
+        """Return the VDM instance that measures an observable on a lane."""
         for item in self.instances:
             observable = item.descriptor.observable
             if observable is not None and observable.name == name and item.descriptor.lane == lane:
@@ -231,7 +231,7 @@ class Vdm:
         return None
 
     def samples(self, statistic: bool | None = None) -> tuple[VdmSample, ...]:
-        """Read samples with one transfer per group.
+        """Read VDM samples with one transfer per group.
 
         Args:
             statistic: ``True`` for statistics only, ``False`` for basic values only; default both.
@@ -258,7 +258,7 @@ class Vdm:
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
-        """Freeze the statistics within the block; the end of the block starts a new interval.
+        """Freeze the VDM statistics within the block; the end of the block starts a new interval.
 
         Yields whether they are frozen. If the module does not report the freeze, a warning is added and the values are
         not frozen.

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def images(module: ModuleContext) -> Images:
-    """Return the stored images A and B. Raises the errors of :func:`cdb.command`."""
+    """Return the stored firmware images A and B. Raises the errors of :func:`cdb.command`."""
     return _decoded(module, decode_firmware_info, cdb.command(module, CdbCommand.FIRMWARE_INFO))
 
 
@@ -113,7 +113,10 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
     image = images(module)[target]
     if image is None or not image.running:
         raise module.error_verify(
-            "running firmware image", _NAMES[target], "the other image", "The module fell back. Check its images."
+            "running firmware image",
+            _NAMES[target],
+            "the other image",
+            "The module started its other image. Check both images.",
         )
 
 
@@ -188,7 +191,7 @@ def _command(module: ModuleContext, number: CdbCommand, payload: bytes, within_s
 
 
 def _inactive_bank(module: ModuleContext, stored: Images) -> int:
-    """Return the inactive bank: 0 for A, 1 for B."""
+    """Return the bank whose firmware image is not running: 0 for A, 1 for B."""
     running = [bank for bank, image in enumerate(stored) if image is not None and image.running]
     if len(running) != 1:
         raise module.error(

@@ -35,7 +35,7 @@ def emitted_power(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> di
 
 
 def is_lit(reading: Reading) -> bool:
-    """Return whether an emitted power is light."""
+    """Return whether an emitted power is too high for a dark lane."""
     return reading.value is not None and reading.value > DARK_DBM
 
 
@@ -75,7 +75,7 @@ def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
                 f"{named} not dark",
                 wrote="Tx disable",
                 read=", ".join(f"{reading.value:.2f} dBm" for reading in lit.values()),
-                hint="Treat the fibre as lit. Remove the module if it must be dark.",
+                hint="Assume that the fibre carries light. Remove the module if it must be dark.",
             )
         module.clock.sleep(_POLL_S)
 

@@ -255,7 +255,7 @@ class LockWatch:
                     yield LockReport(stage, detail, lane=lane, values=values)
 
     def _lol_cause(self) -> str:
-        """Return which part of the coherent receiver is not locked; empty if unknown."""
+        """Return the name of the coherent receiver stage that is not locked; empty if unknown."""
         module = self._module
         if not (module.advertised.coherent and module.memory.pages.has_page(_COHERENT_FLAGS)):
             return ""
@@ -280,7 +280,7 @@ class LockWatch:
         return None
 
     def _ber(self, path: DataPath, lane: int) -> tuple[float | None, Quality]:
-        """Return the present bit error ratio; stale if the bit counter does not change."""
+        """Return the present bit error ratio; its quality is stale if the bit counter does not change."""
         current = self._vdm.current("ber_current_media", lane)
         first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
         if current is not None:

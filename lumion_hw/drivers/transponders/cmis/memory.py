@@ -58,7 +58,7 @@ class CmisMemory(DeviceErrors):
         return int(value) if isinstance(value, (int, float)) else 0
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Return all elements of an array, read in one transfer."""
+        """Return all elements of an array field, read in one transfer."""
         field = _read_safe_field(name)
         whole = field.whole_span()
         data = self._read(field, whole)

@@ -36,7 +36,7 @@ def open_module(
         IdentityError: It is a different module, or it does not follow CMIS.
     """
     memory = CmisMemory(pages, device, bank)
-    with pages.transaction(), pages.patient(START_UP_S):
+    with pages.transaction(), pages.retry_for(START_UP_S):
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
         _check_kind(memory, halves[None][0])
         halves[0x00] = memory.half(0x00)[0]

@@ -59,7 +59,7 @@ class ReadLanes:
         return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
 
     def name(self, key: _Key) -> str:
-        """Return the name of a quantity."""
+        """Return the name of a quantity, with the lane number unless it is the plain lane."""
         name, lane = key
         return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
 
@@ -70,7 +70,7 @@ class ReadLanes:
 
 @dataclass(frozen=True)
 class LiveLanes:
-    """State of the lanes.
+    """State of a module's lanes while its link performance is read.
 
     Attributes:
         lit: Media lanes of active data paths.
@@ -96,7 +96,7 @@ def _has(lanes: Collection[int], lane: int) -> bool:
 
 @dataclass
 class _Draft:
-    """Quantity under construction: readings by member, and further readings of a member from other sources."""
+    """Link quantity under construction: readings by member, and further readings of a member from other sources."""
 
     members: dict[str, Reading] = field(default_factory=dict)
     others: list[tuple[str, Reading]] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _with_quality(reading: Reading, quality: Quality | None) -> Reading:
 
 
 class _Drafts:
-    """Quantities under construction.
+    """Link quantities under construction.
 
     Attributes:
         quantities: Quantities by name and lane.
@@ -132,7 +132,7 @@ class _Drafts:
         self.remarks: list[str] = []
 
     def of(self, name: str, lane: int) -> _Draft:
-        """Return a quantity; that of the whole module and that of the lane without lane in its name are the same."""
+        """Return a quantity. The whole module and the lane without a number in its name share one quantity."""
         plain = (name, self._lanes.plain_lane(name))
         whole = (name, MODULE_RESOURCE)
         key = (name, lane)
@@ -328,7 +328,7 @@ def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, 
 
 
 def _quantity_of(observable: Observable) -> tuple[str, str]:
-    """Return the quantity and member of an observable."""
+    """Return the link quantity and the member (current, average, ...) that a VDM observable measures."""
     name, member = observable.name, "current"
     for prefix, called in _VDM_FEC.items():
         if name.startswith(prefix + "_") and name.endswith(_SIDES):

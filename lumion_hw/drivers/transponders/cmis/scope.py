@@ -24,21 +24,21 @@ class Scope:
 
     @property
     def is_module(self) -> bool:
-        """Whether the scope is the whole module."""
+        """Whether the driver uses all data paths of the module."""
         return self.first_lane is None and self.media_lane is None
 
     def has(self, path: DataPath) -> bool:
-        """Return whether a data path belongs to the scope."""
+        """Return whether a data path is among those that the driver uses."""
         if self.first_lane is not None:
             return path.first_lane == self.first_lane
         return self.media_lane is None or self.media_lane in path.media_lanes
 
     def paths(self, module: ModuleContext) -> tuple[DataPath, ...]:
-        """Read the data paths in use that belong to the scope."""
+        """Read the data paths that are in use and selected for this driver."""
         return tuple(path for path in dp.data_paths(module) if self.has(path))
 
     def media_lane_of(self, module: ModuleContext) -> int:
-        """Return the media lane for readings: that of the scope, or the first lane of its first path."""
+        """Return the media lane for readings: the selected lane, or the first lane of the first selected path."""
         if self.media_lane is not None:
             return self.media_lane
         lanes = module.advertised.media_lanes

@@ -29,7 +29,7 @@ class OpenModule:
 
 
 class SharedModule:
-    """One module, shared by its driver and those of its data paths.
+    """One module, shared by its driver and the drivers of its data paths.
 
     Args:
         pages: Access to the module.

@@ -19,7 +19,7 @@ _IGNORED = frozenset({"bank_select", "page_select"})
 
 @dataclass(frozen=True)
 class Difference:
-    """Field that differs between two images; ``None`` if an image does not contain it."""
+    """A field that differs between two memory images; a value is ``None`` if the image does not contain the field."""
 
     field: str
     index: int | None
@@ -71,7 +71,7 @@ def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
 
 
 def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ...]:
-    """Return the fields that differ, in the order of the register map, without flags and unknown bytes."""
+    """Return the fields that differ between two images, in map order, without flags and unknown bytes."""
     return tuple(
         item
         for bank, page in sorted({*before.halves, *after.halves}, key=lambda half: (half[0], half[1] or -1))

@@ -45,13 +45,13 @@ _MW_COUNTS = 1e4  # counts of 0.1 µW per mW
 
 
 def explained_by(field: Field) -> str:
-    """Return the field that tells what an auxiliary monitor measures; empty for other fields."""
+    """Return the name of the field that states what an auxiliary monitor measures; empty for other fields."""
     stem = field.name.partition("_")[0]
     return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
 
 def field_words(dump: Dump, field: Field, value: Value) -> str:
-    """Return a value as text."""
+    """Return the value of a field as a string."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -232,7 +232,7 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
 
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
-    """Return whether an element belongs to a lane that the module does not have."""
+    """Return whether an element of a field belongs to a lane that the module does not have."""
     lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(_lanes_of(field))
     return lanes is not None and index not in lanes
 

@@ -1,4 +1,4 @@
-"""Checks of constant content: checksums, texts, pages, applications, limits."""
+"""Checks of the constant content of a dump: checksums, strings, pages, applications, limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNBOUNDED = 0xD
 
 
 def checksums(dump: Dump) -> Iterator[Finding]:
-    """Yield wrong page checksums."""
+    """Yield findings about wrong page checksums."""
     for item, fits in dump.checksums.items():
         half = dump.half(item.space)
         if fits or half is None:
@@ -36,7 +36,7 @@ def checksums(dump: Dump) -> Iterator[Finding]:
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
-    """Yield contradictions about the kind of module."""
+    """Yield contradictions about the form factor, revision and media type of the module."""
     identifier, copy = dump.count("identifier"), dump.count("identifier_copy")
     if identifier not in CMIS_IDENTIFIERS:
         message = f"identifier {identifier:02X}h is not a form factor with CMIS"
@@ -58,7 +58,7 @@ def kind(dump: Dump) -> Iterator[Finding]:
 
 
 def texts(dump: Dump) -> Iterator[Finding]:
-    """Yield texts that are empty or unprintable, and invalid dates."""
+    """Yield findings about identity strings that are empty or unprintable, and about invalid dates."""
     for name in _TEXTS:
         value = dump.value(name)
         if not isinstance(value, str):
@@ -230,7 +230,7 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 
 
 def remarks(dump: Dump) -> Iterator[Finding]:
-    """Yield problems of the file."""
+    """Yield the problems found while the dump file was read."""
     for remark in dump.image.remarks:
         place, _, rest = remark.partition(": ")
         where = "00h:0" if place == "lower" else f"{place}h"

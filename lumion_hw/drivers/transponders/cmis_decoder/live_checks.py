@@ -1,4 +1,4 @@
-"""Checks of changing content: states, monitors and thresholds, lanes, tuning, diagnostics, reserved bits."""
+"""Checks of the changing content of a dump: states, monitors, thresholds, lanes, tuning, diagnostics, bits."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def monitors(dump: Dump) -> Iterator[Finding]:
 
 
 def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Return whether a value is outside its limits, if they are valid."""
+    """Return whether a value is outside its limits; ``False`` if the limits are not valid."""
     if value is None or low is None or high is None or low >= high:
         return False
     return not low <= value <= high
@@ -144,7 +144,7 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
 
 
 def _lit_lanes(dump: Dump) -> list[int]:
-    """Return the media lanes that should emit light."""
+    """Return the media lanes that should emit light according to their data path states."""
     return [
         lane
         for lane in _LANES
@@ -185,7 +185,7 @@ def _listing(numbers: list[int]) -> str:
 
 
 def secrets(dump: Dump) -> Iterator[Finding]:
-    """Yield write-only bytes that do not read 0."""
+    """Yield write-only fields, such as passwords, that do not read as 0."""
     for name in ("password_entry", "password_change"):
         value = dump.value(name)
         if isinstance(value, bytes) and any(value):

@@ -1,4 +1,4 @@
-"""Access to the fields of a dump, with multipliers, existing lanes and checksums."""
+"""Access to the fields in a memory dump of a module, with multipliers, existing lanes and checksums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL_LANES = frozenset(range(1, LANES + 1))
 
 
 class Dump:
-    """A memory image with its advertisement.
+    """A memory image of a module, with the lanes and functions that the module advertises.
 
     Args:
         image: The image.
@@ -64,7 +64,7 @@ class Dump:
         return "" if half is None else cut(field, half, index).hex()
 
     def supported(self, name: str) -> bool | None:
-        """Return whether the module has a field."""
+        """Return whether the module supports a field, according to its memory."""
         return self.advertised.supported(name)
 
     @cached_property
@@ -120,7 +120,7 @@ class Dump:
 
 
 def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:
-    """Return the lanes that applications can use, from their lane counts and possible first lanes.
+    """Return the lanes that applications can use, according to their lane counts and possible first lanes.
 
     All lanes if there is no application, or if one does not list its first lanes.
     """
@@ -145,5 +145,5 @@ def address(name: str, index: int | None = None) -> str:
 def finding(
     severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, unreliable: bool = True
 ) -> Finding:
-    """Return a finding about a field; with ``unreliable`` its value is unreliable."""
+    """Return a finding about a field. ``unreliable`` marks the value of the field as unreliable."""
     return Finding(severity, address(name, index), kind, message, ((name, index),) if unreliable else ())

@@ -1,4 +1,4 @@
-// Changing something: hidden unless the server was started for it; then with its token, and while the lease is held.
+// Controls that change the bench: hidden on a read-only server; they need the token and the lease.
 
 import { known, serverNow } from "/live.js";
 import { duration, element, setText, replaced } from "/tables.js";
@@ -45,7 +45,7 @@ export function drawControl(changed) {
     if (lease !== null && held.number > lease) lease = null;
     if (lease !== null && !held.owner && held.number === lease) lease = null;
     const mine = lease !== null && held.number === lease;
-    const words = mine ? `you hold lease ${held.number}` : held.owner ? `${held.owner} holds lease ${held.number}` : "nobody holds the lease";
+    const words = mine ? `you hold lease ${held.number}` : held.owner ? `${held.owner} holds lease ${held.number}` : "the lease is free";
     setText(at("control-lease"), words);
     at("release").disabled = !mine;
     at("take-over").hidden = mine || !held.owner;
@@ -72,7 +72,7 @@ function hintSetting() {
   const about = known.pointKinds.get(at("set-name").value), value = known.points.get(at("set-name").value);
   if (!about) { setText(at("set-hint"), ""); return; }
   const limits = about[3].length ? about[3].join(", ") : about[4] === "flag" ? "true or false" : about[1] ? `${about[1][0]} to ${about[1][1]} ${about[0]}` : about[0];
-  setText(at("set-hint"), `now ${value ? value[0] : "–"}, taken ${value ? duration(serverNow() - value[1]) : "–"} ago; ${limits}`);
+  setText(at("set-hint"), `now ${value ? value[0] : "–"}, read ${value ? duration(serverNow() - value[1]) : "–"} ago; ${limits}`);
 }
 
 function typed(name, text) {
@@ -86,11 +86,11 @@ export function beginActions(announce) {
   const on = (id, event, act) => at(id).addEventListener(event, (happened) => { happened.preventDefault(); act(); });
   on("lease-form", "submit", () => take());
   on("take-over", "click", () => take(known.lease.owner));
-  on("release", "click", async () => { if (await ask("release", {})) { lease = null; announce("Lease given back."); } });
+  on("release", "click", async () => { if (await ask("release", {})) { lease = null; announce("Lease released."); } });
   on("stop", "click", async () => { if (await ask("stop", {})) announce("All heaters are off."); });
   on("fault-form", "submit", async () => {
     const name = at("fault-name").value;
-    if (await ask("clear", { name })) announce(`Fault ${name} is cleared.`);
+    if (await ask("clear", { name })) announce(`Fault ${name} cleared.`);
   });
   on("job-form", "submit", async () => {
     const what = at("job-what").value, text = at("job-argument").value.trim(), asked = {};

@@ -1,10 +1,10 @@
-// The stream of states: what is known, how old it is, and whether it can be believed.
-// STALE if no state has come for STALE_MS, or if those that come were long on their way; looked at every LOOK_MS.
+// The stream of states from the server: the newest values, their age, and whether they are stale.
+// STALE if no state has arrived for STALE_MS, or if states arrive that late; checked every LOOK_MS.
 
-// A connection on which nothing comes at all is given up after DEAD_MS: the server speaks five times a second, and after a
-// sleep of this computer, or of a tunnel, nobody says that the other end is gone.
+// A connection without any event is closed after DEAD_MS. The server sends at least five events a second, and after this
+// computer or a tunnel has slept, nothing else shows that the connection is lost.
 const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000, DEAD_MS = 5000;
-const DRIFT = 2e-4; // of two clocks against each other
+const DRIFT = 2e-4; // largest relative drift between two clocks
 
 export const known = {
   points: new Map(), pointKinds: new Map(), events: [], about: null, mesh: null, paths: [], circuits: [],
@@ -19,7 +19,7 @@ let dirty = new Set(), isDrawing = false, count = 0, countedMs = 0, isFirst = tr
 /** Call `draw` with the set of the names of parts that have changed, at most once per frame. */
 export function onChange(draw) { listeners.push(draw); }
 
-/** The server's time now, in seconds since 1970, as far as it is known here. */
+/** Return the estimated present server time, in seconds since 1970. */
 export function serverNow() { return stream.timeS + (performance.now() - arrivedMs) / 1000; }
 
 export const isStale = () => stream.word !== "LIVE";
@@ -70,7 +70,7 @@ function take(message) {
   soon();
 }
 
-// How much longer this message was on its way than the fastest; clocks that drift apart are allowed for.
+// Delay of this message compared with the fastest one, corrected for clock drift.
 function measureLag(upS, now) {
   const offset = upS * 1000 - now;
   offsetMs = offsetMs === null ? offset : Math.max(offset, offsetMs - DRIFT * (now - offsetAtMs));
@@ -115,7 +115,7 @@ function connect() {
   };
 }
 
-// A browser has six connections per server: pages that nobody sees leave theirs to others.
+// A browser opens six connections per server, so hidden pages close theirs.
 function followVisibility() {
   if (document.hidden) { if (source !== null) source.close(); source = null; } else if (source === null) connect();
   look();

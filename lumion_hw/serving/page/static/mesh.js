@@ -1,4 +1,4 @@
-// The mesh: the picture that the server draws, with heat, choice of a PUC, and tables that say the same.
+// The mesh: the picture drawn by the server, with heater power, selection of a PUC, and tables with the same content.
 
 import { known, isStale } from "/live.js";
 import { element, replaced, number, loadSvg, setText } from "/tables.js";
@@ -10,13 +10,13 @@ const picture = document.getElementById("mesh-picture");
 
 export function drawMesh(changed) {
   const mesh = known.mesh;
-  if (!mesh) { if (changed.has("mesh")) replaced(picture, element("p", "quiet", "this bench has no mesh that takes currents")); return; }
+  if (!mesh) { if (changed.has("mesh")) replaced(picture, element("p", "quiet", "this bench has no mesh with heater currents")); return; }
   if (mesh.picture !== drawn) {
     drawn = mesh.picture;
     loadSvg("/mesh.svg", picture, (svg) => {
       const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
       svg.setAttribute("viewBox", `0 52 ${width} ${height - 52}`);
-      svg.setAttribute("aria-hidden", "true"); // the tables below say it
+      svg.setAttribute("aria-hidden", "true"); // the tables below have the same content
       bodies = known.mesh.heat_mw.map((_, puc) => svg.querySelector(`#puc-${puc} rect`));
       colours = [];
       paint(); choose(chosen);

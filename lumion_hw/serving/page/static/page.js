@@ -1,4 +1,4 @@
-// The page: what is shown where, and when it is drawn again.
+// The page: layout of the sections and their update times.
 
 import { begin, isStale, known, onChange, serverNow, stream } from "/live.js";
 import { drawMesh } from "/mesh.js";
@@ -34,8 +34,8 @@ function drawAbout() {
   setText(at("bench"), about.bench);
   document.title = about.bench;
   setText(at("version"), about.version);
-  const tags = [about.is_emulated ? "emulated: no hardware" : "hardware", about.writes ? "writing with token and lease" : "read only"];
-  if (known.health) tags.push(`keeps ${known.health.keeps}`);
+  const tags = [about.is_emulated ? "emulated: no hardware" : "hardware", about.writes ? "writable with token and lease" : "read-only"];
+  if (known.health) tags.push(`maintains ${known.health.keeps}`);
   replaced(at("tags"), ...tags.map((text) => element("span", "tag", text)));
   for (const [id, names] of [["what-from", about.sources], ["what-to", about.targets]]) {
     if (at(id).childElementCount) continue;
@@ -50,7 +50,7 @@ function drawHealth() {
 
 function drawLease() {
   const lease = known.lease;
-  setText(at("lease"), lease.owner ? `${lease.owner}, ${duration(serverNow() - lease.since_s)}` : "nobody");
+  setText(at("lease"), lease.owner ? `${lease.owner}, ${duration(serverNow() - lease.since_s)}` : "free");
 }
 
 function drawEvents() {
@@ -72,7 +72,7 @@ function drawRecovery() {
   recoveryAt = recovery.time_s;
   const words = recovery.failed ? `${recovery.failed} replaced by ${recovery.spare}` : recovery.words || "a path replaced";
   const head = element("p"), place = element("div", "picture small"), details = element("details");
-  head.append(element("strong", "name", words), ` at ${clock(recovery.time_s)}. Bench time, from span to span; there is no one number.`);
+  head.append(element("strong", "name", words), ` at ${clock(recovery.time_s)}. Durations of the steps, in bench time.`);
   const table = element("table"), body2 = element("tbody"), top = element("tr");
   for (const text of ["span", "ms", "CPU ms", "at ms", "source"]) { const cell = element("th", "", text); cell.scope = "col"; top.append(cell); }
   for (const [name, bench, cpu, since, source] of recovery.spans) {
@@ -92,18 +92,18 @@ function drawJob() {
   if (!job) return;
   const line = element("p"), parts = [line];
   const word = job.is_over ? (job.error ? "FAILED" : "DONE") : "RUNNING";
-  line.append(element("strong", `word-${word.toLowerCase()}`, word), ` ${job.what} for `, element("span", "name", job.by), `, begun ${clock(job.begun_s)} `);
+  line.append(element("strong", `word-${word.toLowerCase()}`, word), ` ${job.what} for `, element("span", "name", job.by), `, started ${clock(job.begun_s)} `);
   if (!job.is_over) {
     const bar = element("progress");
     if (job.total) { bar.max = job.total; bar.value = job.done; }
     bar.setAttribute("aria-label", "progress of the job");
-    parts.push(bar, element("p", "aside", `${job.stage || "begins"}${job.total ? `: ${job.done} of ${job.total}` : ""}`));
+    parts.push(bar, element("p", "aside", `${job.stage || "starting"}${job.total ? `: ${job.done} of ${job.total}` : ""}`));
   } else if (job.stage) parts.push(element("p", "aside", `last stage: ${job.stage}`));
   if (job.error) parts.push(element("p", "severity-2", job.error));
   const residuals = Object.entries(job.residuals);
   if (residuals.length) {
     const table = element("table"), rows = element("tbody");
-    table.append(element("caption", "", "Residuals of the calibration, stage by stage"), rows);
+    table.append(element("caption", "", "Residuals of the calibration by stage"), rows);
     for (const [name, value] of residuals) {
       const row = element("tr");
       row.append(element("th", "name", name), element("td", "number", number(value)));
@@ -114,7 +114,7 @@ function drawJob() {
   replaced(body, ...parts);
 }
 
-// Head and mesh follow every state; tables ten times a second, since nobody reads faster.
+// Header and mesh are drawn for every state, tables at most ten times a second.
 let later = new Set(), isWaiting = false;
 
 function draw(changed) {
@@ -176,11 +176,11 @@ at("what-if-form").addEventListener("submit", async (event) => {
       return table;
     });
     const picture = element("div", "picture"), words = element("details");
-    words.append(element("summary", "", "In words"), element("pre", "", told.words));
+    words.append(element("summary", "", "As text"), element("pre", "", told.words));
     putSvg(told.svg, picture);
     const tables = element("div", "side");
     tables.append(...parts);
-    replaced(body, element("p", "", `Feasible; ${number(told.heat_mw)} mW of heat in the mesh.`), tables, picture, words);
+    replaced(body, element("p", "", `Feasible; ${number(told.heat_mw)} mW of heater power.`), tables, picture, words);
   } catch { replaced(body, element("p", "severity-2", "the server did not answer")); }
 });
 

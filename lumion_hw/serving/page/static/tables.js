@@ -1,15 +1,15 @@
-// Circuits with their curves, devices with their readings, and the small things all parts of the page are made with.
-// Names come from bench files and devices: they are only ever written as text.
+// Circuits with margin curves, devices with readings, and helpers for all parts of the page.
+// Names come from bench files and devices, so they are written as text only, never as HTML.
 
 import { known, isStale, serverNow } from "/live.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00"];
 const DASHES = ["", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6"];
-const GONE = "#9aa6b2"; // of circuits that stood before
+const GONE = "#9aa6b2"; // colour of circuits that are no longer active
 const SEVERITY = ["OK", "MINOR", "MAJOR", "INVALID"];
 const MOST_IN_ROW = 8;
-const COLUMNS = 6; // of the table of circuits
+const COLUMNS = 6; // columns of the table of circuits
 
 export function element(name, kind = "", text = "") {
   const made = document.createElement(name);
@@ -29,7 +29,7 @@ export function replaced(place, ...children) { place.replaceChildren(...children
 
 export function setText(place, text) { if (place.textContent !== text) place.textContent = text; }
 
-/** A number with three or four figures that mean something. */
+/** Format a number with three or four significant digits. */
 export function number(value) {
   if (typeof value !== "number") return "–";
   const size = Math.abs(value);
@@ -59,7 +59,7 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** A place that shows how old a value is, from now on; `invalid` says why it cannot be believed. */
+/** Show the age of a value in an element from now on; `invalid` gives the reason if the value is invalid. */
 export function setAge(place, takenS, invalid = "") {
   place.takenS = takenS; place.invalid = invalid;
   place.classList.add("age");
@@ -81,7 +81,7 @@ export function refreshAges() { for (const place of document.querySelectorAll(".
 
 const loads = new WeakMap();
 
-/** Put a picture of the server's in a place, in the page itself; a newer request replaces one under way. */
+/** Load a picture from the server into an element; a newer request cancels a running one. */
 export async function loadSvg(url, place, then = () => {}) {
   const mine = {};
   loads.set(place, mine);
@@ -90,7 +90,7 @@ export async function loadSvg(url, place, then = () => {}) {
     if (!answer.ok || loads.get(place) !== mine) return;
     putSvg(await answer.text(), place);
     then(place.querySelector("svg"));
-  } catch { /* the stream says that the server is gone */ }
+  } catch { /* the stream reports a lost server */ }
 }
 
 export function putSvg(text, place) {
@@ -120,7 +120,7 @@ export function drawCircuits() {
   for (const circuit of known.circuits) fillCircuit(lineOf(circuit.name, body), circuit);
   setText(document.getElementById("circuit-count"), String(known.circuits.length));
   if (!known.circuits.length && !body.childElementCount) {
-    const line = element("tr"), cell = element("td", "quiet", "none stand");
+    const line = element("tr"), cell = element("td", "quiet", "no circuits");
     cell.colSpan = COLUMNS; line.append(cell); body.append(line);
   } else if (known.circuits.length) body.querySelector("td.quiet")?.parentElement.remove();
 }
@@ -143,8 +143,8 @@ function lineOf(name, body) {
 }
 
 function fillCircuit(line, circuit) {
-  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.unseen ? "not known" : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : "light";
-  const stands = duration(serverNow() - circuit.since_s) + (circuit.ends_s === null ? "" : `, ${duration(circuit.ends_s - serverNow())} more`);
+  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.unseen ? "unknown" : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : "light";
+  const stands = duration(serverNow() - circuit.since_s) + (circuit.ends_s === null ? "" : `, ${duration(circuit.ends_s - serverNow())} left`);
   const style = styleOf(circuit.name);
   for (const [key, value] of Object.entries(style)) if (value) line.stroke.setAttribute(key, value); else line.stroke.removeAttribute(key);
   const margin = circuit.fault ? "no light" : circuit.margin_db === null ? "–" : `${circuit.margin_db.toFixed(1)} dB`;
@@ -154,7 +154,7 @@ function fillCircuit(line, circuit) {
   setAge(line.cells[5], circuit.seen_s, circuit.unseen);
 }
 
-// -- margins against time ----------------------------------------------------------------------------------------------
+// -- margins over time -------------------------------------------------------------------------------------------------
 
 let curves = null;
 
@@ -163,19 +163,19 @@ export async function loadMargins() {
   try {
     const answer = await fetch("/margins", { cache: "no-store" });
     if (answer.ok) { curves = await answer.json(); drawMargins(); }
-  } catch { /* the stream says that the server is gone */ }
+  } catch { /* the stream reports a lost server */ }
 }
 
 export function drawMargins() {
   if (curves === null) return;
   const place = document.getElementById("margins"), names = Object.keys(curves.margin_db), times = curves.time_s;
-  if (times.length < 2) { replaced(place, element("p", "quiet", "begins when circuits stand")); return; }
+  if (times.length < 2) { replaced(place, element("p", "quiet", "no active circuits yet")); return; }
   const values = names.flatMap((name) => curves.margin_db[name]).filter((each) => each !== null);
   const low = Math.floor(Math.min(0, ...values)), high = low + 4 * Math.ceil((Math.max(1, ...values) - low) / 4), [width, height, left, base] = [620, 190, 38, 22];
   const x = (time) => left + (time - times[0]) / (times.at(-1) - times[0]) * (width - left - 8);
   const y = (value) => height - base - (value - low) / (high - low) * (height - base - 8);
   const svg = drawnElement("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "font-size": 11 });
-  const worst = names.map((name) => `${name} least ${number(Math.min(...curves.margin_db[name].filter((each) => each !== null)))} dB`);
+  const worst = names.map((name) => `${name} lowest ${number(Math.min(...curves.margin_db[name].filter((each) => each !== null)))} dB`);
   svg.append(drawnElement("title", {}, `Margin in dB over the last ${duration(times.at(-1) - times[0])}: ${worst.join(", ")}`));
   for (let step = 0; step <= 4; step += 1) {
     const value = low + (high - low) * step / 4;
@@ -183,7 +183,7 @@ export function drawMargins() {
     svg.append(drawnElement("text", { x: left - 5, y: y(value) + 4, "text-anchor": "end", fill: "#4a5561" }, value.toFixed(0)));
   }
   svg.append(drawnElement("text", { x: left, y: height - 5, fill: "#4a5561" }, `${duration(times.at(-1) - times[0])} ago`));
-  svg.append(drawnElement("text", { x: width - 8, y: height - 5, "text-anchor": "end", fill: "#4a5561" }, "now, dB over sensitivity"));
+  svg.append(drawnElement("text", { x: width - 8, y: height - 5, "text-anchor": "end", fill: "#4a5561" }, "now; dB above sensitivity"));
   for (const name of names) {
     let way = "", isDown = false;
     curves.margin_db[name].forEach((value, index) => {
@@ -203,9 +203,9 @@ export function drawMargins() {
 const readings = new Map();
 let shape = "";
 
-const ORDER = ["module", "power meter", "laser", "mesh controller", "mesh that takes states", "polarimeter", "polarization controller", "optimizer", ""];
+const ORDER = ["module", "power meter", "laser", "mesh controller", "mesh controlled by states", "polarimeter", "polarization controller", "optimizer", ""];
 const HEADS = { "": "Others", module: "Modules", "power meter": "Meters", laser: "Lasers", "mesh controller": "Mesh controller",
-  "mesh that takes states": "Mesh", polarimeter: "Polarimeters", "polarization controller": "Polarization controllers", optimizer: "Polarization optimizers" };
+  "mesh controlled by states": "Mesh", polarimeter: "Polarimeters", "polarization controller": "Polarization controllers", optimizer: "Polarization optimizers" };
 
 export function deviceOf(point) {
   let found = "";
