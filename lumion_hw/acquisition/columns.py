@@ -34,7 +34,7 @@ from lumion_hw.interfaces import (
 
 
 class State(enum.IntEnum):
-    """State of a value: a number, or the reason why there is none."""
+    """State of a reading: it has a number, or the reason why there is no number."""
 
     OK = 0
     OVER_RANGE = 1
@@ -48,7 +48,7 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Value:
-    """One value of one row.
+    """One reading: the value of one column in one row.
 
     Attributes:
         state: ``OK``, or the reason why there is no number.
@@ -64,7 +64,7 @@ FAILED = Value(State.FAILED)
 
 @dataclass(frozen=True)
 class Column:
-    """One quantity of one device.
+    """One readable quantity of one device.
 
     Attributes:
         name: ``device.quantity``, or ``device.quantity.channel`` for devices with several channels.
@@ -82,7 +82,7 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
-    """Columns of a device that are read together, with an optional function that restarts their averages."""
+    """Columns of a device that one read fills, with an optional function that restarts time averages."""
 
     device: str
     columns: tuple[Column, ...]
@@ -139,7 +139,7 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
     Args:
         patterns: Column names with shell wildcards; a device name selects all of its columns.
         devices: Device of every column, by column name.
-        what: Word for a column in the message.
+        what: Word for a column in the error message.
 
     Raises:
         ConfigError: A pattern matches no column; the message suggests similar names.
@@ -155,12 +155,12 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
 
 
 def _matching(pattern: str, devices: Mapping[str, str]) -> set[str]:
-    """Return the names that match a pattern."""
+    """Return the column names that match a pattern."""
     return {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
 
 
 def concerns(pattern: str, device: str) -> bool:
-    """Return whether a pattern may match names of a device; a wildcard can also match the dot."""
+    """Return whether a pattern can match column names of a device; a wildcard can also match the dot."""
     before, dot, _ = pattern.partition(".")
     return (
         pattern == device
@@ -171,7 +171,7 @@ def concerns(pattern: str, device: str) -> bool:
 
 
 def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
-    """Raise the errors of devices that do not answer, if a pattern can match only their names.
+    """Raise the errors of devices that do not answer, if a pattern can match only columns of such devices.
 
     Args:
         patterns: Patterns as for :func:`select_names`.
@@ -192,7 +192,7 @@ def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: 
 
 
 def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
-    """Return the sources of the devices that the patterns may match; of all devices if they match none."""
+    """Return the column sources of devices that the patterns can match, or of all devices if there is no match."""
     rows: list[tuple[str, Callable[[], Iterable[_ColumnSource]]]] = [
         *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
         *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
@@ -231,7 +231,7 @@ _RANGE_STATES = {
 
 
 def power_value(state: RangeState, power_w: float) -> Value:
-    """Convert a reading of a power meter to a value."""
+    """Convert a reading of a power meter to a column value."""
     return Value(State.OK, power_w) if state is RangeState.OK else Value(_RANGE_STATES[state])
 
 
@@ -257,7 +257,7 @@ _MODULE_QUANTITIES = {
 
 
 def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
-    """Return a source whose columns are attributes of one object; ``None`` means that a value is missing."""
+    """Return a column source that reads attributes of one object; an attribute of ``None`` is a missing value."""
 
     def read() -> Values:
         result = ask()
@@ -297,7 +297,7 @@ _UNIT_IN_NAME = {
 
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
-    """Return the sources of a module: its monitors and, if available, its link performance."""
+    """Return the column sources of a module: its monitors and, if available, its link performance."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
         return [monitors]
@@ -319,7 +319,7 @@ update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the source of link performance: each row contains the averages since the previous row."""
+    """Return the column source of a module's link performance: each row has the averages since the previous row."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -334,7 +334,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return the average since the last row, or the current value; ``NO_SIGNAL`` if the link is down."""
+    """Return a link quantity averaged since the last row, or its present value; ``NO_SIGNAL`` if the link is down."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)
@@ -366,7 +366,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
 
 
 def _missing(quantity: str) -> Value:
-    """Return the value of a missing number: dark for a power, otherwise not measured."""
+    """Return the column value for a missing number: dark for a power, otherwise not measured."""
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
@@ -393,7 +393,7 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[_ColumnSource]
 
 
 def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSource]:
-    """Return the source of the current attenuations; the state is ``DARK`` while the shutter is closed."""
+    """Return the column source of an attenuator: present attenuations, ``DARK`` while the shutter is closed."""
 
     def read() -> Values:
         current = {channel: attenuator.settings(channel) for channel in attenuator.channels}
@@ -409,7 +409,7 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSo
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[_ColumnSource]:
-    """Return the source of the output port of each input; ``NO_SIGNAL`` for an input without a connection."""
+    """Return the column source of a switch: the output port of each input, ``NO_SIGNAL`` if not connected."""
     inputs = switch.ports.inputs
 
     def read() -> Values:
@@ -438,7 +438,7 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
-    """Return the source of temperature, set point and current; ``locked`` is 1 while the temperature is stable."""
+    """Return the column source of a temperature controller; ``locked`` is 1 while the temperature is stable."""
     yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 

@@ -1,6 +1,6 @@
 """A recording as documents of bluesky's event model, for the tools that read these.
 
-start, descriptor, events and stop as described by https://blueskyproject.io/event-model. A file contains one JSON
+The documents are start, descriptor, events and stop (https://blueskyproject.io/event-model). A file contains one JSON
 object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Names of data keys may contain no
 dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file, as in that
 writer: ``null`` would change the type of a column without numbers. Identifiers are calculated from the
@@ -99,7 +99,7 @@ def write_documents(
 
 
 def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
-    """Return a recording with the channels that match the patterns, and the settings of a scan."""
+    """Return a recording reduced to the channels that match the patterns and to the settings of a scan."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
     chosen = set(select_names(patterns, {name: devices[name] for name in names}))
@@ -108,7 +108,7 @@ def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLo
 
 
 def _swept(header: LogHeader) -> dict[str, str]:
-    """Return the names of the settings of a scan by the names of their columns."""
+    """Return the names of the swept settings of a scan, by the names of their columns."""
     return {} if header.scan is None else {setting.name + SET: setting.name for setting in header.scan.settings}
 
 
@@ -140,7 +140,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
 
 
 def _about_scan(plan: ScanPlan) -> dict[str, Any]:
-    """Return the fields that the event model's hints and bluesky's plans have for a scan."""
+    """Return the fields that a start document of bluesky has for a scan."""
     dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
     return {
         "motors": [_key(setting.name) for setting in plan.settings],
@@ -187,7 +187,7 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 
 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
-    """Return the identity of a device as configuration values."""
+    """Return the identity of a device as configuration values of a descriptor document."""
     who = recording.header.devices.get(device)
     identity = (
         {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
@@ -223,5 +223,5 @@ def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> I
 
 
 def _key(name: str) -> str:
-    """Return a name with its dots replaced, because data keys may not contain them."""
+    """Return a data key: a name with its dots replaced, because the event model forbids dots."""
     return name.replace(".", "-")

@@ -1,7 +1,7 @@
 """Fits for daily work: fringe of a heater, loss over hops, bit error ratio over OSNR.
 
 Each fit takes a scan and the names of the fitted channels, leaves out points without a number, and returns a result
-with standard errors; ``residual`` shows whether the model is right. Rings are in another file.
+with standard errors; ``residual`` shows whether the model is right. Fits of ring resonators are in ``ring_fit``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FringeFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class HopLossFit(FittedCurve):
-    """A straight line of loss over number of hops.
+    """Result of a straight-line fit of loss over the number of hops.
 
     Attributes:
         loss_per_hop_db: Slope.
@@ -101,11 +101,11 @@ class BerFit(FittedCurve):
 
     @property
     def floor_snr_db(self) -> float:
-        """SNR of the transceivers, independent of the OSNR; infinite if no floor is found."""
+        """SNR floor of the transceivers, independent of the OSNR; infinite if the fit finds no floor."""
         return -10.0 * math.log10(self.inverse_floor) if self.inverse_floor > 0.0 else math.inf
 
     def required_osnr_db(self, ber: float) -> float:
-        """Return the OSNR in 0.1 nm for a bit error ratio; infinite if it is not reached."""
+        """Return the OSNR in 0.1 nm that gives a bit error ratio; infinite if no OSNR gives that ratio."""
         noise = 1.0 / snr_of_ber(ber, self.modulation) - self.inverse_floor
         if noise <= 0.0:
             return math.inf
@@ -117,7 +117,7 @@ class BerFit(FittedCurve):
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
     def summary(self) -> str:
-        """Return the result in one line."""
+        """Return the result of the fit in one line."""
         return f"{super().summary()}, floor at SNR {self.floor_snr_db:.1f} dB"
 
 
@@ -161,14 +161,14 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
-    """The driven quantity, which determines how a changing resistance changes the heat."""
+    """The driven heater quantity: current, voltage or power. It determines how a change of resistance affects heat."""
 
     CURRENT = "mA"
     VOLTAGE = "V"
     POWER = "mW"
 
     def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
-        """Return the heat; ``cold_mw`` is the power calculated with the cold resistance.
+        """Return the heat of a heater; ``cold_mw`` is the power calculated with the cold resistance.
 
         With R = R0·(1 + γ·P): P = I²R0 / (1 - γ·I²R0) for a current, P·(1 + γ·P) = U²/R0 for a voltage. For a known
         power, only the efficiency changes, by the same factor.
@@ -182,7 +182,7 @@ class _Drive(enum.Enum):
 
 
 def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:
-    """Return the drive, the cold power at each point, ascending, and the readings."""
+    """Return the driven heater quantity, the ascending cold power of the points, and the readings."""
     units = [drive.value for drive in _Drive]
     if points.unit not in units:
         found = points.unit or "no unit"
@@ -216,27 +216,27 @@ _MAX_BEND = 3.0
 
 
 class _Fringe(NamedTuple):
-    """The points of a fringe. Parameters: Pπ, offset, visibility, mean and optionally bend."""
+    """Fit of a heater's fringe to measured points. Parameters: Pπ, offset, visibility, mean and optionally bend."""
 
     drive: _Drive
     power_mw: Real
     y: Real
 
     def curve(self, at: Real) -> Real:
-        """Return the curve at parameters."""
+        """Return the fitted curve for given parameters."""
         heat_mw = self.drive.heat_mw(self.power_mw, float(at[4]) if len(at) > 4 else 0.0)
         found: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
         return found
 
     def start(self, bends: Sequence[float]) -> list[float]:
-        """Return initial parameters: for given Pπ and bend, the others are linear."""
+        """Return initial fit parameters: for given Pπ and bend, the other parameters are linear."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
         _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
-        """Return residual, Pπ, and mean, cosine and sine for the best Pπ at a bend."""
+        """Return the residual, the best Pπ at a given bend, and the mean, cosine and sine of that fringe."""
         few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
         # From half a fringe over the whole sweep to one fringe per four points.
@@ -251,13 +251,13 @@ class _Fringe(NamedTuple):
         return float(left[best]), float(p_pi[best]), found[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
-        """Fit, starting from initial parameters."""
+        """Fit the fringe, starting from initial parameters."""
         sizes = [abs(start[0]), 1.0, 1.0, abs(start[3]) or 1.0, _BEND_ALLOWED / float(self.power_mw.max())]
         return solve(self.curve, self.y, start, sizes[: len(start)])
 
 
 def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
-    """Return parameters, standard errors and residual, with a fitted bend or with an assumed uncertainty of it."""
+    """Fit a fringe; return parameters, errors and residual. A bend that cannot be fitted has an assumed error."""
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
         bent = fringe.solve(fringe.start(_BENT))

@@ -29,7 +29,7 @@ _MIN_SINGULAR_VALUE_RATIO = 1e-9
 
 
 class FitTerm(NamedTuple):
-    """One quantity of a result: its name, the attributes with value and error, the format and the unit."""
+    """One fitted quantity: its name, the attributes with value and error, the number format and the unit."""
 
     name: str
     value: str
@@ -40,7 +40,7 @@ class FitTerm(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedCurve:
-    """Measured points and the fitted curve.
+    """Base class of fit results: measured points and the fitted curve.
 
     Attributes:
         x: x values, shape ``(n,)``.
@@ -60,7 +60,7 @@ class FittedCurve:
     _terms: ClassVar[tuple[FitTerm, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw points, curve and residual.
+        """Draw the measured points, the fitted curve and the residual.
 
         Args:
             target: The picture file to write: .png, .svg or .pdf.
@@ -73,7 +73,7 @@ class FittedCurve:
         return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.summary(), target)
 
     def summary(self) -> str:
-        """Return the result in one line."""
+        """Return the result of the fit in one line."""
         return ", ".join(self._word(term) for term in self._terms)
 
     def _word(self, term: FitTerm) -> str:
@@ -83,7 +83,7 @@ class FittedCurve:
 
 @dataclass(frozen=True, eq=False)
 class FitPoints:
-    """The points of a scan with numbers: a reading over one setting.
+    """The points of a scan for a fit: a reading over one setting, without points that have no number.
 
     Attributes:
         name: Name of the setting.
@@ -127,13 +127,13 @@ class FitPoints:
         return int(len(self.good) - self.good.sum())
 
     def check(self, min_points: int) -> None:
-        """Raise ``ConfigError`` if there are too few points."""
+        """Raise ``ConfigError`` if there are too few points for the fit."""
         if len(self.y) < min_points:
             raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {min_points} are needed")
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return the name, the values and which of them are numbers. Raises ``ConfigError`` as ``select_names``."""
+    """Return the name and values of a reading, and which values are numbers. Raises as ``select_names``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
     names = select_names([reading], devices)
     if len(names) > 1:
@@ -146,7 +146,7 @@ def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool
 
 
 class LeastSquares(NamedTuple):
-    """Parameters found by least squares.
+    """Result of a least-squares fit.
 
     Attributes:
         at: The parameters, shape ``(k,)``.
@@ -192,7 +192,7 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
 
 
 def _covariance(slopes: Real, residual: Real) -> Real:
-    """Return the covariance of the parameters from the scatter of the points; infinite if some are not determined.
+    """Return the covariance of the fit parameters from the scatter of the points; infinite if undetermined.
 
     Correlated neighbours are taken into account (Newey and West, Econometrica 55, 703, 1987), over the
     correlation length of the residuals.
@@ -223,7 +223,7 @@ def _covariance(slopes: Real, residual: Real) -> Real:
 
 
 def _correlation_length(residual: Real) -> int:
-    """Return over how many points residuals are correlated; 0 if not significantly."""
+    """Return the number of points over which fit residuals are correlated; 0 without significant correlation."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):

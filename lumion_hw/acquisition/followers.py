@@ -1,4 +1,4 @@
-"""Meters that follow the light: a scan that changes the wavelength of a source also sets it on the meters it reads."""
+"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of meters."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class Follower:
     numbers: Real
 
     def write(self, at: int) -> None:
-        """Set the wavelength of a point. Raises the errors of the meter."""
+        """Set the meter to the wavelength of a scan point. Raises the errors of the meter."""
         self.setting.write(float(self.numbers[at]))
 
     def write_nm(self, wavelength_nm: float) -> None:
-        """Set another wavelength. Raises the errors of the meter."""
+        """Set the meter to a wavelength that is not from the scan. Raises the errors of the meter."""
         self.setting.write(float(_as_unit(self.setting, np.array(wavelength_nm))))
 
 
 def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) -> list[SweptSource]:
-    """Return the sources whose wavelength a scan sets.
+    """Return the light sources whose wavelength a scan sets.
 
     Args:
         bench: The open bench.
@@ -133,5 +133,5 @@ def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:
 
 
 def _thz_or_nm(values: Real) -> Real:
-    """Convert vacuum wavelengths in nm to frequencies in THz, or the reverse."""
+    """Convert vacuum wavelengths in nm to frequencies in THz, or frequencies to wavelengths."""
     return 1e-3 * SPEED_OF_LIGHT_M_PER_S / values

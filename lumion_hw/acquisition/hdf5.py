@@ -1,4 +1,4 @@
-"""Writes a journal as an HDF5 file for readers of HDF5, NeXus and netCDF. Needs h5py, the extra ``hdf5``.
+"""Writes a journal as an HDF5 file for readers of HDF5, NeXus and netCDF. Needs h5py (optional dependency ``hdf5``).
 
 NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes point to
 ``/entry/data``, where ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and
@@ -34,7 +34,7 @@ STATE = "_state"
 
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the names of channels or devices in the file: only letters, digits and ``_``, as NeXus requires.
+    """Return HDF5 names for channels or devices: only letters, digits and ``_``, as NeXus requires.
 
     Duplicates get a number.
     """
@@ -78,7 +78,7 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
 def _group(
     parent: Any, name: str, nexus_class: str, values: Mapping[str, object] | None = None, **attrs: object
 ) -> Any:
-    """Return a new group of a NeXus class with values; empty text is left out."""
+    """Create an HDF5 group of a NeXus class with values, omitting empty strings; return the group."""
     group = parent.create_group(name)
     group.attrs.update(NX_class=nexus_class, **attrs)
     for key, value in (values or {}).items():
@@ -95,7 +95,7 @@ def _about_file(file: Any, header: LogHeader, name: str) -> None:
 
 
 def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """Write times, software, and the header of the journal, which this program reads."""
+    """Write times, software and the journal's header to the HDF5 file."""
     program, _, version = header.software.partition(" ")
     duration_s = float(rows.time_s[-1]) if len(rows.time_s) else 0.0
     entry["title"] = f"{header.bench}: {len(header.columns)} channels"
@@ -111,7 +111,7 @@ def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
 
 
 def _about_bench(entry: Any, header: LogHeader) -> None:
-    """Write devices, bench file and calibration record."""
+    """Write devices, bench file and calibration record to the HDF5 file."""
     instrument = _group(entry, "instrument", "NXinstrument", {"name": header.bench})
     instrument["name"].attrs["emulated"] = header.emulated
     plain = dataset_names(header.devices)
@@ -131,7 +131,7 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
 
 
 def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """Write the readings of every channel over time."""
+    """Write the readings of every channel over time to the HDF5 file."""
     plain = dataset_names(column.name for column in header.columns)
     first, *others = plain.values()
     data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)

@@ -45,7 +45,7 @@ _IN_USE = "Wait until that program ends, or choose another file."
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file that readings depend on.
+    """Copy of the bench file, stored in a journal.
 
     Attributes:
         name: File name without folders; empty for the description of a served bench.
@@ -60,7 +60,7 @@ class LoggedFile:
 
 @dataclass(frozen=True)
 class LoggedRecord:
-    """The calibration record in use.
+    """Reference to the calibration record in use during a recording.
 
     Attributes:
         record_id: Its identifier.
@@ -73,7 +73,7 @@ class LoggedRecord:
 
 @dataclass(frozen=True)
 class LogHeader:
-    """The header of a journal.
+    """The header of a recording's journal.
 
     Attributes:
         bench: Name of the bench.
@@ -104,12 +104,12 @@ class LogHeader:
     settings: dict[str, Any] | None = None
 
     def line(self) -> bytes:
-        """Return the first line of the file."""
+        """Return the header as the first line of the journal file."""
         return json_text({"format": FORMAT, **asdict(self)}, ascii_only=False).encode() + b"\n"
 
     @classmethod
     def parse(cls, line: bytes, path: AnyPath) -> LogHeader:
-        """Read the first line. Raises ``ConfigError`` if the file is not a journal."""
+        """Parse the first line of a journal file. Raises ``ConfigError`` if the file is not a journal."""
         from pydantic import TypeAdapter, ValidationError
 
         hint = "Give a journal of `lumion log` or `lumion scan`."
@@ -140,7 +140,7 @@ def log_header(
     bench_file: AnyPath | None = None,
     record: CalibrationRecord | None = None,
 ) -> LogHeader:
-    """Return the header of a log that starts now.
+    """Return the header for a recording that starts now.
 
     Args:
         bench: The open bench.
@@ -148,7 +148,7 @@ def log_header(
         period_s: Time between rows.
         n_rows: Number of planned rows.
         bench_file: The bench file to store in the log; by default the one that was opened.
-        record: The calibration record in use.
+        record: Reference to the calibration record in use during a recording.
 
     Raises:
         ConfigError: The bench file cannot be read, or a module was replaced since it was opened.
@@ -171,7 +171,7 @@ def log_header(
 
 
 def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
-    """Yield the identity of a device; if it does not answer, only its kind."""
+    """Yield the identity of each device; for a device that does not answer, only its kind."""
     try:
         yield from device_identities(bench, [name]).values()
     except ConfigError:  # it was replaced by another one
@@ -181,7 +181,7 @@ def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
 
 
 def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
-    """Return the bench file when the bench was opened, or the given file; for a served bench its description."""
+    """Return the bench file to store: as read at opening, or the given file; of a served bench, its description."""
     if path is not None:
         name, data = Path(path).name, read_file(Path(path), "bench file")
     elif bench.file is not None:
@@ -193,7 +193,7 @@ def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One row.
+    """One row of a recording.
 
     Attributes:
         index: Number of the row; missed rows have no number.
@@ -207,7 +207,7 @@ class LogRow:
 
 
 class LogJournal:
-    """An open log file; use it as a context manager. Not thread-safe.
+    """An open journal file of a recording, as a context manager. Not thread-safe.
 
     Attributes:
         path: The file.
@@ -229,7 +229,7 @@ class LogJournal:
 
     @classmethod
     def create(cls, path: AnyPath, header: LogHeader) -> Self:
-        """Create a new file.
+        """Create a new journal file.
 
         Raises:
             ConfigError: The file exists already or cannot be created.
@@ -250,7 +250,7 @@ class LogJournal:
 
     @classmethod
     def resume(cls, path: AnyPath) -> Self:
-        """Open and lock a file to continue it; a half-written row is removed.
+        """Open and lock a journal file to continue the recording; remove a half-written row.
 
         Raises:
             ConfigError: The file does not exist or is not a journal.
@@ -277,7 +277,7 @@ class LogJournal:
         return journal
 
     def append(self, row: LogRow) -> None:
-        """Write a row; it is saved after the next :meth:`sync`. Raises as :func:`writing`."""
+        """Append a row to the journal; the row is safe after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
             # A full disk accepts the beginning of a row without an error; writing the rest then raises.
@@ -288,7 +288,7 @@ class LogJournal:
         self.last_index = row.index
 
     def sync(self) -> int:
-        """Write everything to the disk and return the number of acknowledged rows."""
+        """Write all appended rows to the disk and return the number of acknowledged rows."""
         if self._written > self.acknowledged:
             with writing("the log", self.path):
                 os.fsync(self._file.fileno())
@@ -296,7 +296,7 @@ class LogJournal:
         return self.acknowledged
 
     def close(self) -> None:
-        """Close the file; rows that were not acknowledged may be lost."""
+        """Close the journal file; rows that were not acknowledged can be lost."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -325,20 +325,20 @@ class LogTable:
     state: NDArray[np.uint8]
 
     def rows(self) -> Iterator[LogRow]:
-        """Yield the rows."""
+        """Yield the rows of the recording."""
         for index, time_s, numbers, states in zip(self.index, self.time_s, self.value, self.state, strict=True):
             values = (Value(State(state), number) for number, state in zip(numbers.tolist(), states, strict=True))
             yield LogRow(int(index), float(time_s), tuple(values))
 
 
 def read_table(path: AnyPath) -> tuple[LogHeader, LogTable]:
-    """Return header and rows of a file as arrays. Raises as :func:`read_journal`."""
+    """Return the header and the rows of a journal file, rows as arrays. Raises as :func:`read_journal`."""
     header, table, _ = _read(Path(path))
     return header, table
 
 
 def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
-    """Return header and rows of a file; an unfinished last row is left out.
+    """Return the header and the rows of a journal file; an unfinished last row is omitted.
 
     Raises:
         ConfigError: The file does not exist or is not a journal.
@@ -348,7 +348,7 @@ def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
 
 
 def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
-    """Return the header, the undamaged rows and the position of their end."""
+    """Read a journal file; return the header, the undamaged rows, and the file position after the last of these."""
     data = read_file(path, "the log", max_bytes=_MAX_BYTES)
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
@@ -358,7 +358,7 @@ def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
 
 
 def check_rows(path: AnyPath, header: LogHeader, index: NDArray[np.uint32]) -> None:
-    """Raise ``ConfigError`` if there are rows beyond the planned ones."""
+    """Raise ``ConfigError`` if a journal has more rows than its header plans."""
     if len(index) and int(index.max()) >= header.n_rows:
         raise ConfigError(
             f"{path} is damaged: it has row {int(index.max())}, but only rows 0 to {header.n_rows - 1} are planned",
@@ -378,7 +378,7 @@ def _packed(layout: struct.Struct, row: LogRow) -> bytes:
 
 
 def _table(data: memoryview, n: int) -> LogTable:
-    """Return the rows before the first incomplete or damaged one."""
+    """Return the rows of a journal before the first incomplete or damaged row."""
     fields = [("index", "<u4"), ("time_s", "<f8"), ("value", "<f8", (n,)), ("state", "u1", (n,)), ("crc", "<u4")]
     packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
     step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4

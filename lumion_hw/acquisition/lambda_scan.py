@@ -1,4 +1,4 @@
-"""Lambda scans: a laser sweeps its wavelength by itself, and power meters take a sample at each trigger pulse."""
+"""Lambda scans: a laser sweeps its wavelength without the host; power meters take a sample at each trigger pulse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WIDEST_NM = 10.0
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
-    """Return a sweep of the fastest axis by a laser and meters.
+    """Return a laser-run sweep for the fastest axis of a scan, or the reason why that is impossible.
 
     If none is possible, return the reason, or an empty text if the fastest axis is not the wavelength of a laser.
     """
@@ -56,18 +56,18 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
 
 
 def _inside(bench: Bench, meter: str) -> str | None:
-    """Return the laser in the same mainframe."""
+    """Return the laser that is in the same mainframe as a meter."""
     return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
 
 
 def _step_nm(moves: Moves) -> float:
-    """Return the mean step of the fastest axis."""
+    """Return the mean wavelength step of the scan's fastest axis, in nm."""
     nm = moves.plan.axes[-1].settings[0].numbers
     return float(np.ptp(nm)) / max(len(nm) - 1, 1)
 
 
 class LambdaScan:
-    """A sweep of the fastest axis by a laser, with meters that take a sample at each trigger pulse.
+    """A laser's wavelength sweep that replaces a scan's fastest axis; meters take a sample per trigger pulse.
 
     Args:
         bench: The bench.
@@ -100,7 +100,7 @@ class LambdaScan:
         self.max_points_per_sweep = max_points
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Sweep these points and return the results, or the reason why not; then the bench is at the first point."""
+        """Sweep the given points and return the results; on failure the reason, with the bench at the first point."""
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)
@@ -128,7 +128,7 @@ class LambdaScan:
         ]
 
     def _plan(self, wavelengths_nm: NDArray[np.float64], averaging_s: float) -> LaserSweep | str:
-        """Return the fastest sweep with enough time for every sample, or the reason why there is none."""
+        """Return the fastest laser sweep with enough time for every sample, or the reason why none is possible."""
         if len(wavelengths_nm) < 2:
             return "a sweep needs at least two points"
         grid_nm = self._grid_nm(wavelengths_nm[0])
@@ -158,12 +158,12 @@ class LambdaScan:
         return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:
-        """Return the wavelength resolution of the laser from its frequency resolution at the short end."""
+        """Return the wavelength resolution of the laser at the shortest wavelength, in nm."""
         ranges = self._laser.ranges
         return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
 
     def _averaging_s(self) -> float | str:
-        """Return the averaging time of all channels, or the reason why their settings do not allow a run of samples."""
+        """Return the common averaging time of the meter channels, or the reason why their settings prevent a sweep."""
         times_s = set()
         for name, meter in self._meters.items():
             for channel in self._channels[name]:
@@ -177,7 +177,7 @@ class LambdaScan:
     def _sweep(
         self, plan: LaserSweep, n_samples: int, averaging_s: float
     ) -> tuple[NDArray[np.float64], dict[str, PowerLog]]:
-        """Arm the meters, sweep, and fetch wavelengths and powers of all samples; an error stops all runs."""
+        """Arm the meters, sweep the laser, and fetch wavelengths and powers of all samples; stop all on an error."""
         runs: dict[str, LogRun] = {}
         with contextlib.ExitStack() as on_error:
             for name, meter in self._meters.items():
@@ -213,7 +213,7 @@ class LambdaScan:
 
 
 def _stop(run: LogRun) -> None:
-    """Stop a run without raising, because the first error is reported."""
+    """Stop a device's sweep without raising, because only the first error is reported."""
     with contextlib.suppress(LumionError):
         run.stop()
 

@@ -12,7 +12,7 @@ from lumion_hw.errors import LumionError
 
 @dataclass(frozen=True)
 class LatestValue:
-    """One column with its latest value.
+    """One column of readings with its latest value.
 
     Attributes:
         column: The column.
@@ -26,7 +26,7 @@ class LatestValue:
 
 
 class Latest:
-    """Keeps the latest value of every column.
+    """Stores the latest value of every column of readings.
 
     Args:
         reader: Reader of the columns.
@@ -47,7 +47,7 @@ class Latest:
         return self._reader.failures
 
     def update(self) -> None:
-        """Read all columns once."""
+        """Read all columns of the reader once and store their values."""
         for column, value in zip(self._reader.columns, self._reader.read(), strict=True):
             if value.state is State.FAILED:
                 self._stale.add(column.name)
@@ -57,7 +57,7 @@ class Latest:
             self._stale.discard(column.name)
 
     def entries(self) -> list[LatestValue]:
-        """Return every column with its latest value."""
+        """Return every column of readings with its latest value."""
         now = self._clock.now()
         return [
             LatestValue(

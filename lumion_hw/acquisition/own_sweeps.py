@@ -1,4 +1,4 @@
-"""Sweeps that an instrument runs by itself, without the host between two points."""
+"""Sweeps that an instrument runs autonomously, without commands from the host between two points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_POINTS_PER_SWEEP = 1000  # so many points are lost if the sweep is interrup
 
 
 class InstrumentSweep(Protocol):
-    """A sweep that an instrument runs by itself.
+    """A sweep that an instrument runs autonomously.
 
     Attributes:
         description: Text that names the instruments.
@@ -33,11 +33,11 @@ class InstrumentSweep(Protocol):
     max_points_per_sweep: int
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Run these points and return the results, or the reason why the instrument cannot run them."""
+        """Run the given points and return the results, or the reason why the instrument cannot run these points."""
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return an instrument sweep for a scan.
+    """Return an autonomous instrument sweep for a scan, or the reason why none is possible.
 
     If none is possible, return the reason, or an empty text if the scan contains nothing that an instrument sweeps.
     """
@@ -89,7 +89,7 @@ class _BoardSweep:
         self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Set the first point and let the controller run all of them."""
+        """Set the first point of the sweep and let the mesh controller run all points."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]

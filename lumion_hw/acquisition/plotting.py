@@ -1,4 +1,4 @@
-"""Draws a recording over time, with one panel per unit. Needs matplotlib, the extra ``plots``."""
+"""Draws a recording over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         over: Which existing files may be overwritten.
 
     Raises:
-        ConfigError: An extra is missing, the file is not a recording, or the picture cannot be written.
+        ConfigError: An optional dependency is missing, the file is not a recording, or the picture cannot be written.
     """
     source, target = Path(source), Path(target)
     require_plots()
@@ -80,7 +80,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 
 
 def save_figure(figure: Figure, target: Path, over: Over) -> None:
-    """Write a figure. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
+    """Write a figure to a file. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
     key = _CREATOR_KEYS[target.suffix.lower()]
 
@@ -102,7 +102,7 @@ def plain_text(text: str) -> str:
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
-    """Draw one column: a line with gaps, and marks at the bottom of the panel where values are missing."""
+    """Draw one column of a recording: a line with gaps, and marks at the bottom where values are missing."""
     (line,) = panel.plot(time_s, column.value, label=plain_text(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):

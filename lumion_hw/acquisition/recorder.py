@@ -37,7 +37,7 @@ def record(
     progress: Callable[[int], None] = lambda acknowledged: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Recording:
-    """Record the rows that are still missing in a journal.
+    """Record rows at a fixed rate until the journal is complete.
 
     Rows are due at multiples of the period. After an interruption (``stop``, or an exception such as
     ``KeyboardInterrupt``) all rows read so far are acknowledged.

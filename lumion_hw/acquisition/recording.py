@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordedColumn:
-    """One column of a file.
+    """One column of a recording.
 
     Attributes:
         name: ``device.quantity``.
@@ -41,7 +41,7 @@ class RecordedColumn:
 
 @dataclass(frozen=True, eq=False)
 class RecordedLog:
-    """A recording.
+    """A recording, read from a file.
 
     Attributes:
         header: Bench, devices, calibration record, software and start time.
@@ -56,7 +56,7 @@ class RecordedLog:
     columns: tuple[RecordedColumn, ...]
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the recording as one line."""
         return f"<RecordedLog of {self.header.bench}: {len(self.time_s)} rows of {len(self.columns)} channels>"
 
     def to_pandas(self) -> pd.DataFrame:
@@ -93,7 +93,7 @@ class RecordedLog:
         return data
 
     def _about(self) -> dict[str, str]:
-        """Return bench, start time, software, devices and calibration record as text."""
+        """Return a recording's bench, start time, software, devices and calibration record as text."""
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
         about |= {f"device.{name}": str(who) for name, who in header.devices.items()}

@@ -33,7 +33,7 @@ _CURVED = 3.0
 
 @dataclass(frozen=True)
 class RingResonance:
-    """One resonance.
+    """One fitted resonance of a ring.
 
     Attributes:
         frequency_thz: Its optical frequency.
@@ -53,12 +53,12 @@ class RingResonance:
 
     @property
     def q(self) -> float:
-        """Loaded quality factor."""
+        """Loaded quality factor of the resonance."""
         return 1e3 * self.frequency_thz / self.fwhm_ghz
 
     @property
     def q_error(self) -> float:
-        """Standard error of the quality factor."""
+        """Standard error of the resonance's quality factor."""
         return self.q * self.fwhm_error_ghz / self.fwhm_ghz
 
 
@@ -157,7 +157,7 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
 
 
 def _spectrum(points: FitPoints) -> tuple[Real, Real]:
-    """Return ascending frequencies in THz and the light at each on a linear scale."""
+    """Return ascending frequencies in THz and the linear power of the scan at each frequency."""
     thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
     light = 10.0 ** (points.y / 10.0) if points.y_unit.startswith("dB") else points.y
     order = np.argsort(thz)
@@ -165,7 +165,7 @@ def _spectrum(points: FitPoints) -> tuple[Real, Real]:
 
 
 def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference: str | ScanData) -> Real:
-    """Return the light of the reference at the given frequencies."""
+    """Return the linear power of the reference scan at the given frequencies."""
     name, of = (reference, data) if isinstance(reference, str) else (reading, reference)
     there_thz, light = _spectrum(FitPoints.of(of, name, setting))
     if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:
@@ -188,7 +188,7 @@ class _FittedResonance(NamedTuple):
 
 
 def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    """Return the resonances with the most probable spacing for which they are clear and regular."""
+    """Return the fitted resonances for the most probable spacing at which all are clear and evenly spaced."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
@@ -200,7 +200,7 @@ def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonan
 
 
 def _is_regular(fits: list[_FittedResonance]) -> bool:
-    """Return whether resonances are evenly spaced, except for dispersion. Three always can be."""
+    """Return whether resonances are evenly spaced apart from dispersion; three or fewer always count as even."""
     if len(fits) < 4:
         return True
     orders = np.array([each.order for each in fits], dtype=np.float64)
@@ -211,7 +211,7 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
 
 
 def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
-    """Return the clear resonances, by frequency."""
+    """Fit all resonances; return the significant ones in order of frequency."""
     step_ghz = 1e3 * float(even[1] - even[0])
     fits = []
     for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
@@ -224,7 +224,7 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
 def _fit_resonance(
     thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float
 ) -> _FittedResonance | None:
-    """Fit one resonance twice, because the fitted range depends on its width. ``None`` if it is not clear."""
+    """Fit one resonance twice, as the fitted range depends on its width. Return ``None`` if it is insignificant."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):
@@ -245,7 +245,7 @@ def _fit_resonance(
 
 
 def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
-    """Return an initial full width at half height of a dip or peak."""
+    """Return a first estimate of the full width at half height of a dip or peak, in GHz."""
     near = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
     upright = -light[near] if dips else light[near]
     middle = int(np.argmin(np.abs(thz[near] - at_thz)))
@@ -258,7 +258,7 @@ def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: 
 
 
 class _Shape(NamedTuple):
-    """The curve of one resonance. Parameters: log of level, position, log of width, rest, slope, bend.
+    """Model curve of one resonance. Parameters: log of level, position, log of width, rest, slope, bend.
 
     The rest is the lowest over the highest transmission, at infinite finesse.
     """
@@ -269,7 +269,7 @@ class _Shape(NamedTuple):
     dips: bool
 
     def start(self, light: Real, width_ghz: float) -> list[float]:
-        """Return initial parameters."""
+        """Return initial fit parameters of the resonance."""
         ends = (
             (float(np.median(light)), float(light.min()))
             if self.dips
@@ -280,16 +280,16 @@ class _Shape(NamedTuple):
         return [math.log(high), 0.0, math.log(width_ghz), contrast, 0.0, *([0.0] if self.dips else [])]
 
     def sizes(self, width_ghz: float) -> list[float]:
-        """Return the typical size of each parameter."""
+        """Return the typical size of each fit parameter."""
         return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
 
     def finesse(self, log_width: float) -> float:
-        """Return the factor of sin² for a width."""
+        """Return the factor F of sin² in the ring's transmission for a resonance width."""
         share = math.exp(min(max(log_width, -50.0), 50.0)) / self.fsr_ghz
         return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
 
     def curve(self, at: Real) -> Real:
-        """Return the curve at parameters."""
+        """Return the resonance curve for given parameters."""
         level, place, log_width, rest, slope, *bend = at.tolist()
         along = self.ghz / self.reach_ghz
         top = np.exp(np.clip(level + slope * along + (bend[0] * along**2 if bend else 0.0), -100.0, 100.0))
@@ -326,14 +326,14 @@ class _Shape(NamedTuple):
 
 
 def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
-    """Return the resonance nearest to the middle of the sweep, of those in the bright part of it."""
+    """Return the resonance to report: the nearest to mid-sweep among those in the bright part of the spectrum."""
     most = max(each.light for each in fits)
     bright = [each for each in fits if each.light >= _BRIGHT * most]
     return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
 
 
 class _FreeSpectralRange(NamedTuple):
-    """Frequencies of resonances over their numbers, as a polynomial about the middle one."""
+    """Polynomial of resonance frequency over resonance number, about the middle resonance."""
 
     middle: float
     terms: Real
@@ -341,7 +341,7 @@ class _FreeSpectralRange(NamedTuple):
 
     @classmethod
     def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
-        """Return the polynomial: straight, or curved where the curve shows."""
+        """Fit a straight line to the resonance frequencies, or a parabola if its curvature is significant."""
         orders = np.array([each.order for each in fits], dtype=np.float64)
         middle = float(orders.mean())
         ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
@@ -363,7 +363,7 @@ class _FreeSpectralRange(NamedTuple):
 def _polynomial(x: Real, y: Real, sigma: Real, degree: int) -> tuple[Real, Real]:
     """Return the coefficients of a polynomial by weighted least squares, and their covariance.
 
-    Errors are widened if the points scatter more than theirs say.
+    The covariance is enlarged if the points scatter more than their errors predict.
     """
     floor = max(float(np.median(sigma)) * 1e-3, 1e-12)
     weight = 1.0 / np.maximum(sigma, floor)

@@ -61,7 +61,7 @@ class Resonances(NamedTuple):
 
 
 def find_resonances(light: Real) -> Iterator[Resonances]:
-    """Yield resonances for possible spacings, the most probable first; nothing if there are fewer than two.
+    """Yield resonances for each possible spacing, the most probable first; none for fewer than two resonances.
 
     Args:
         light: Power at evenly spaced frequencies, shape ``(n,)``.
@@ -83,7 +83,7 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
 
 
 class _Features(NamedTuple):
-    """Dips or peaks: the index of the point at each, its light, and its width in points."""
+    """Dips or peaks of a spectrum: for each the index of its point, its power, and its width in points."""
 
     places: Places
     light: Real
@@ -91,18 +91,18 @@ class _Features(NamedTuple):
 
     @property
     def weight(self) -> Real:
-        """Weight of each: a ripple may have much light over a greater width."""
+        """Weight of each dip or peak: power over width, because ripples can be strong but are wide."""
         found: Real = self.light**1.5 / self.width
         return found
 
     @property
     def clearest(self) -> float:
-        """Largest weight; 0 if there are none."""
+        """Largest weight of a dip or peak; 0 if there are none."""
         return float(self.weight.max(initial=0.0))
 
 
 def _bright_range(light: Real) -> tuple[int, int]:
-    """Return the range around the brightest part that is not dark."""
+    """Return the range of points around the brightest part of a spectrum that is not dark."""
     level = _running_median(light, max(len(light) // 60, 5))
     top = int(np.argmax(level))
     dark = np.flatnonzero(level < level[top] * 10.0 ** (-_DARK_DB / 10.0))
@@ -111,7 +111,7 @@ def _bright_range(light: Real) -> tuple[int, int]:
 
 
 def _decibels(light: Real) -> Real:
-    """Return the power in dB, with a floor at the noise of single points."""
+    """Return the power of a spectrum in dB, with a floor at the noise of single points."""
     steps = np.diff(light)
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
     top = float(light.max())
@@ -120,7 +120,7 @@ def _decibels(light: Real) -> Real:
 
 
 def _features(light: Real, dips: bool) -> _Features:
-    """Return dips or peaks that are clearly higher than the ripples around them."""
+    """Return the dips or peaks of a spectrum that are clearly higher than the ripples around."""
     from scipy.signal import find_peaks, peak_widths
 
     low, high = _bright_range(light) if dips else (0, len(light))
@@ -140,7 +140,7 @@ def _features(light: Real, dips: bool) -> _Features:
 
 
 def _ripple(height: Real) -> Real:
-    """Return the height of the ripples around each point."""
+    """Return the height of the ripples around each point of a spectrum, in dB."""
     most = float(np.quantile(height, 1.0 - 3.0 / len(height)))
     window = max(len(height) // 12, 30)
     around = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)
@@ -150,7 +150,7 @@ def _ripple(height: Real) -> Real:
 
 
 def _smoothed(height: Real) -> tuple[Real, int]:
-    """Return heights over the envelope, averaged over as few points as the noise allows, and half their number."""
+    """Return smoothed heights over the envelope in dB, and the half-width of the average in points."""
     half_width = 0
     while True:
         smooth = _average(height, half_width)
@@ -163,7 +163,7 @@ def _smoothed(height: Real) -> tuple[Real, int]:
 
 
 def _envelope(level_db: Real, sign: float) -> Real:
-    """Return a smooth curve through the tops of dips or the bottoms of peaks; the other side has less weight."""
+    """Return the envelope of a spectrum: a smooth curve through the tops of dips or the bottoms of peaks."""
     terms = np.polynomial.chebyshev.chebvander(np.linspace(-1.0, 1.0, len(level_db)), _DEGREE)
     weight, curve = np.ones(len(level_db)), level_db
     for _ in range(_ENVELOPE_STEPS):
@@ -178,7 +178,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
 
 
 def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
-    """Yield the features by order and the spacing of the combs that explain them best."""
+    """Yield the best-matching combs: dips or peaks by resonance number, and the spacing."""
     if len(features.places) < 2:
         return
     combs = [
@@ -199,7 +199,7 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
-    """Yield start features and spacings: distances of large features and integer fractions of them."""
+    """Yield start features and comb spacings to try: distances of large features, and integer fractions."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
@@ -215,7 +215,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Return the score of a comb and its features by order, searched from one feature to both sides."""
+    """Search a comb of features from one feature to both sides; return its score and features by resonance number."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
@@ -235,7 +235,7 @@ def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[flo
 
 
 def _average(values: Real, half_width: int) -> Real:
-    """Return averages over ``2 · half_width + 1`` points, fewer at the ends."""
+    """Return running averages over ``2 · half_width + 1`` points, fewer at the ends."""
     if half_width == 0:
         return values
     total = np.concatenate([[0.0], np.cumsum(values)])
@@ -246,7 +246,7 @@ def _average(values: Real, half_width: int) -> Real:
 
 
 def _running_median(values: Real, width: int) -> Real:
-    """Return medians over a window, calculated at steps of 1/128 of it and interpolated."""
+    """Return running medians over a window, calculated at steps of 1/128 window and interpolated."""
     from scipy.ndimage import median_filter
 
     step = max(width // 128, 1)

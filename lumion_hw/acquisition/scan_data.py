@@ -89,13 +89,13 @@ class ScanData:
         )
 
     def __repr__(self) -> str:
-        """Return the bench, the readings and the axes as one line."""
+        """Return the bench, readings and axes of the scan as one line."""
         axes = " x ".join(f"{axis.name} ({axis.n_points})" for axis in self.plan.axes)
         short = "" if self.complete else f", {self.n_read} of {self.plan.n_points} points"
         return f"<ScanData of {self.header.bench}: {len(self.value)} readings over {axes}{short}>"
 
     def _repr_html_(self) -> str:
-        """Return axes and readings as tables for a notebook."""
+        """Return the scan's axes and readings as tables for a notebook."""
         from lumion_hw.files.html import html_table
 
         rows = [
@@ -113,17 +113,17 @@ class ScanData:
 
     @property
     def n_read(self) -> int:
-        """Number of points that were taken."""
+        """Number of scan points that were taken."""
         return int(np.count_nonzero(~np.isnan(self.time_s)))
 
     @property
     def complete(self) -> bool:
-        """Whether all points were taken."""
+        """Whether all points of the scan were taken."""
         return self.n_read == self.plan.n_points
 
     @property
     def n_failed(self) -> int:
-        """Number of readings that failed."""
+        """Number of readings of the scan that failed."""
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
@@ -227,7 +227,7 @@ class ScanData:
         return draw_scan(self.header, self.plan, self.value, self.unit, names, target)
 
     def _names(self) -> dict[str, str]:
-        """Return the name of each reading in tables, where settings may have the same name."""
+        """Return a unique table name for each reading: with the suffix ``.read`` if named like a swept setting."""
         setting_names = {setting.name for setting in self.plan.settings}
         return {name: name + READ if name in setting_names else name for name in self.value}
 
@@ -246,7 +246,7 @@ class ScanData:
 
 
 def _deviating_settings(plan: ScanPlan, actual: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return the actual values, in the shape of the plan, of the settings that deviate from the plan."""
+    """Return the actual values, in the shape of the scan, of settings that deviate from the plan."""
     planned = [(number, item) for number, axis in enumerate(plan.axes) for item in axis.settings]
     was = {}
     for (number, setting), numbers in zip(planned, actual, strict=True):
@@ -262,13 +262,13 @@ def _ends(labels: NDArray[Any]) -> tuple[object, object]:
 
 
 def load_scan(source: AnyPath) -> ScanData:
-    """Read a scan: its HDF5 file, or the journal of one that is not complete.
+    """Read the data of a scan from its HDF5 file, or from the journal of an incomplete scan.
 
     Args:
         source: The file, or its journal, as of :func:`~lumion_hw.acquisition.read_recording`.
 
     Raises:
-        ConfigError: There is no such file, or it is no scan.
+        ConfigError: The file does not exist, or it is not a scan.
     """
     recorded = read_recording(source)
     value = np.stack([column.value for column in recorded.columns], axis=1)

@@ -1,4 +1,4 @@
-"""From what somebody asks to sweep to settings that move: names, values, limits, and the way from point to point."""
+"""Movement of the settings of a scan: check names, values and limits, then set point after point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sweep = Mapping[str | tuple[str, ...], Any]
 
 @dataclass(frozen=True, eq=False)
 class _Track:
-    """A setting on an axis, with its values as numbers."""
+    """A swept setting on an axis of a scan, with its values as numbers."""
 
     setting: Setting
     numbers: Real
@@ -65,15 +65,15 @@ class Moves:
 
     @property
     def settings(self) -> list[Setting]:
-        """The settings, axis by axis."""
+        """The settings of the scan, axis by axis."""
         return [track.setting for axis in self._axes for track in axis]
 
     def of_axis(self, axis: int) -> list[Setting]:
-        """Return the settings of one axis."""
+        """Return the settings of one axis of the scan."""
         return [track.setting for track in self._axes[axis]]
 
     def let_follow(self, columns: Sequence[Column]) -> None:
-        """Let the meters that are read follow the swept light. Raises as :func:`followers`."""
+        """Make the power meters of the scan follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
@@ -81,7 +81,7 @@ class Moves:
 
     @property
     def fastest_followed(self) -> bool:
-        """Whether meters follow the fastest axis."""
+        """Whether meters follow the wavelength on the fastest axis."""
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
@@ -91,11 +91,11 @@ class Moves:
                 follower.write_nm(wavelength_nm)
 
     def numbers(self, place: tuple[int, ...]) -> list[float]:
-        """Return the value of every setting at a point, as a number."""
+        """Return the value of every setting at a scan point, as a number."""
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
     def go(self, place: tuple[int, ...]) -> None:
-        """Set the settings that differ at a point and wait until they are settled. Raises the errors of the devices."""
+        """Set the settings that change at a scan point and wait until settled. Raises the errors of the devices."""
         moved: dict[str, Setting] = {}
         for axis, before, at in zip(self._axes, self._at, place, strict=True):
             for track in axis if before != at else ():
@@ -115,7 +115,7 @@ class Moves:
             setting.wait_settled()
 
     def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
-        """Return the arrays of a point, by name; elements that are not swept keep their current values."""
+        """Return the array settings at a scan point, by name; elements that are not swept keep their present values."""
         found: dict[str, Real] = {}
         for name, whole in self.wholes.items():
             before = self._driven.get(name)
@@ -127,19 +127,19 @@ class Moves:
         return found
 
     def forget(self, axis: int) -> None:
-        """Note that a device has moved an axis by itself, so that it must be set again."""
+        """Record that a device has moved an axis on its own, so that its settings must be written again."""
         at = list(self._at)
         at[axis] = None
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Note that a device has moved to a point by itself, with the arrays that it applies there."""
+        """Record that a device has moved to a scan point on its own, and the arrays that it applies there."""
         self._at = place
         self._driven |= arrays
 
 
 def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Track]:
-    """Return the settings of an axis with their values."""
+    """Return the settings of one axis with their values, as the caller of the scan gave them."""
     together = (names,) if isinstance(names, str) else names
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:
@@ -160,7 +160,7 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
 
 
 def _settings(bench: Bench, pattern: str) -> list[Setting]:
-    """Return the settings that match a name; arrays must be swept element by element."""
+    """Return the settings that match a name. Arrays must be swept element by element."""
     if not isinstance(pattern, str):
         raise ConfigError(f"expected the name of a setting, found {pattern!r}")
     found = list(Settings(bench, [pattern]).values())
@@ -180,7 +180,7 @@ def _example(bench: Bench, whole: Setting) -> str:
 
 
 def _numbers(setting: Setting, values: Any) -> Real:
-    """Return values as numbers after checking kind and limits."""
+    """Return the swept values of a setting as numbers, after checking kind and limits."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ConfigError(f"{setting.name}: expected a sequence of values, found {values!r}", device=setting.device)
     listed: Any = values if isinstance(values, np.ndarray | Sequence) else list(values)
@@ -194,7 +194,7 @@ def _numbers(setting: Setting, values: Any) -> Real:
 
 
 def _checked_numbers(setting: Setting, numbers: Real) -> Real:
-    """Check many numbers with one request for the limits of the device."""
+    """Check many values of a setting with one query of the device's limits."""
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
     invalid = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
@@ -211,7 +211,7 @@ def _number(setting: Setting, value: Any) -> float:
 
 
 def _value(track: _Track, at: int) -> SettingValue:
-    """Return a value in the form of its setting."""
+    """Convert a number to the value type of its setting: flag, choice or number."""
     number = float(track.numbers[at])
     if track.setting.kind is SettingKind.FLAG:
         return number != 0.0

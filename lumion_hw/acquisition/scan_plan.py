@@ -39,11 +39,11 @@ class SweptSetting:
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The values as numbers, shape ``(n,)``. Raises ``ValueError`` for invalid text."""
+        """The values of the setting as numbers, shape ``(n,)``. Raises ``ValueError`` for invalid text."""
         return np.frombuffer(base64.b64decode(self.values_base64, validate=True), "<f8").astype(np.float64)
 
     def labels(self) -> NDArray[Any]:
-        """Return the values in their original form: numbers, flags or choices, shape ``(n,)``."""
+        """Return the values of the setting in their original form: numbers, flags or choices, shape ``(n,)``."""
         numbers = self.numbers
         if self.kind == "flag":
             return np.array(numbers != 0.0)
@@ -71,7 +71,7 @@ class ScanAxis:
 
     @property
     def name(self) -> str:
-        """Name of the dimension."""
+        """Name of the axis."""
         return self.settings[0].name
 
 
@@ -91,21 +91,21 @@ class ScanPlan:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of points along each axis."""
+        """Number of scan points along each axis."""
         return tuple(axis.n_points for axis in self.axes)
 
     @property
     def n_points(self) -> int:
-        """Number of all points."""
+        """Number of all points of the scan."""
         return math.prod(self.shape)
 
     @property
     def settings(self) -> tuple[SweptSetting, ...]:
-        """The settings of all axes, axis by axis."""
+        """The swept settings of all axes, axis by axis."""
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def place(self, step: int) -> tuple[int, ...]:
-        """Return the position of a step along every axis.
+        """Return the position along every axis of the scan's n-th step.
 
         Args:
             step: Number of the step from 0, in the order of the visits.
@@ -119,7 +119,7 @@ class ScanPlan:
         return tuple(reversed(places))
 
     def index(self, place: tuple[int, ...]) -> int:
-        """Return the number of a point, with the last axis counted fastest, independent of the order of the visits."""
+        """Return the number of a scan point, counted with the last axis fastest, whatever the order of visits."""
         number = 0
         for size, at in zip(self.shape, place, strict=True):
             number = number * size + at

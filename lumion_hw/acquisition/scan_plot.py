@@ -1,4 +1,4 @@
-"""A scan as a picture. Needs matplotlib, the extra ``plots``."""
+"""Figures of scans. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def axis_text(axis: ScanAxis) -> str:
 
 
 def _moving_axes(plan: ScanPlan) -> tuple[ScanAxis, ...]:
-    """Return the axes that have more than one point."""
+    """Return the scan axes that have more than one point."""
     return tuple(axis for axis in plan.axes if axis.n_points > 1)
 
 

@@ -84,7 +84,7 @@ class PreparedScan:
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices that are set or read."""
+        """Names of the devices that the scan sets or reads."""
         names = [setting.device for setting in self.moves.settings] + [column.device for column in self.reader.columns]
         return list(dict.fromkeys(names))
 
@@ -95,7 +95,7 @@ class PreparedScan:
         return list(moved | dict.fromkeys(self.moves.plan.followers))
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the file: settings, whether an instrument set them, and readings."""
+        """Return the columns of the scan file: settings, a flag for instrument sweeps, and readings."""
         settings = (Column(item.name + SET, item.device, item.unit) for item in self.moves.settings)
         return (*settings, Column(BY_INSTRUMENT, "scan", "1"), *self.reader.columns)
 
@@ -201,7 +201,7 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 
 
 class _Scanning:
-    """A running scan.
+    """A running scan, which takes one point after the other.
 
     Args:
         prepared: The checked scan.
@@ -225,7 +225,7 @@ class _Scanning:
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
-        """Take all missing points."""
+        """Take all points of the scan that are still missing."""
         try:
             if self._own is None:
                 for step in range(self._plan.n_points):
@@ -236,7 +236,7 @@ class _Scanning:
             self._report_progress()
 
     def _run_instrument_sweep(self, own: InstrumentSweep) -> None:
-        """Let an instrument run the points in groups; the host sets the points of a group that it cannot run."""
+        """Let an instrument sweep groups of points; the host sets points that the instrument cannot run."""
         for first in range(0, self._plan.n_points, own.points_in_pass):
             end = min(first + own.points_in_pass, self._plan.n_points)
             for begin in range(first, end, own.max_points_per_sweep):
@@ -267,7 +267,7 @@ class _Scanning:
             self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
-        """Read all columns; if a device does not answer, try once more, then raise its error."""
+        """Read all columns of a scan point; if a device does not answer, try once more, then raise its error."""
         values = self._reader.read()
         if any(isinstance(failure, LinkError) for failure in self._reader.failures.values()):
             values = self._reader.read()
@@ -305,7 +305,7 @@ _claiming = fork_safe(threading.Lock())
 
 
 def _target(out: AnyPath | None, resume: bool) -> Path | None:
-    """Return the path of the file. Raises ``ConfigError`` if it cannot be written."""
+    """Return the path of the scan's HDF5 file. Raises ``ConfigError`` if it cannot be written."""
     if out is None:
         if resume:
             raise ConfigError("a scan without a file cannot be resumed", hint="Give the file with out=.")
@@ -339,7 +339,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder(target: Path | None) -> Iterator[Path]:
-    """Yield the path of the journal; without a target the journal is deleted after a complete scan."""
+    """Yield the path of the scan's journal; without a target file, delete the journal after a complete scan."""
     if target is not None:
         yield target.with_name(target.name + JOURNAL)
         return
@@ -358,7 +358,7 @@ def _header(
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Create the journal, or open that of the interrupted scan."""
+    """Create the journal of a scan, or open the journal of the interrupted scan."""
     if not resume:
         return LogJournal.create(path, header)
     journal = LogJournal.resume(path)

@@ -69,21 +69,21 @@ _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _no_limits() -> None:
-    """Return the limits of a setting without limits."""
+    """Return ``None`` as the limits of a setting that has none."""
 
 
 def _no_wait() -> None:
-    """Do not wait, because the setting takes effect at once."""
+    """Return at once, for a setting that takes effect immediately."""
 
 
 def _no_step() -> float:
-    """Return the step of a setting that is stored exactly."""
+    """Return a step of zero, for a setting that is stored exactly."""
     return 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One setting of one device.
+    """One setting of one device, which can be read back.
 
     Attributes:
         name: ``device.setting``, or ``device.setting.channel`` for devices with several channels.
@@ -117,18 +117,18 @@ class Setting:
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
-        """Read the current value of the device; ``None`` also if it was never set. Raises its errors."""
+        """Read the present value of the setting from the device; ``None`` if it was never set. Raises its errors."""
         return self._pick(self._ask())
 
     def limits(self) -> _Limits | None:
-        """Read the lowest and highest valid value from the device; ``None`` if it has no limits.
+        """Read the lowest and highest valid value of the setting; ``None`` if there are no limits.
 
         The limits of an array are arrays if they differ between elements.
         """
         return self._limits()
 
     def write(self, value: SettingValue) -> None:
-        """Set a value, which the driver verifies.
+        """Set a value; the driver verifies that the device has taken the value.
 
         Raises:
             ConfigError: The value has the wrong type or shape, or is not one of the choices; nothing was sent.
@@ -138,7 +138,7 @@ class Setting:
         self._write(self._checked(value))
 
     def check(self, value: SettingValue) -> None:
-        """Check a value like :meth:`write`, but without setting it.
+        """Check a value like :meth:`write` does, but do not set the value.
 
         Raises:
             ConfigError: The value has the wrong type or shape, or is not one of the choices.
@@ -164,7 +164,7 @@ class Setting:
             )
 
     def is_equivalent(self, first: SettingValue, second: SettingValue) -> bool:
-        """Return whether two values are equal for the device: within half its step and rounding errors."""
+        """Return whether two values of the setting are equal within half a step and rounding errors."""
         if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
             return type(first) is type(second) and first == second
         if np.shape(first) != np.shape(second):
@@ -177,7 +177,7 @@ class Setting:
         self._settle()
 
     def _checked(self, value: SettingValue) -> SettingValue:
-        """Return the value if it has the right type; limits are checked by the device."""
+        """Return the value after a check of its type. The device checks the limits."""
         if value is None:
             return None if self.text_for_none else self._refuse(value, f"a {self.kind.value}")
         if self.kind is SettingKind.FLAG:
@@ -288,7 +288,7 @@ class Settings(Mapping[str, Setting]):
 
 
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
-    """Return a function per device that yields its settings, in the order in which a bench is restored."""
+    """Return for each device a function that yields its settings, in the order used to restore a bench."""
     devices: dict[str, Callable[[], Iterator[Setting]]] = {}
     devices |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
     devices |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
@@ -350,7 +350,7 @@ def _number(
 
 
 def _read_attribute(query: Callable[[], object], attribute: str) -> Any:
-    """Return an attribute of the result of a query."""
+    """Query a device and return an attribute of the result."""
     return getattr(query(), attribute)
 
 
@@ -444,7 +444,7 @@ def _set_shutter(attenuator: VariableAttenuator, channel: int, passing: bool) ->
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
-    """Yield one setting for all connections, because single connections would conflict while they are changed."""
+    """Yield one setting with all connections of a switch, because single changes could conflict with each other."""
     inputs = switch.ports.inputs
 
     def write(outputs: NDArray[np.float64]) -> None:
@@ -512,7 +512,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
 
 
 def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
-    """Yield the settings of the control modes (each ``None`` unless active), and whether the amplifier is on."""
+    """Yield an amplifier's settings: one per control mode (``None`` unless active), and on or off."""
     limits = amplifier.limits()
     rows = (
         ("current_ma", "mA", amplifier.hold_current_ma),
@@ -534,13 +534,13 @@ def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
 
 
 def _hold(hold: Callable[[float], None], value: float | None) -> None:
-    """Activate a control mode with a value; ``None`` does nothing, because another setting activates its own mode."""
+    """Activate a control mode of an amplifier with its target value. Do nothing if the value is ``None``."""
     if value is not None:
         hold(value)
 
 
 def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
-    """Yield the heater currents by 2·PUC + arm; channels without a heater stay off."""
+    """Yield the setting of all heater currents in mA, indexed 2·PUC + arm; channels without a heater stay off."""
     if not mesh.controller.info.readback:
         return
     whole = Setting(
@@ -561,12 +561,12 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
 
 
 def _unchanged(answer: SettingValue) -> SettingValue:
-    """Return the value unchanged."""
+    """Return the argument unchanged."""
     return answer
 
 
 def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
-    """Yield every element of an array as a separate setting."""
+    """Yield every element of an array setting as a separate setting."""
     lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
     def write(index: int, value: float) -> None:
@@ -603,7 +603,7 @@ def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Settin
 
 
 def _element(index: int, values: NDArray[np.float64]) -> float:
-    """Return one element of an array."""
+    """Return one element of an array setting."""
     return float(values[index])
 
 

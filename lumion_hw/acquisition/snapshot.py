@@ -52,7 +52,7 @@ class Snapshot:
 
     @property
     def values(self) -> dict[str, SettingValue]:
-        """All values by the full name of the setting."""
+        """All values of the snapshot, by the full name of the setting."""
         return {f"{name}.{setting}": value for name, each in self.devices.items() for setting, value in each.items()}
 
     def document(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class SettingChange:
 
     @property
     def name(self) -> str:
-        """Name of the setting."""
+        """Full name of the setting."""
         return self.setting.name
 
     @property
@@ -225,7 +225,7 @@ class Restoration:
 
     @property
     def complete(self) -> bool:
-        """Whether all settings are as in the snapshot."""
+        """Whether all settings are now as in the snapshot."""
         return not (self.failed or self.left_out or self.left_dark)
 
 
@@ -278,7 +278,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 
 
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
-    """Check that the devices are the same as in the snapshot."""
+    """Raise an error unless the devices are those of the snapshot."""
     here = device_identities(bench, set(concerned))
     if missing := sorted(set(concerned) - set(here)):
         raise ConfigError(
@@ -328,7 +328,7 @@ def restore(
 
 
 class _Restoring:
-    """A running restoration.
+    """A running restoration of a snapshot.
 
     Args:
         settings: All settings of the devices concerned.
@@ -351,7 +351,7 @@ class _Restoring:
         self._target = {each: wanted.get(each.name, before) for each, before in self._before.items()}
 
     def run(self) -> Restoration:
-        """Restore the settings and verify them."""
+        """Restore the settings of the snapshot and verify them by reading."""
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)
@@ -375,7 +375,7 @@ class _Restoring:
         return [setting for setting in self._before if setting.switches == switches]
 
     def _write(self, setting: Setting, value: SettingValue) -> None:
-        """Write a value, unless it is already set (possibly by another setting) or the device failed before."""
+        """Write a saved value, unless the device has that value already or has failed before."""
         if setting.device in self._broken:
             return
 
@@ -390,7 +390,7 @@ class _Restoring:
         self._progress(setting.name, value, self._errors.get(setting.name))
 
     def _run_unless_failed(self, setting: Setting, work: Callable[[], object]) -> None:
-        """Run a function on a device; after a failure the device is skipped from then on."""
+        """Run a function on a device; after a failure, skip the device from then on."""
         if setting.device in self._broken:
             return
         try:
@@ -429,5 +429,5 @@ def _verify_error(change: SettingChange) -> LumionError | None:
 
 
 def _short(value: SettingValue) -> object:
-    """Return a value for a message; of an array only its size."""
+    """Return a setting's value as text for a message; for an array, its size."""
     return f"{value.size} values" if isinstance(value, np.ndarray) else value

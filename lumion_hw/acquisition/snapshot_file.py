@@ -13,7 +13,7 @@ _Value = StrictBool | _Number | StrictStr | tuple[_Number, ...] | None
 
 
 class IdentityModel(StrictModel):
-    """Identity of a device, as it reported it."""
+    """Identity that a device reported when the snapshot was taken."""
 
     kind: str
     model: str = ""

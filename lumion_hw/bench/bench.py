@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Bench:
-    """The open devices of a bench file. Use it as a context manager: closing switches the heaters off.
+    """The open devices of a bench file, as a context manager: closing the bench switches the heaters off.
 
     With ``leave_on_s`` in the bench file or in :meth:`open`, the heaters stay on for at most this time after closing.
 
@@ -246,7 +246,7 @@ class Bench:
 
     @property
     def mesh(self) -> MeshAccess:
-        """The mesh and its controller.
+        """The mesh of this bench and its controller.
 
         Raises:
             ConfigError: The bench has no mesh, its controller was not opened, or the mesh is controlled by cell states
@@ -281,7 +281,7 @@ class Bench:
 
     @property
     def emulated(self) -> EmulatedBench:
-        """The emulated bench behind the links, to script its faults.
+        """The emulated devices behind the drivers, in order to script faults.
 
         Raises:
             ConfigError: This bench is real, or is emulated in another process.
@@ -307,12 +307,12 @@ class Bench:
         return self._emulated is not None or self._is_emulated_remotely
 
     def __repr__(self) -> str:
-        """Return the name, location and devices as one line."""
+        """Return the name, location and devices of the bench as one line."""
         location = "emulated" if self._emulated is not None else self._where
         return f"<Bench {self.model.name}, {location}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:
-        """Return the open devices as a table for a notebook."""
+        """Return the open devices of the bench as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         reality = "emulated" if self.is_emulated else "real"
@@ -336,7 +336,7 @@ class Bench:
         return NamedDevices(role.label, devices, reasons)
 
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
-        """Open all devices, in parallel on separate wires; if any fails, close the others and raise all errors."""
+        """Open all devices, in parallel if on separate wires; if one fails, close the others and raise all errors."""
         names = [name for name in self.model.devices if name in self._names_to_open]
         failures: dict[str, LumionError] = {}
 
@@ -399,7 +399,7 @@ class Bench:
         )
 
     def run_parallel(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
-        """Run functions on several devices in parallel; this takes as long as the slowest wire.
+        """Run functions on several devices; in parallel for devices on separate wires.
 
         Devices on one wire (slots of one mainframe, modules behind one adapter) are used one after another.
 
@@ -462,7 +462,7 @@ class Bench:
 
 
 def _missing_features(controller: MeshController) -> list[str]:
-    """Return the optional features that a controller does not have, for the log."""
+    """Return the optional features that a mesh controller lacks, for the event log."""
     info = controller.info
     features = {
         "atomic latch": info.atomic,

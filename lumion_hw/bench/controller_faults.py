@@ -1,4 +1,4 @@
-"""Latched faults of the mesh controller of a bench: list, check and clear them.
+"""List, check and clear latched faults of the mesh controller of a bench.
 
 A controller with a latched fault keeps its outputs off, so that every circuit is dark. Measurements of light are
 meaningless until the fault is cleared and the circuits are set up again.
@@ -20,7 +20,7 @@ HOST_SILENCE = frozenset({"WATCHDOG", "HOST_IDLE"})
 
 
 def latched_faults(bench: Bench) -> tuple[Fault, ...]:
-    """Return the latched faults, which keep the heaters off, oldest first; none for a mesh controlled by cell states.
+    """Return the latched faults of the mesh controller, oldest first. While a fault is latched, heaters stay off.
 
     Raises:
         LumionError: The controller does not answer.
@@ -32,7 +32,7 @@ def latched_faults(bench: Bench) -> tuple[Fault, ...]:
 
 
 def check_faults(bench: Bench) -> None:
-    """Raise an error if a fault is latched.
+    """Raise an error if the mesh controller has a latched fault.
 
     Raises:
         SafetyError: A fault is latched; the message lists all latched faults and the command that clears them.
@@ -48,7 +48,7 @@ def check_faults(bench: Bench) -> None:
 
 
 def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
-    """Clear all latched faults with a name or id. The heaters stay off until they are programmed.
+    """Clear latched faults of the mesh controller by name or ID. The heaters stay off until they are programmed.
 
     Args:
         bench: The bench.
@@ -79,7 +79,7 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
 
 
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
-    """Clear the faults that were caused by a silent host, if no other fault is latched.
+    """Clear the latched faults that a silent host has caused, if no other fault is latched.
 
     Args:
         bench: The bench.
@@ -100,5 +100,5 @@ def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
 
 
 def listed(faults: Iterable[Fault]) -> str:
-    """Return faults as text for a message."""
+    """Return latched faults as text for a message."""
     return "; ".join(map(str, faults))

@@ -29,7 +29,7 @@ _MAX_REPLY_BYTES = 4096
 
 @dataclass(frozen=True)
 class FoundInstrument:
-    """An instrument that replied to a discovery query.
+    """An instrument that has replied to a discovery query.
 
     Attributes:
         address: Its address, in the form used in bench files.
@@ -102,7 +102,7 @@ def _identify_scpi(kinds: Sequence[DeviceKind], reply: bytes) -> tuple[str, str 
 
 
 def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument], dict[str, LumionError]]:
-    """Query all places for instruments.
+    """Query all given hosts, serial ports and VISA resources for instruments.
 
     Args:
         places: ``tcp://host`` (SCPI port) or ``tcp://host:port``, ``serial://port`` (all baud rates of a query) or
@@ -131,7 +131,7 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
 
 
 def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> FoundInstrument | None:
-    """Send the queries one by one until one is answered. Raises ``ConnectError`` if the place cannot be reached."""
+    """Send discovery queries to one address until one is answered. Raises ``ConnectError`` if unreachable."""
     scheme, _, rest = place.partition("://")
     # An IPv6 address in brackets contains colons that do not precede a port.
     if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
@@ -186,7 +186,7 @@ def visa_resources() -> list[str]:
 
 
 def draft_bench_file(instruments: Iterable[FoundInstrument]) -> str:
-    """Return a bench file with the given instruments; its user must add mesh and wiring."""
+    """Return the text of a bench file with the given instruments; the user must add mesh and wiring."""
     import yaml
 
     supported = [item for item in instruments if item.kind is not None]

@@ -72,7 +72,7 @@ class EventLog:
         self._write(("\n" if is_incomplete else "") + pending)
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event with its data; units are part of the keys. The time is added as ``bench_s``.
+        """Log an event with its data, whose keys include the units. The time is added as ``bench_s``.
 
         Raises:
             LumionError: The file can no longer be written; this event and later ones are kept in memory.
@@ -86,7 +86,7 @@ class EventLog:
         self._write(line + "\n")
 
     def _write(self, lines: str) -> None:
-        """Write the lines to the file. While no file is open, or after a write error, keep them in memory."""
+        """Write event lines to the log file. While no file is open, or after a write error, keep them in memory."""
         with self._lock:
             if self._file is None:
                 self._pending.append(lines)
@@ -106,14 +106,14 @@ class EventLog:
                 raise
 
     def _rotated_file(self, full: IO[bytes]) -> IO[bytes]:
-        """Rename the full file to ``NAME.old`` and return a new, empty file."""
+        """Rename a full log file to ``NAME.old`` and return a new, empty file."""
         os.replace(self._path, self._path.with_name(self._path.name + ".old"))
         full.close()
         self._size = 0
         return self._path.open("a+b", buffering=0)
 
     def close(self) -> None:
-        """Close the file; later events are kept in memory. Never raises."""
+        """Close the log file; later events stay in memory. Never raises."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()

@@ -1,4 +1,4 @@
-"""Losses and gains of the attenuators, switches and amplifiers in the fibres, as they are set at the moment."""
+"""Present losses and gains of the attenuators, switches and amplifiers in the fibres of a bench."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PathT = TypeVar("PathT", InputPath, OutputPath)
 
 
 class _OpenBench(Protocol):
-    """The members of :class:`Bench` that are used here."""
+    """The members of :class:`Bench` that this module uses."""
 
     model: BenchModel
     wiring: Wiring
@@ -36,7 +36,7 @@ class _OpenBench(Protocol):
 
 
 class _WithLosses(Protocol):
-    """A function that adds the losses of its devices to a path."""
+    """Type of a function that adds to a fibre path the losses of the devices in that path."""
 
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
@@ -77,7 +77,7 @@ def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath])
 
 
 def _losses_adder(bench: _OpenBench) -> _WithLosses:
-    """Return a function that adds the losses of its devices to a path; it queries each switch and amplifier once."""
+    """Return a function that adds device losses to a fibre path; each switch and amplifier is queried once."""
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
 

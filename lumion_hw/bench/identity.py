@@ -11,7 +11,7 @@ from lumion_hw.interfaces import ControllerInfo
 
 @dataclass(frozen=True)
 class DeviceIdentity:
-    """Identity of a device, as it reports it; empty fields are unknown.
+    """Identity that a device reports; empty fields are unknown.
 
     Attributes:
         kind: Kind in the bench file.
@@ -31,7 +31,7 @@ class DeviceIdentity:
         return any(first and second and first != second for first, second in fields)
 
     def __str__(self) -> str:
-        """Return the identity as one line, such as ``N7744A, serial MY00000044``."""
+        """Return the device identity as one line, such as ``N7744A, serial MY00000044``."""
         serial = f", serial {self.serial}" if self.serial else ""
         return f"{self.model or self.kind}{serial}"
 

@@ -1,6 +1,6 @@
 """Tables of the documentation that are generated from the kinds of devices.
 
-``python -m lumion_hw.bench.kind_tables`` in a checkout updates them in their pages.
+``python -m lumion_hw.bench.kind_tables`` in a checkout updates the tables in the documentation pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def device_table() -> str:
 
 
 def _keys(kind: DeviceKind) -> str:
-    """Return the keys of this kind beyond those of every device, with their defaults."""
+    """Return the bench-file keys that only this kind of device has, with their defaults."""
     fields = {name: field for name, field in kind.model.model_fields.items() if name not in DeviceModel.model_fields}
     defaults = {name: field.default for name, field in fields.items()}
     return ", ".join(
@@ -145,14 +145,14 @@ PAGES: Mapping[str, Sequence[Callable[[], str]]] = {
 
 
 def updated(page: str, tables: Sequence[Callable[[], str]]) -> str:
-    """Return a page with its generated tables up to date."""
+    """Return the text of a documentation page with its generated tables updated."""
     for table in tables:
         page = replace_table(page, table())
     return page
 
 
 def replace_table(page: str, table: str) -> str:
-    """Replace the table of a page that has the same header line.
+    """Replace the table in a page by a new table with the same header line.
 
     Raises:
         ValueError: The page has no such table.
@@ -167,7 +167,7 @@ def replace_table(page: str, table: str) -> str:
 
 
 def main() -> None:
-    """Write the tables into their pages."""
+    """Write all generated tables into the documentation pages."""
     for name, tables in PAGES.items():
         page = _CHECKOUT / name
         page.write_text(updated(page.read_text(encoding="utf-8"), tables), encoding="utf-8")

@@ -29,7 +29,7 @@ _TAU_TOLERANCE = 0.1
 
 @dataclass
 class MeshAccess:
-    """A mesh with its controller and monitors.
+    """A mesh with its controller and its light monitors.
 
     Attributes:
         topology: The mesh as a graph.
@@ -67,7 +67,7 @@ class MeshAccess:
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a figure of the mesh for a notebook."""
+        """Return a figure of the mesh, with its states, for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
@@ -111,7 +111,7 @@ class MeshAccess:
             self.settle_s = SETTLE_S if wait_s * (1.0 - _TAU_TOLERANCE) <= SETTLE_S else float(f"{wait_s:.2g}")
 
     def program(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> Generation:
-        """Drive all heaters and wait until they have settled.
+        """Set the currents of all heaters and wait until the heaters have settled.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater get 0.
@@ -128,7 +128,7 @@ class MeshAccess:
         return generation
 
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
-        """Program several settings one after another and read all monitors at each setting.
+        """Program several heater settings one after another and read all light monitors at each setting.
 
         Controllers with on-board sweeps run them without the host; with others each setting is programmed and read. The
         last setting stays active.
@@ -160,7 +160,7 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run several settings as one on-board sweep: the first completely, then only the changes."""
+        """Run several heater settings as one sweep on the controller; after the first, only changes are sent."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -171,7 +171,7 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all controller channels; channels without a heater are 0."""
+        """Return the currents of all controller channels for given heater currents; channels without a heater get 0."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
@@ -206,7 +206,7 @@ class MeshAccess:
         )
 
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return for each heater whether the controller is driving the given current.
+        """Return for each heater whether the controller drives the given current.
 
         If all match, the currents count as programmed by this object. Two currents match within the tolerance of a
         controller that measures its outputs, or within half a step of one that returns its set values.
@@ -229,7 +229,7 @@ class MeshAccess:
         return driven
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
-        """Verify that the controller is driving these currents; they then count as programmed by this object.
+        """Verify that the controller drives the given currents, which then count as programmed by this object.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
@@ -258,7 +258,7 @@ class MeshAccess:
         return 0.0 if self.meters else self.controller.info.monitor_full_scale_ma
 
     def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Return the photocurrents in the order of ``monitor_ports``; NaN for saturated monitors.
+        """Return the photocurrents of all light monitors, in the order of ``monitor_ports``; NaN if saturated.
 
         Raises:
             OutOfRangeError: A power meter used as a monitor is overloaded.

@@ -15,7 +15,7 @@ _RESPONSIVITY_A_PER_W = 1.0
 
 
 class MeterMonitors:
-    """Monitors of a mesh that are read by power meters.
+    """Light monitors of a mesh, implemented by power meters on its output taps.
 
     Readings are referred to the facet and include the settings of the devices in between. They are returned as
     photocurrents with 1 A/W, so that 1 mA is 1 mW.

@@ -11,7 +11,7 @@ DeviceT = TypeVar("DeviceT")
 
 
 class NamedDevices(dict[str, DeviceT]):
-    """The open devices of a role, by name.
+    """The open devices of one role, by name.
 
     Args:
         role: Name of the role, such as "power meter".
@@ -25,7 +25,7 @@ class NamedDevices(dict[str, DeviceT]):
         self._reasons = reasons
 
     def __missing__(self, name: object) -> NoReturn:
-        """Raise ``UnknownNameError`` for a name that is not in the dictionary."""
+        """Raise ``UnknownNameError`` for a device name that is not in the dictionary."""
         reason = self._reasons.get(name) if isinstance(name, str) else None
         raise UnknownNameError(
             f"there is no {self._role} {name!r}" + (f": {reason}" if reason else ""),

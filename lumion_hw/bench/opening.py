@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConnection:
-    """Return the connection to a device, not yet open.
+    """Return the unopened connection to a device of a bench file.
 
     Args:
         model: Entry of the device in the bench file; its kind gives the default baud rate.
@@ -35,7 +35,7 @@ def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConn
 def open_device(
     name: str, model: DeviceModel, link: Link | ModuleConnection | RemoteDevice, clock: Clock
 ) -> OpenDevice:
-    """Open, identify and set up one device.
+    """Open one device of a bench file, check its identity, and apply its settings.
 
     Args:
         name: Device name of the bench file.

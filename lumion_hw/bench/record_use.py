@@ -1,6 +1,6 @@
 """Checks whether a calibration record is still valid for a bench: its age, chip temperature and wavelengths.
 
-Ages are measured by the clock of the record. A record of an emulated bench contains the simulated age of this bench, so
+The age of a record is measured on the record's clock. A record of an emulated bench contains its simulated age, so
 its age is known only on an emulated bench.
 """
 
@@ -60,7 +60,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
 
 
 def source_wavelengths_nm(bench: Bench) -> tuple[float, ...]:
-    """Return the wavelengths that the modules and lasers at the inputs report; sources that fail are left out."""
+    """Return the wavelengths that the modules and lasers at the inputs report; sources that fail are omitted."""
     wavelengths: set[float] = set()
     for path in bench.wiring.inputs:
         with contextlib.suppress(LumionError):

@@ -1,4 +1,4 @@
-"""Levels of the two arms of a dual-polarization circuit, measured and balanced at its receiver.
+"""Powers of the two arms of a dual-polarization circuit, measured and equalized at its receiver.
 
 No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without meters there does not know
 it. The receiver's power reading includes it and needs no lock, but it sums both arms. So set-up diverts one arm at a
@@ -55,9 +55,9 @@ class ArmLevels:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
         diverted_at: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference.
-        trimmed_db: Trim added to each arm after the measurement; negative where a trim was reduced.
-        failure: Why the arms are not proven; empty if they are.
-        unresolved: Why the arms could not be measured separately; empty if they were. Then the other values are void.
+        trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
+        failure: Why the arms' light is not accepted; empty if it is.
+        unresolved: Why the arms could not be measured separately, with all other attributes void; empty if they were.
     """
 
     received_dbm: tuple[float | None, ...] = ()
@@ -69,7 +69,7 @@ class ArmLevels:
 
     @property
     def imbalance_db(self) -> float | None:
-        """Loss of the weaker arm relative to the stronger one."""
+        """Loss of the weaker arm relative to the stronger arm, in dB."""
         levels = [level for level in self.received_dbm if level is not None]
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
@@ -81,7 +81,7 @@ class ArmLevels:
 
 
 class ArmLeveller:
-    """Measures arms separately and levels them, for circuits that carry no traffic yet.
+    """Measures the two arms of a circuit separately and equalizes their powers, before the circuit carries traffic.
 
     Args:
         bench: The bench, with the circuits' light on.
@@ -94,7 +94,7 @@ class ArmLeveller:
         self._lit_names: set[str] = set()
 
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
-        """Measure the arms of a circuit separately, and level them by trims.
+        """Measure the arms of a circuit separately, and attenuate the stronger arm until both are equal.
 
         No arm stays diverted, whatever happens.
 
@@ -149,7 +149,7 @@ class ArmLeveller:
         return replace(levels, failure=_arm_failure(circuit, levels))
 
     def _find_diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
-        """Return the PUC where diverting an arm does least harm, and the currents for it; ``None`` if none is safe."""
+        """Return the PUC that diverts an arm with least stray light, and heater currents; ``None`` if none is safe."""
         candidates = []
         for wave, state in self._trimmer(plan).unshared_passes(arm.path):
             puc = wave // 4
@@ -165,14 +165,14 @@ class ArmLeveller:
     def _stray_light_db(
         self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, diverted: CircuitArm | None = None
     ) -> float:
-        """Return the strongest stray light in a setting, relative to the weakest arm at its end, in dB.
+        """Return the strongest stray light at receivers in a setting, relative to the circuit's weakest arm, in dB.
 
         Counted are light of an arm at a receiver's port other than its end, and all other light at the ends of this
         circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
         receiver.
 
         Args:
-            plan: All lit circuits.
+            plan: All circuits with light.
             circuit: The circuit.
             currents_ma: Heater currents of the setting.
             diverted: An arm that is diverted in it, none of whose light may reach a receiver.
@@ -196,9 +196,9 @@ class ArmLeveller:
         return 10.0 * math.log10(max(float(max(astray) / weakest), 1e-20))
 
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
-        """Return the modules whose light enters the mesh, also those without a circuit.
+        """Return the modules whose light enters the mesh, including modules without a circuit.
 
-        Their light may reach a receiver too when an arm is diverted. A module that does not answer counts as on.
+        Any such light can reach a receiver when an arm is diverted. A module that does not answer counts as on.
         """
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
         lit = {other.request.source for other in plan.circuits} | {circuit.request.target}
@@ -213,7 +213,7 @@ class ArmLeveller:
         return lit
 
     def _received_w(self, name: str) -> float:
-        """Return the average power that a module receives in watts; 0 if it reads none."""
+        """Return the average power that a module reports at its receiver, in watts; 0 if it reports none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
         clock.sleep(_UPDATE_S)
         for _ in range(_READS):
@@ -227,7 +227,7 @@ class ArmLeveller:
     def _with_trims(
         self, plan: CircuitPlan, circuit: PlannedCircuit, wanted_db: Sequence[tuple[float, float]]
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
-        """Return plan and circuit with other trims; ``None`` if no PUC can trim by that much."""
+        """Return plan and circuit with other added losses in the arms; ``None`` if no PUC can add that loss."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:
@@ -246,7 +246,7 @@ class ArmLeveller:
     def _trims(
         self, plan: CircuitPlan, currents_ma: Real, arm: CircuitArm, loss_db: float
     ) -> Iterator[tuple[ArmTrim | None, Real]]:
-        """Yield possible trims of an arm with their heater currents, least harmful stray light first."""
+        """Yield ways to add loss to an arm, with their heater currents; the least stray light at receivers first."""
         if arm.trim is not None:
             # First undo the present trim, which may be changed or moved to another PUC.
             state = plan.routing.states[arm.trim.puc]
@@ -268,7 +268,7 @@ class ArmLeveller:
         return Trimmer(bench.mesh.topology, self._planning, bench.wiring, plan.states, plan.currents_ma, paths)
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
-        """Return currents with one PUC set differently; ``None`` if its heaters cannot reach the target."""
+        """Return heater currents with one PUC in another state; ``None`` if its heaters cannot reach that state."""
         calibrated = self._planning.known
         cells = calibrated.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
@@ -287,7 +287,7 @@ def _name(arm: CircuitArm) -> str:
 
 
 def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
-    """Return which arm brings no light or far too little to the receiver; empty if both are close."""
+    """Return which arm brings the receiver no light or far too little; an empty string if neither does."""
     by_level = [
         (-math.inf if level is None else level, arm, level)
         for arm, level in zip(circuit.arms, levels.received_dbm, strict=True)
@@ -302,7 +302,7 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
 
 
 def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:
-    """Return the present and the required trim of each arm in dB; ``None`` if the arms are level."""
+    """Return the present and the required added loss of each arm in dB; ``None`` if the arms' powers are equal."""
     now = [0.0 if arm.trim is None else arm.trim.loss_db for arm in circuit.arms]
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:

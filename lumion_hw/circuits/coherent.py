@@ -1,4 +1,4 @@
-"""Bringing coherent modules up, and checks of received dual-polarization signals.
+"""Start-up of coherent modules, and checks of received dual-polarization signals.
 
 Each of the two tributaries (arms) of such a signal leaves the mesh at its own output, where its power is measured while
 both are on. Only the receiver can judge both together: by its lock, PDL, DGD, SOP rate and bit error ratio before
@@ -35,7 +35,7 @@ _OSNR_BAND_GHZ = 12.5
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Report of a dual-polarization receiver on its signal; ``None`` for quantities that it does not report.
+    """Report of a dual-polarization receiver on its signal; unreported quantities are ``None``.
 
     Attributes:
         lock: Whether the receiver has locked, and if not, why.
@@ -67,12 +67,12 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
 
 
 def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-    """Switch on the dark transmitters of circuits in parallel; bring up coherent modules first.
+    """Switch on the transmitters of circuits that are off, in parallel; bring up coherent modules first.
 
     Args:
         bench: The bench.
         circuits: The circuits.
-        lit: Modules that are on already and are not changed.
+        lit: Modules that are already on and stay unchanged.
 
     Raises:
         LumionError: A module failed.
@@ -83,7 +83,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Bring one module from any state to light in the circuit's format and at its frequency."""
+    """Configure one module for the circuit's format and frequency, and switch its light on."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -109,7 +109,7 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
 
 
 def refuse_power_feedback(circuit: PlannedCircuit) -> None:
-    """Refuse to search a polarization by power where the power does not depend on it.
+    """Raise an error for a polarization search by power on a signal whose power does not depend on polarization.
 
     Raises:
         CircuitError: The signal has two polarizations; the message explains why that rules out a search.
@@ -155,7 +155,7 @@ def _snr_of_ber(ber: float) -> float:
 
 
 def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
-    """Ask the receiver of a dual-polarization circuit for its lock and signal quality.
+    """Read lock and signal quality from the receiver of a dual-polarization circuit.
 
     Args:
         bench: The bench.
@@ -198,7 +198,7 @@ def await_locks(
     timeout_s: float = LOCK_TIMEOUT_S,
     locked: Callable[[CircuitRequest], None] = lambda request: None,
 ) -> None:
-    """Wait in parallel until the receivers of dual-polarization circuits have locked; others have no lock.
+    """Wait until the receivers of all dual-polarization circuits have locked; ignore other circuits.
 
     Args:
         bench: The bench.

@@ -1,4 +1,4 @@
-"""Diagnosis of circuits that could not be proven: measured light decides between hypotheses.
+"""Diagnosis of circuits whose light failed the acceptance check: readings decide between possible faults.
 
 With only one of the new transmitters on, the monitors at the ports show where its light leaves the mesh. Every single
 fault predicts a port: a PUC stuck in the other state, a fibre plugged in elsewhere, no light at all. Where several
@@ -84,7 +84,7 @@ class CircuitFinding:
 
 @dataclass(frozen=True)
 class _Fault:
-    """One hypothesis: light enters at another port, a PUC is stuck, or nothing is wrong on the path."""
+    """One possible fault: light enters at another port, a PUC is stuck, or the path is healthy."""
 
     entry: int | None
     stuck: Mapping[int, State] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _Fault:
 
 
 class Diagnosis:
-    """Diagnoses circuits that were just programmed and not proven.
+    """Diagnoses circuits that were just programmed and whose light failed the acceptance check.
 
     Afterwards the transmitters of all these circuits are off; PUCs that no active circuit uses may be in any state.
 
@@ -127,7 +127,7 @@ class Diagnosis:
         self.held = frozenset(held)
 
     def diagnose(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
-        """Return the fault of each circuit that was not proven. Raises device errors."""
+        """Return the fault of each circuit whose light failed the acceptance check. Raises device errors."""
         self._switch_off([proof.circuit.request.source for proof in proofs])
         background_w = self.exits.output_powers_w()
         return tuple(self._diagnose_circuit(proof, background_w) for proof in proofs if not proof.proven)
@@ -137,7 +137,7 @@ class Diagnosis:
         self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _diagnose_circuit(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
-        """Light one circuit alone, and return the first fault found on one of its arms."""
+        """Switch on the transmitter of one circuit only, and return the first fault on one of its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
         if proof.launch_dbm is None:
             return CircuitFinding(circuit, "transmitter", f"{source} reports that it sends no light")
@@ -155,7 +155,7 @@ class Diagnosis:
             self._switch_off([source])
 
     def program_states(self, states: Mapping[int, State]) -> None:
-        """Program PUC states; PUCs of active circuits keep their currents."""
+        """Program the given PUC states; PUCs of active circuits keep their heater currents."""
         setting = setting_with_active(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
         self._bench.mesh.program(setting.currents_ma)
 
@@ -201,7 +201,7 @@ class _ArmDiagnosis:
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        """Return all hypotheses: no fault, no light, each PUC stuck, each other port as the input."""
+        """Return all possible faults of this arm: none, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
         used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
@@ -215,7 +215,7 @@ class _ArmDiagnosis:
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        """Return the hypotheses that remain after tests that separate them."""
+        """Return the possible faults that remain after switching free PUCs to tell them apart."""
         states = self._do.states
         remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
@@ -230,7 +230,7 @@ class _ArmDiagnosis:
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
-        """Return the free PUC whose other state separates most hypotheses; ``None`` if none does."""
+        """Return the free PUC whose other state rules out most of the possible faults; ``None`` if none does."""
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
@@ -241,7 +241,7 @@ class _ArmDiagnosis:
         return best
 
     def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
-        """Return the output port and the PUCs that light passes under a hypothesis; port ``None`` if unknown."""
+        """Return the output port and the PUCs that light passes given one possible fault; port ``None`` if unknown."""
         if fault.entry is None:
             return None, ()
         try:
@@ -257,7 +257,7 @@ class _ArmDiagnosis:
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
-        """Return this arm's light by output port, without its sibling arms' ports and trimmed light."""
+        """Return this arm's light by output port, leaving out ports that get light of the circuit's other arm."""
         theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
         return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
@@ -304,7 +304,7 @@ class _ArmDiagnosis:
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Return the finding for light that takes its path: a loss before the output, or a fault behind it."""
+        """Return the finding for light that takes the planned path: a loss before the output, or a fault behind it."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
@@ -327,7 +327,7 @@ class _ArmDiagnosis:
         return finding("budget", ", ".join(self._proof.failures))
 
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        """Return where light goes that leaves the right port and does not arrive, perhaps another output's meter."""
+        """Describe where light ends that leaves the right port but misses its meter, for example at another meter."""
         out, target = self._arm.exit, self._circuit.request.target
         for output in self._do.wiring.outputs:
             if output.meter is None or output.port == out.port:

@@ -1,4 +1,4 @@
-"""Where a circuit in service has lost its light, found from readings alone, without changing anything.
+"""Location of a loss of light on a circuit in service, from readings alone: no setting is changed.
 
 The checks follow the light: does the transmitter launch it, does it reach the mesh, does it leave at the right port,
 does it arrive behind the fibre, does the receiver see it. For the middle three checks, the mesh's own monitors are
@@ -92,7 +92,7 @@ def locate_fault(
 def _locate_in_mesh(
     reference: Mapping[int, float], now: Mapping[int, float], exit_port: int, own_ports: frozenset[int], loss: str
 ) -> LocatedFault:
-    """Distinguish light that takes a wrong way in the mesh from light that does not reach the mesh."""
+    """Distinguish light on a wrong path in the mesh from light that does not reach the mesh."""
     others = [port for port in reference if port != exit_port and port in now]
     risen = {port: now[port] - reference[port] for port in others}
     brightest = max(risen, key=lambda port: risen[port], default=None)
@@ -111,7 +111,7 @@ def _locate_in_mesh(
 
 
 def _level_drop_db(before_dbm: float | None, now_dbm: float | None) -> float:
-    """Return by how much a level has fallen; infinite in the dark, 0 if the former level is unknown."""
+    """Return by how many dB a power has fallen; infinity if it is dark now, 0 if the former power is unknown."""
     if before_dbm is None:
         return 0.0
     return math.inf if now_dbm is None else before_dbm - now_dbm

@@ -1,4 +1,4 @@
-"""Time of leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
+"""Clock for circuit leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
 
 The time of day may jump, by hand, by a time server or after a flat battery; a lease of an hour still lasts an hour.
 Only if the clock itself has restarted with the host does the recorded time of day decide.
@@ -29,7 +29,7 @@ class LeaseEnd:
 
 
 class LeaseClock:
-    """Clock for leases and the time of day, based on the bench's clock: virtual time passes faster.
+    """Clock for circuit leases and the time of day, based on the bench's clock, which may be a simulated one.
 
     Args:
         clock: Clock of the bench; the clock of this host if omitted.

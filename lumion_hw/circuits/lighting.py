@@ -1,4 +1,4 @@
-"""The light of circuits: transmitters, polarization, levels of arms, proofs and diagnosis.
+"""The light of circuits: transmitters, polarization, equal powers of arms, acceptance checks and diagnosis.
 
 :mod:`lumion_hw.circuits.setup` decides which circuits change and programs the mesh; no heater setting is chosen here
 except the trims that level the two arms of a circuit.
@@ -44,7 +44,7 @@ _REREAD_S = 0.5e-3
 
 
 class CircuitLighting:
-    """Lights circuits up, aligns and levels them, and proves them by measurements.
+    """Switches on the light of circuits, aligns its polarization, equalizes arms, and checks the result by measurement.
 
     Args:
         bench: The bench.
@@ -70,7 +70,7 @@ class CircuitLighting:
         align: bool,
         milestone: Milestone,
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Switch light on, align polarizations, level arms, wait for receivers, and judge; log the results.
+        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge; log the results.
 
         Args:
             plan: All circuits that the mesh is programmed for.
@@ -114,7 +114,7 @@ class CircuitLighting:
         lock_timeout_s: float = 0.0,
         levels: Mapping[CircuitRequest, ArmLevels] | None = None,
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by their light, measured now unless readings are given; nothing is changed.
+        """Judge circuits by their light, measured now unless readings are given. No setting is changed.
 
         Args:
             circuits: The circuits.
@@ -173,7 +173,7 @@ class CircuitLighting:
         self._prover.await_los_clear(circuits)
 
     def fibre_levels_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
-        """Return the power in the output fibre of each arm, in dBm; ``None`` for a dark arm."""
+        """Return the power in the output fibre of each circuit arm, in dBm; ``None`` for a dark arm."""
         return tuple(self._exits.fibre_levels_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
 
     def crosstalk_db(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, float | None]:
@@ -195,7 +195,7 @@ class CircuitLighting:
         return result
 
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
-        """Keep the proven losses of active circuits, for later decisions whether a polarization has moved.
+        """Store the measured losses of active circuits; a higher loss later shows that a polarization has moved.
 
         Args:
             circuits: All active circuits; the losses of others are forgotten.
@@ -210,7 +210,7 @@ class CircuitLighting:
         }
 
     def check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-        """Refuse outputs that have light before their transmitter is on: light there later would prove nothing.
+        """Raise an error if an output has light before its transmitter is on: light there would later prove nothing.
 
         Args:
             circuits: The new circuits.
@@ -236,7 +236,7 @@ class CircuitLighting:
         active: Sequence[PlannedCircuit],
         driven_ma: NDArray[np.float64],
     ) -> tuple[CircuitFinding, ...]:
-        """Find out why circuits were not proven; afterwards all new transmitters are off.
+        """Find out why circuits failed the check of their light; afterwards all new transmitters are off.
 
         Args:
             proofs: Proofs of the new circuits.
@@ -258,7 +258,7 @@ class CircuitLighting:
     def _level_arms(
         self, plan: CircuitPlan, circuits: Sequence[PlannedCircuit]
     ) -> tuple[CircuitPlan, dict[CircuitRequest, ArmLevels]]:
-        """Measure the arms of dual-polarization circuits separately at their receivers, and level them."""
+        """Measure the arms of dual-polarization circuits separately at their receivers, and equalize their powers."""
         levels: dict[CircuitRequest, ArmLevels] = {}
         leveller = ArmLeveller(self._bench, self._record)
         for circuit in circuits:
@@ -292,7 +292,7 @@ class CircuitLighting:
         return alignments
 
     def _is_aligned(self, circuit: PlannedCircuit, light: CircuitLight) -> bool:
-        """Return whether the measured loss is so small that the polarization cannot have moved."""
+        """Return whether a circuit's measured loss is so small that its polarization cannot have moved."""
         # A polarization that has moved can only cost light. A circuit in service is compared with its own last proof,
         # so that a slightly wrong prediction never starts a search while it carries traffic.
         loss_db = light.mesh_loss_db(circuit)
@@ -303,7 +303,7 @@ class CircuitLighting:
     def _try_to_align(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> Alignment | CircuitError | DeviceError:
-        """Search one polarization. Return the error of a failed search: the proof judges all circuits together."""
+        """Search the polarization of one circuit. Return the error of a failed search instead of raising it."""
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
@@ -315,7 +315,7 @@ class CircuitLighting:
     def _check_light_exits_here(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> None:
-        """Refuse to search by the leakage at an output while the light itself leaves the mesh elsewhere.
+        """Raise an error if a search would use the leakage at an output while the light leaves the mesh elsewhere.
 
         Raises:
             CircuitError: The output is dark and other ports are bright; the message names them.
@@ -329,7 +329,7 @@ class CircuitLighting:
             )
 
     def _search_feedback(self, circuit: PlannedCircuit) -> Callable[[], float]:
-        """Return a function that reads the power for a search, and raises once it is clear that there is no light."""
+        """Return a function that reads the power for a polarization search, and raises if there is no light."""
         arm = circuit.arms[0]
         dark_w = self._exits.expected_fast_reading_w(arm.exit, expected_level_dbm(circuit, arm)) / _DARK_RATIO
         readings: list[float] = []

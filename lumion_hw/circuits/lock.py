@@ -89,7 +89,7 @@ class BenchLock:
         self.dead_owner: LockOwner | None = None
 
     def __enter__(self) -> Self:
-        """Acquire the lock.
+        """Acquire the lock of the bench.
 
         Raises:
             BusyError: Another program holds it; the message names the program and how to take over.
@@ -114,7 +114,7 @@ class BenchLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the lock, unless another program has taken it over."""
+        """Release the lock of the bench, unless another program has taken it over."""
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
@@ -124,7 +124,7 @@ class BenchLock:
         self._handle = None
 
     def check(self) -> None:
-        """Give a sign of life.
+        """Confirm that this program still holds the bench, and record the time as its sign of life.
 
         Raises:
             BusyError: Another program has taken over; this program must not change anything.
@@ -151,7 +151,7 @@ class BenchLock:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the change lock for a block, so that a take-over waits for its end.
+        """Hold the change lock during a ``with`` block, so that a take-over waits for the end of the block.
 
         Raises:
             BusyError: Another program has taken over.
@@ -180,7 +180,7 @@ class BenchLock:
             return handle, owner, not locked or is_remote_alive
 
     def _take_over_from(self, owner: LockOwner | None) -> None:
-        """Take over from the named owner, or raise an error that names the actual owner."""
+        """Take the bench over from the named owner, or raise an error that names the actual owner."""
         path = self._directory / _LOCK
         if owner is None:  # it has locked the file and not yet written its name
             raise BusyError("another program is opening this bench", hint="Try again in a moment.")
@@ -255,7 +255,7 @@ def lock_owner(directory: AnyPath) -> LockOwner | None:
 
 
 def _try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock a file without waiting; return whether it worked. File systems without locks count as free."""
+    """Lock a file without waiting; return whether the lock was acquired. On file systems without locks it always is."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -266,7 +266,7 @@ def _try_lock(handle: int, *, shared: bool = False) -> bool:
 
 
 def _read_owner(handle: int) -> LockOwner | None:
-    """Return the owner written in a lock file; ``None`` if there is none or the text is invalid."""
+    """Return the owner named in a lock file; ``None`` if the file is empty or invalid."""
     text = os.pread(handle, _MAX_BYTES, 0)
     try:
         document: Any = parse_json(text, _WHAT) if text.strip() else None

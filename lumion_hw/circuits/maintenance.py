@@ -1,4 +1,4 @@
-"""Maintenance of circuits in service: polarization, phases, faults and leases, within a budget of readings."""
+"""Maintenance of circuits in service: polarization, phases, faults and leases, with a limited rate of readings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CircuitHealth:
     worst_db: float = 0.0
 
     def describe(self) -> str:
-        """Return the circuit's health in a few words."""
+        """Return a short text on the circuit's health."""
         dark = "dark" if self.fault is None else "broken"
         lost = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
         return f"{self.name} {lost}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
@@ -112,7 +112,7 @@ class _WatchedCircuit:
 
     @property
     def is_single(self) -> bool:
-        """Whether the output power shows the polarization; the powers of two arms change in opposite directions."""
+        """Whether the circuit has one arm, so that its output power shows the polarization."""
         return len(self.circuit.arms) == 1
 
 
@@ -228,7 +228,7 @@ class CircuitMaintenance:
         self._resume_tracking(held_before)
 
     def resync(self) -> None:
-        """Continue with the circuits that are active now, after another part of the program has changed them."""
+        """Continue maintenance with the active circuits, after another part of the program changed them."""
         before, self._watched = self._watched, self._watched_circuits()
         self.searching &= {watched.health.name for watched in self._watched}
         self._poll_levels()  # a reference level is needed before anything changes the light
@@ -260,7 +260,7 @@ class CircuitMaintenance:
             self._is_over = lambda: False
 
     def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Measure all circuits for displays of their margins; changes nothing and raises no device errors.
+        """Measure the margins of all circuits for a display; change no setting and raise no device errors.
 
         :meth:`step` measures anyway; beside :meth:`track_polarizations`, another thread calls this on a real clock. A
         circuit with a silent device keeps its last measurement.
@@ -280,7 +280,7 @@ class CircuitMaintenance:
                 watched.health.marks = tuple(self._current_marks(watched))
 
     def find_fault(self, name: str) -> LocatedFault | None:
-        """Return where a circuit has lost its light by the mesh's monitors; ``None`` if they cannot show it."""
+        """Return where a circuit has lost its light, by the mesh's monitors; ``None`` if they cannot show the place."""
         watched = next((candidate for candidate in self._watched if candidate.health.name == name), None)
         if watched is None or watched.reference is None:
             return None
@@ -300,7 +300,7 @@ class CircuitMaintenance:
         return False
 
     def summary(self) -> dict[str, Any]:
-        """Return the duration, the number of readings, and the phases that have drifted."""
+        """Return a summary of the maintenance: duration, number of readings, and phases that have drifted."""
         return {
             "held_s": round(self._clock.now() - self._start_s, 3),
             "reads": self._reads,
@@ -308,13 +308,13 @@ class CircuitMaintenance:
         }
 
     def record_with_drift(self) -> CalibrationRecord:
-        """Return the record with the passive phases that were measured in service."""
+        """Return the calibration record, updated with the passive phases that were measured in service."""
         return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _watched_circuits(self) -> list[_WatchedCircuit]:
-        """Return the active circuits, with the earlier state of those that were watched before."""
+        """Return the active circuits to watch, with the earlier state of circuits that were watched before."""
         earlier = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
         active = self._setup.active
         circuits = active.circuits if active else ()
@@ -329,7 +329,7 @@ class CircuitMaintenance:
         return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
-        """Continue tracking where it ran before, and start it where a search has run since."""
+        """Continue polarization tracking of circuits tracked before, and start it where a search has run since."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization
@@ -349,7 +349,7 @@ class CircuitMaintenance:
                 watched.tracking = self._tracking_at_exit(watched, watched.tracking)
 
     def _find_own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
-        """Return for each circuit the ports that see almost only its stray light, from the solved field."""
+        """Return for each circuit the ports that see almost only its own stray light, by a model of the mesh."""
         active = self._setup.active
         if active is None or not circuits:
             return []
@@ -361,7 +361,7 @@ class CircuitMaintenance:
         return [frozenset(np.flatnonzero(own > _OWN_SHARE * sum(power)).tolist()) for own in power]
 
     def _check_circuits(self) -> None:
-        """Measure all circuits once, and compare them with their reference readings."""
+        """Measure all circuits once, and compare the readings with those from a time without a fault."""
         readings = self._measure_circuits()
         if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in readings):
             try:
@@ -450,7 +450,7 @@ class CircuitMaintenance:
         health.marks = tuple(self._current_marks(watched))
 
     def _budgeted_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reading expected by the budget, for a circuit without a reference reading."""
+        """Return the reading that a circuit's link budget predicts, for a circuit without an earlier reading."""
         budget, entry = watched.circuit.budget, watched.circuit.entry
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
         return LightReading(budget.launch_dbm, fibre_dbm, False, reading.monitors_ma)
@@ -479,7 +479,7 @@ class CircuitMaintenance:
     # -- beside somebody else -----------------------------------------------------------------------------------------
 
     def _poll_levels(self) -> None:
-        """Read the light of all circuits by one scan of the mesh's monitors; outputs without a monitor are skipped."""
+        """Read the light of all circuits with one scan of the mesh's monitors; skip outputs without a monitor."""
         self._polled_s = self._clock.now()
         monitors_ma = self._monitors_ma()
         self._reads += bool(monitors_ma)
@@ -492,7 +492,7 @@ class CircuitMaintenance:
                 watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return a first reading as reference, or the budgeted reading if the first one is far below it."""
+        """Return a circuit's first reading as reference, or the predicted reading if the first is far below it."""
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
             budgeted_photocurrent_ma is None
@@ -524,7 +524,7 @@ class CircuitMaintenance:
         )
 
     def _search_announced(self, watched: _WatchedCircuit) -> None:
-        """Search one polarization; while it runs, the circuit is listed in ``searching``."""
+        """Search the polarization of one circuit, and list the circuit in ``searching`` during the search."""
         watched.attempted_s = self._clock.now()
         self.searching.add(watched.health.name)
         try:
@@ -626,7 +626,7 @@ class CircuitMaintenance:
             watched.attempted_s = -math.inf
 
     def _trim(self, watched: _WatchedCircuit) -> None:
-        """Measure and correct phases of a circuit, for as many PUCs as the budget of readings allows."""
+        """Measure and correct phases of a circuit, for as many PUCs as the limit on readings allows."""
         pucs = watched.circuit.path.pucs
         bench, read, set_right = self._setup.bench, self._read(watched), False
         for _ in range(min(len(pucs), max(1, int(self._reads_per_s * _ATTEMPT_EVERY_S / READS)))):
@@ -654,7 +654,7 @@ class CircuitMaintenance:
     # -- what is written down -----------------------------------------------------------------------------------------
 
     def _write_journal(self) -> None:
-        """Write readings, marks and currents to the journal; a write error is logged and ends no service."""
+        """Write readings, warnings and currents to the journal. Log a write error and continue."""
         health = {watched.health.name: watched.health for watched in self._watched}
         circuits = [self._journal_entry(circuit, health.get(circuit.name)) for circuit in self._service.state.circuits]
         self._noted_s = self._clock.now()
@@ -674,5 +674,5 @@ class CircuitMaintenance:
 
 
 def _fibre_level(reading: LightReading | None) -> float:
-    """Return the power in the output fibre in dBm; minus infinity in the dark."""
+    """Return the power of a circuit in its output fibre in dBm; minus infinity in the dark."""
     return -math.inf if reading is None or reading.fibre_dbm is None else reading.fibre_dbm

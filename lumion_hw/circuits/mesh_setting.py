@@ -96,7 +96,7 @@ def _shift_rad(
 
 
 def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
-    """Return a copy of a record that marks these PUCs as unusable."""
+    """Return a copy of a calibration record that marks the given PUCs as unusable."""
     suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
 

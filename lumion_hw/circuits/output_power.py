@@ -59,7 +59,7 @@ class SharedInstrument(Generic[Reading]):
         self._next = self._new_reading()
 
     def read(self, channel: int) -> Reading:
-        """Return a reading that began after this call. Raises the errors of the instrument."""
+        """Return a reading of the instrument that began after this call. Raises the errors of the instrument."""
         with self._guard:
             reading, is_first, must_wait = self._next, not self._next.channels, self._is_busy
             reading.channels.append(channel)
@@ -79,7 +79,7 @@ class SharedInstrument(Generic[Reading]):
         return _SharedReading(self._clock.event(), self._clock.event())
 
     def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
-        """Take a reading for all requesters, then let the next group begin."""
+        """Read the instrument for all waiting requesters, then allow the next group to begin."""
         with self._guard:
             self._next = self._new_reading()
         try:
@@ -126,7 +126,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a power proportional to the output power, from the monitors where possible, else from the meter.
+        """Return a value proportional to an output's power, from the mesh's monitor if possible, else from the meter.
 
         Raises the errors of :meth:`read_w`.
         """
@@ -165,7 +165,7 @@ class OutputPowerReader:
         return current_ma * 1e-3 / responsivity
 
     def fibre_level_dbm(self, out: OutputPath) -> float | None:
-        """Return the power in the output fibre at the mesh facet; ``None`` in the dark or out of range."""
+        """Return the power in an output fibre at the mesh facet, in dBm; ``None`` in the dark or out of range."""
         try:
             power_w = self.read_w(out)
         except DeviceError:
@@ -179,7 +179,7 @@ class OutputPowerReader:
         return level_dbm - self.facet_loss_db(out.port)
 
     def fibre_levels_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
-        """Return the power in several output fibres from one scan of the monitors; a meter takes ten times as long.
+        """Return the power in several output fibres, in dBm, by one scan of the monitors where outputs have one.
 
         Args:
             outputs: The outputs.

@@ -83,7 +83,7 @@ def shifted_currents_ma(
     """Return currents with the differential phase of one PUC shifted, with as little change of heat as possible.
 
     Args:
-        calibrated: The mesh as its record knows it.
+        calibrated: The mesh with its calibrated values.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         puc: The PUC.
         by_rad: Change of φu - φl.
@@ -136,7 +136,7 @@ def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) 
 
 
 def _error_rad(plus_w: float, minus_w: float) -> float:
-    """Return the phase error from the readings at +δ and -δ, by iteration from the small-error solution."""
+    """Return the phase error of a PUC from the power readings with its phase moved by +δ and by -δ."""
     ratio = (plus_w - minus_w) / max(plus_w + minus_w, 1e-30)
     error = 0.0
     for _ in range(8):  # converges by a factor of cos δ tan²(δ/2) each time

@@ -1,4 +1,4 @@
-"""Proof of circuits by measured light: reports of transmitters, meters and receivers, compared with the prediction."""
+"""Acceptance of circuits by measured light: readings of transmitters, meters and receivers against the prediction."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ class CircuitProof:
 
     @property
     def proven(self) -> bool:
-        """Whether power, budget and the receiver's LOS flag agree that this circuit carries light."""
+        """Whether measured power, link budget and the receiver's LOS flag agree that this circuit carries light."""
         return not self.failures
 
     @property
     def margin_db(self) -> float | None:
-        """Measured margin over the receiver's sensitivity."""
+        """Measured margin over the receiver's sensitivity, in dB."""
         if self.received_dbm is None:
             return None
         return self.received_dbm - self.circuit.budget.sensitivity_dbm
 
     @property
     def loss_error_db(self) -> float | None:
-        """Measured minus predicted loss of the mesh."""
+        """Measured minus predicted loss of the circuit in the mesh, in dB."""
         if self.measured_loss_db is None:
             return None
         return self.measured_loss_db - self.circuit.budget.mesh_loss_db
@@ -144,7 +144,7 @@ class CircuitLight:
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Return the loss of each arm from fibre to fibre; each of two tributaries has half of the launch power."""
+        """Return the loss of each arm from fibre to fibre; each of two arms starts with half of the launch power."""
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
@@ -155,7 +155,7 @@ class CircuitLight:
 
 
 def arm_split_loss_db(circuit: PlannedCircuit) -> float:
-    """Return the loss by splitting the module's power between the arms: 0 or 3 dB."""
+    """Return the loss in dB that comes from dividing the module's power among the arms: 0 or 3."""
     return 10.0 * math.log10(len(circuit.arms))
 
 
@@ -166,7 +166,7 @@ def expected_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
 
 
 def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, mesh_sigma_db: float) -> float:
-    """Return how far a measured loss may differ from the predicted one.
+    """Return the largest accepted difference between measured and predicted loss of an arm, in dB.
 
     The tolerance follows from the standard error of the prediction and of the launch and output measurements;
     ``fabric.loss_tolerance_db`` in the bench file is an upper bound.
@@ -231,7 +231,7 @@ class Prover:
         ]
 
     def await_los_clear(self, circuits: Sequence[PlannedCircuit]) -> None:
-        """Wait until no receiver reports loss of signal, at most one second; the proof reports the others."""
+        """Wait at most one second until no receiver reports loss of signal; raise no error if one still does."""
         bench = self._bench
         deadline = bench.clock.now() + _LOS_DEADLINE_S
         waiting = [circuit.request.target for circuit in circuits]
@@ -307,7 +307,7 @@ class Prover:
         )
 
     def check_receivers(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
-        """Ask the receivers of dual-polarization circuits whose power is proven, in parallel, for their signal quality.
+        """Read the signal quality from the receivers of dual-polarization circuits whose power is accepted.
 
         Args:
             proofs: Proofs by power.
@@ -330,7 +330,7 @@ class Prover:
         )
 
     def _arm_failure(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
-        """Return the fault of one of two arms in words; ``None`` if it has none."""
+        """Describe the fault of one of a circuit's two arms; ``None`` if that arm is healthy."""
         where = f"arm {arm.entry.tributary or arm.exit.tributary} (ports {arm.entry.port} to {arm.exit.port})"
         if loss_db is None:
             return f"{where} is dark"
@@ -363,7 +363,7 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
 
 
 def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
-    """Return which circuits were proven and which were not, and why."""
+    """Describe which circuits passed the check of their light, which failed, and why."""
     good = [str(proof.circuit.request) for proof in proofs if proof.proven]
     bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (

@@ -1,4 +1,4 @@
-"""Circuits that stay connected between programs: changes are journaled, and the next program restores them."""
+"""Circuits that stay connected when a program ends: changes are in a journal, from which the next program continues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CircuitService:
         setup: Circuit set-up on the open bench.
         aligner: Polarization search, which keeps what it learns of the controllers.
         alignments: Latest search result of this program for each polarization controller.
-        journal: What is connected.
+        journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
         lost: Circuits in the journal that the mesh no longer drives.
@@ -126,7 +126,7 @@ class CircuitService:
         return self.journal.state
 
     def restore(self) -> MeshFinding:
-        """Read the mesh back and continue with the circuits that are still driven.
+        """Read the heater currents back and continue with the circuits that the mesh still drives.
 
         An unfinished change is undone if it has changed the mesh. If the mesh is dark, its circuits are recorded as
         gone and listed in :attr:`lost`.
@@ -291,7 +291,7 @@ class CircuitService:
         return proofs
 
     def disconnect(self, names: Collection[str] | None = None) -> tuple[ActiveCircuit, ...]:
-        """Disconnect circuits, all if none are named; if none remain, switch the heaters off.
+        """Disconnect the named circuits, or all if no name is given; if none remain, switch the heaters off.
 
         Returns:
             The disconnected circuits.
@@ -312,7 +312,7 @@ class CircuitService:
         return removed
 
     def drop(self, names: Collection[str]) -> None:
-        """Disconnect circuits without using their modules, which may be dead; PUCs that become free are parked.
+        """Disconnect circuits without access to their modules, which may be dead; park PUCs that become free.
 
         Raises:
             ConfigError: A circuit is not connected.
@@ -333,7 +333,7 @@ class CircuitService:
         return self.disconnect([circuit.name for circuit in expired]) if expired else ()
 
     def note(self, circuits: Sequence[ActiveCircuit]) -> None:
-        """Record new readings, marks and currents of the circuits. Raises the errors of :meth:`CircuitJournal.note`.
+        """Record new readings, warnings and currents of the circuits. Raises the errors of :meth:`CircuitJournal.note`.
 
         If the controller drives nothing, it has switched off: then the recorded currents are kept, for
         :meth:`restore_after_shutdown`.
@@ -345,10 +345,10 @@ class CircuitService:
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
-        """Record a change before and after; record a failed change as undone if the mesh confirms that.
+        """Record a change of circuits before and after; record a failed one as undone if the mesh confirms it.
 
         Args:
-            what: Kind of change.
+            what: Kind of change, such as ``connect``.
             names: Circuits that it concerns.
             known_ma: Present currents, if there is no time to read them back.
         """
@@ -368,7 +368,7 @@ class CircuitService:
                 raise
 
     def _adopt_if_changed(self, state: CircuitState) -> None:
-        """Make the set-up match the journal, after a restart or an undone change."""
+        """Load the circuits of the journal into the circuit set-up, after a restart or an undone change."""
         active = self.setup.active.circuits if self.setup.active else ()
         requests = [circuit.request for circuit in state.circuits]
         if [circuit.request for circuit in active] == requests:
@@ -384,7 +384,7 @@ class CircuitService:
         self.journal.end("done", self._current_state(proofs))
 
     def _current_state(self, proofs: Sequence[CircuitProof]) -> CircuitState:
-        """Return the present state, with new proofs."""
+        """Return the present state of all circuits for the journal, with their new measurements."""
         active = self.setup.active
         circuits: tuple[PlannedCircuit, ...] = () if active is None else active.circuits
         measured = {proof.circuit.request.name: proof for proof in proofs}
@@ -402,7 +402,7 @@ class CircuitService:
 
 
 def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
-    """Switch all heaters and transmitters off, whatever is driven, and record that nothing is connected.
+    """Switch all heaters and transmitters off without a check of the mesh, and record that nothing is connected.
 
     Args:
         bench: The bench.

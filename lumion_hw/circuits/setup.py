@@ -1,4 +1,4 @@
-"""Circuit set-up: program the mesh for circuits, have them proven by measured light, or roll everything back.
+"""Circuit set-up: program the mesh for circuits, verify them by measured light, or roll everything back.
 
 The light itself (transmitters, polarization, proofs, diagnosis) is the task of :mod:`lumion_hw.circuits.lighting`.
 """
@@ -88,10 +88,10 @@ class PathSetup:
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Replace all active circuits by those of a plan and prove every circuit, or restore the mesh.
+        """Replace all active circuits by those of a plan and verify each by its light, or restore the mesh.
 
-        The mesh changes in one atomic commit. A circuit that moves to another path is made before it is broken: heaters
-        that no active circuit uses are set first, in a commit of their own.
+        The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first:
+        heaters that no active circuit uses are set in a commit of their own.
 
         Args:
             plan: The circuits to set up.
@@ -127,7 +127,7 @@ class PathSetup:
         milestone: Milestone = lambda name: None,
         progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
-        """Add circuits to the active ones and prove them, or leave everything unchanged.
+        """Add circuits to the active ones and verify them by their light, or leave everything unchanged.
 
         Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
         commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
@@ -206,7 +206,7 @@ class PathSetup:
         arrived: Callable[[CircuitRequest], None] = lambda request: None,
         confirm: Callable[[Sequence[PlannedCircuit]], None] = lambda circuits: None,
     ) -> tuple[CircuitProof, ...]:
-        """Program a plan in one commit and prove its new circuits by the mesh's photodiodes alone.
+        """Program a plan in one commit and verify its new circuits by the mesh's photodiodes alone.
 
         Use it for transmitters that are on and aligned already: no module or meter is read or switched, which makes it
         fast. :meth:`prove` can check the receivers later. The light is read while the heaters settle; two proofs in a
@@ -341,7 +341,7 @@ class PathSetup:
         return tuple(proofs), unreachable
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
-        """Measure for each active circuit its power at its output over all other light there, in dB.
+        """Measure the ratio of each active circuit's power at its output to all other light there, in dB.
 
         Each source is switched off in turn while the others stay on, so circuits must carry no traffic. ``None`` where
         the other light is too weak to read.
@@ -375,7 +375,7 @@ class PathSetup:
                     )
 
     def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return a plan without some circuits; their PUCs count as free, whatever their currents."""
+        """Return the plan without the named circuits; their PUCs count as free, though heaters are still on."""
         circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
@@ -399,7 +399,7 @@ class PathSetup:
     def _state_before(
         self, circuits: Sequence[PlannedCircuit], staying: Sequence[PlannedCircuit] | None = None
     ) -> _StateBeforeChange:
-        """Read the heater currents, the transmitters, and the light of circuits that stay, before a change.
+        """Read heater currents, transmitter states and the light of circuits that stay, before a change.
 
         Args:
             circuits: Circuits whose transmitters the change may switch.
@@ -483,7 +483,7 @@ class PathSetup:
                 self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
     def _proof_after_rollback(self) -> dict[str, object]:
-        """Prove the active circuits after a rollback, and return the result as event details."""
+        """Measure the active circuits after a rollback, and return the result as event details."""
         try:
             proofs = self.prove()
         except LumionError as error:
@@ -530,7 +530,7 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try routes for new circuits until all are proven; return the plan of all circuits, and the new proofs."""
+        """Try routes for new circuits until the light of all is accepted; return plan and measurements."""
         lit, suspects, failures = before.lit, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:

@@ -1,4 +1,4 @@
-"""Durations of the phases of a set-up."""
+"""Durations of the phases of a circuit set-up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Milestone = Callable[[str], None]
 
 
 class Spans:
-    """Measures how long each phase of a set-up takes.
+    """Measures how long each phase of a circuit set-up takes.
 
     Args:
         bench: The bench whose clock is used.
@@ -26,18 +26,18 @@ class Spans:
         self._spent_ms: dict[str, float] = {}
 
     def end_phase(self, name: str) -> None:
-        """End a phase now; phases of the same name add up."""
+        """End the present phase of a set-up now; durations of phases of the same name add up."""
         now_s = self._bench.clock.now()
         self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
         self._last_s = now_s
 
     def report_milestone(self, name: str) -> None:
-        """End the phase before a milestone, and report the milestone."""
+        """End the set-up phase before a milestone, and report the milestone."""
         self.end_phase(name)
         self._milestone(name)
 
     def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
-        """Write the durations to the event log, in milliseconds of bench time."""
+        """Write the durations of the set-up phases to the event log, in milliseconds on the bench's clock."""
         spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
         names = [str(circuit.request) for circuit in circuits]
         self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))

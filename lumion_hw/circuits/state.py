@@ -105,24 +105,24 @@ class ActiveCircuit:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Paths through the mesh."""
+        """Paths of the circuit through the mesh."""
         return tuple(arm.path for arm in self.arms)
 
     @property
     def pucs(self) -> tuple[int, ...]:
-        """PUCs of all its paths."""
+        """PUCs of all paths of the circuit."""
         return tuple(puc for path in self.paths for puc in path.pucs)
 
     def lease_left_s(self, time: LeaseClock) -> float | None:
-        """Return the remaining time of its lease in seconds, 0 after its end; ``None`` without a lease."""
+        """Return the remaining time of the circuit's lease in seconds, 0 after its end; ``None`` without a lease."""
         return None if self.lease is None else max(time.left_s(self.lease), 0.0)
 
     def has_expired(self, time: LeaseClock) -> bool:
-        """Return whether its lease has ended."""
+        """Return whether the circuit's lease has ended."""
         return self.lease is not None and time.left_s(self.lease) <= 0.0
 
     def age_s(self, now: datetime) -> float:
-        """Return the time since it was set up, in seconds."""
+        """Return the time since the circuit was set up, in seconds."""
         return max((now - datetime.fromisoformat(self.since_utc)).total_seconds(), 0.0)
 
 
@@ -157,7 +157,7 @@ class CircuitState:
 
 @dataclass(frozen=True)
 class UnfinishedChange:
-    """A change that was begun and not finished.
+    """A change of circuits that was begun and not finished.
 
     Attributes:
         what: Kind of change, such as ``connect``.
@@ -191,7 +191,7 @@ class MeshDifference:
     circuits: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the difference in words."""
+        """Return the difference as text."""
         noted, driven = (" and ".join(f"{ma:.3f}" for ma in pair) for pair in (self.noted_ma, self.driven_ma))
         users = f", used by {', '.join(self.circuits)}" if self.circuits else ", used by no circuit"
         return f"PUC {self.puc}: {driven} mA driven, {noted} mA recorded{users}"
@@ -212,7 +212,7 @@ class MeshFinding:
     unfinished: UnfinishedChange | None = None
 
     def __str__(self) -> str:
-        """Return the finding in words: a sentence, and a line per PUC."""
+        """Return the finding as text: a sentence, and a line per PUC."""
         text = f"the mesh is {self.verdict.value}"
         if self.unfinished is not None:
             change = f"{self.unfinished.what} {' '.join(self.unfinished.circuits)}".rstrip()
@@ -242,11 +242,11 @@ class CircuitJournal:
 
     @property
     def path(self) -> FilePath:
-        """Path of the file."""
+        """Path of the journal file."""
         return self._lines.path
 
     def begin(self, what: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
-        """Record that a change is about to begin. Nothing may be changed before this method has returned.
+        """Record in the journal that a change is about to begin. Do not change anything before this returns.
 
         Args:
             what: Kind of change, such as ``connect``.
@@ -264,7 +264,7 @@ class CircuitJournal:
         self.unfinished = unfinished
 
     def end(self, outcome: str, state: CircuitState) -> None:
-        """Record the outcome of the change, and all circuits that are active now.
+        """Record in the journal the outcome of the change, and all circuits that are active now.
 
         Args:
             outcome: ``done``, or the reason of a failure.
@@ -279,11 +279,11 @@ class CircuitJournal:
         self._lines.restart_if_large(entry)
 
     def note(self, state: CircuitState) -> None:
-        """Record new readings, marks and currents between changes. Raises the errors of :meth:`end`."""
+        """Write new readings, warnings and currents to the journal. Raises the errors of :meth:`end`."""
         self.end("kept", state)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the journal file; idempotent."""
         self._lines.close()
 
     def __enter__(self) -> Self:
@@ -367,7 +367,7 @@ def active_circuit(
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
-    """Return the numbers of a proof; for two polarizations also those of the receiver."""
+    """Return the measured values of a circuit as a JSON document; for two polarizations also the receiver's values."""
     budget = proof.circuit.budget
     overload_margin_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
     numbers: dict[str, float | None] = {
@@ -427,7 +427,7 @@ def restored_plan(
 
 
 def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
-    """Raise ``ConfigError`` if circuits use PUCs or ports that the mesh does not have."""
+    """Raise ``ConfigError`` if recorded circuits use PUCs or ports that the mesh does not have."""
     pucs = {*state.states, *(puc for circuit in state.circuits for puc in circuit.pucs)}
     ports = {port for circuit in state.circuits for path in circuit.paths for port in (path.source, path.target)}
     wrong = [f"PUC {puc}" for puc in pucs if not 0 <= puc < mesh.n_pucs]
@@ -468,7 +468,7 @@ def _utc_text(time: datetime) -> str:
 def _differences(
     mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[ActiveCircuit]
 ) -> Iterator[MeshDifference]:
-    """Yield the PUCs whose heaters are not driven as recorded."""
+    """Yield the PUCs whose heater currents differ from the journal."""
     as_noted = mesh.is_driving(noted_ma).reshape(-1, 2)
     driven_ma = mesh.read_back_ma().reshape(-1, 2)
     for puc in np.flatnonzero(~as_noted.all(axis=1)).tolist():
@@ -499,7 +499,7 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
 
 
 def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
-    """Return the state of an entry; leases of earlier versions end by the time of day alone."""
+    """Return the circuit state in a journal entry; in earlier versions leases end by the time of day alone."""
     document = {name: entry[name] for name in _STATE_FIELDS if name in entry}
     circuits = document.get("circuits")
     for circuit in circuits if isinstance(circuits, list) else ():

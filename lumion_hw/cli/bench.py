@@ -96,7 +96,7 @@ def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _expected_identity(device: DeviceModel) -> str | None:
-    """Return the serial number or modules that a device must have, or ``None`` if the bench file gives none."""
+    """Return the serial number or modules that the bench file expects of a device; ``None`` without an expectation."""
     modules = getattr(device, "modules", None)
     return " ".join(modules) if modules else getattr(device, "serial", None)
 
@@ -131,7 +131,7 @@ def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _mesh_line(model: BenchModel) -> str:
-    """Return the layout, size and typical losses of the mesh as one line."""
+    """Return the mesh's layout, size and typical losses as one line of text."""
     if model.mesh is None:
         return "none"
     mesh, chip = model.mesh, model.topology()

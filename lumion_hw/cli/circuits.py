@@ -51,7 +51,7 @@ class _Pair(ParameterType[tuple[str, str]]):
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return the names of both modules."""
+        """Return the names of the sending and the receiving module."""
         if isinstance(value, tuple):
             return value
         source, colon, target = str(value).partition(":")
@@ -76,7 +76,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Yield the state directory: that of ``--state``, that of this bench, or a temporary one for an emulation."""
+        """Yield the state directory: from ``--state``, the bench's default, or a temporary one for an emulation."""
         from lumion_hw.bench.bench import load
         from lumion_hw.circuits.state import state_directory
 
@@ -114,7 +114,7 @@ class BenchTarget:
         return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
 
     def record_of(self, directory: Path) -> str:
-        """Return the path of the calibration record: that of ``--record``, or that of the connected circuits."""
+        """Return the path of the calibration record: from ``--record``, else the record of the connected circuits."""
         from lumion_hw.circuits.state import read_state
 
         record = self.record or read_state(directory)[0].record
@@ -133,7 +133,7 @@ def note_doubts(record: CalibrationRecord | None) -> None:
 
 
 def target_options(function: Any) -> Any:
-    """Add the options that select the bench, its state directory and its record, as the parameter ``target``."""
+    """Add the options that select bench, state directory and calibration record, as the parameter ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
         given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
@@ -160,7 +160,7 @@ def target_options(function: Any) -> Any:
 
 
 def _request_options(function: Any) -> Any:
-    """Add the options of a circuit request, and the pairs."""
+    """Add the options of a circuit request, and the argument for module pairs."""
     for option in (
         click.option("--both", is_flag=True, help="Also connect the opposite direction, as a second circuit."),
         click.option(
@@ -429,7 +429,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
 
 
 def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
-    """Plan circuits in addition to the connected ones; return the plan and its circuits that were requested."""
+    """Plan circuits in addition to the connected ones; return the plan and the requested circuits in the plan."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
     from lumion_hw.circuits.state import restored_plan
@@ -448,7 +448,7 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
 
 
 def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
-    """Return how much loss a circuit has because other circuits block its best path; empty if none."""
+    """Describe the extra loss of a circuit because other circuits block its best path; empty if there is none."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits
     from lumion_hw.storage import load_record
@@ -565,13 +565,13 @@ def _status_printer(every_s: float, as_json: bool) -> Callable[[float, Sequence[
 
 
 def _note_lease(event: Mapping[str, Any]) -> None:
-    """Print the end of a lease on stderr."""
+    """Print the end of a circuit's lease on stderr."""
     if event["event"] == "lease ended":
         note(f"{event['circuit']}: {event['reason']}; the circuit is disconnected")
 
 
 def _format_duration(seconds: float) -> str:
-    """Format a duration in d, h, min or s."""
+    """Format a duration in seconds as text in d, h, min or s."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -590,7 +590,7 @@ def _requests(pairs: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> l
 
 
 def _switch_everything_off(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
-    """Switch all heaters and transmitters off, which needs no calibration record; return the circuits removed."""
+    """Switch all heaters and transmitters off without a calibration record; return the removed circuits."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
     from lumion_hw.circuits.service import switch_everything_off
 

@@ -65,7 +65,7 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
 
 
 def _run(manager: FabricManager, for_s: float | None) -> None:
-    """Run the manager, and perform requests of other programs between two steps."""
+    """Run the fabric manager, and perform requests of other programs between two steps."""
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service
@@ -179,7 +179,7 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
 
 
 def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str = "declared by hand") -> None:
-    """Send a request to the running manager, or perform it here if none is running."""
+    """Send a request to the running fabric manager, or perform the request here if no manager is running."""
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import FabricRequest
 
@@ -206,7 +206,7 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
 
 
 def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
-    """Send a request to a manager and wait for its outcome.
+    """Send a request to the fabric manager and wait for the outcome.
 
     Raises:
         BusyError: The manager did not accept the request in time; the request was withdrawn.
@@ -243,7 +243,7 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
 
 
 def _event_printer(as_json: bool) -> Any:
-    """Return a callback that prints an event of the manager, as text or as one line of JSON."""
+    """Return a callback that prints each event of the fabric manager, as text or as one line of JSON."""
 
     def print_event(event: str, data: Mapping[str, Any]) -> None:
         if as_json:

@@ -102,7 +102,7 @@ def log(
 
 
 def _n_rows(duration_s: float, rate: float) -> int:
-    """Return the number of rows to record. Raises ``ConfigError`` if a log cannot hold that many."""
+    """Return the number of rows to record. Raises ``ConfigError`` if a recording cannot hold that many."""
     from lumion_hw.acquisition.journal import MAX_ROWS
 
     n_rows = max(round(duration_s * rate), 1)
@@ -114,7 +114,7 @@ def _n_rows(duration_s: float, rate: float) -> int:
 
 
 def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: int, record: str | None) -> LogHeader:
-    """Build the header of a new log."""
+    """Build the header of a new recording."""
     from lumion_hw.acquisition.journal import log_header
     from lumion_hw.bench.file.loader import builtin_names, builtin_path
     from lumion_hw.storage.record_files import load_record
@@ -125,7 +125,7 @@ def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: 
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Create the journal, or open that of an interrupted log with the same devices."""
+    """Create the journal of a recording, or open the journal of an interrupted recording with the same devices."""
     from lumion_hw.acquisition.journal import LogJournal
 
     if not resume:

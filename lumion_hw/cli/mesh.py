@@ -176,7 +176,7 @@ def matchings(
     steps: int,
     as_json: bool,
 ) -> None:
-    """Find the smallest number of configurations that connect every port with every other port."""
+    """Find the smallest number of configurations that together connect every port with every other port."""
     from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)
@@ -321,7 +321,7 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
 def _faults(
     topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
-    """Return the faults given by the options."""
+    """Return the mesh faults given by the command's options."""
     from lumion_hw.mesh.layout.faults import MeshFaults
 
     stuck_at: dict[int, State | float] = {}

@@ -32,7 +32,7 @@ class SweptValues(ParameterType[tuple[str, list[Any]]]):
     name = "setting"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, list[Any]]:
-        """Return the name of the setting and its values."""
+        """Convert a command-line argument to the name of a setting and its values."""
         if isinstance(value, tuple):
             return value
         name, equals, text = str(value).partition("=")
@@ -52,7 +52,7 @@ class SweptValues(ParameterType[tuple[str, list[Any]]]):
 
 
 def _parse_value(text: str) -> Any:
-    """Return a flag, a number, or the text itself."""
+    """Convert text to a flag or a number if possible; otherwise return the text."""
     if text.lower() in _FLAGS:
         return _FLAGS[text.lower()]
     try:
@@ -181,7 +181,7 @@ def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: Prepare
 
 @contextlib.contextmanager
 def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
-    """Show a progress bar; at the end print why points were set one by one, or the state that Ctrl-C leaves."""
+    """Show a progress bar; at the end print why no instrument sweep was used, or the state after Ctrl-C."""
     reasons: set[str] = set()
     try:
         with progress(n_points, "points") as bar:
@@ -200,7 +200,7 @@ def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
 
 
 def path_of(bench_file: str) -> Path:
-    """Return the path of a bench file, which may be given as the name of a built-in bench."""
+    """Return the path of a bench file; also accepts the name of a built-in bench."""
     from lumion_hw.bench.file.loader import builtin_names, builtin_path
 
     built_in = bench_file in builtin_names() and not Path(bench_file).exists()

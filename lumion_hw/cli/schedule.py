@@ -632,7 +632,7 @@ def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force
 def _prepare(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Load or prepare the configurations of the phases, and write them if ``out`` is given."""
+    """Load or calculate the circuit configurations of job phases, and write them to a file if ``out`` is given."""
     from lumion_hw.bench.bench import load
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.schedules.phases import load_phases, prepare

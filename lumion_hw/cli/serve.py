@@ -131,7 +131,7 @@ def serve(
 
 
 def _state_without_mesh(file: str, emulate: bool) -> str | None:
-    """Return the state directory of a bench without a mesh; ``None`` if it is named after the mesh controller."""
+    """Return the state directory of a bench without a mesh; ``None`` for a bench with a mesh controller."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.state import state_directory
 
@@ -163,7 +163,7 @@ def _start_serving(
     allow: tuple[str, ...],
     page_writes: bool,
 ) -> dict[str, str]:
-    """Start the servers; return their addresses, and the token if pages may write."""
+    """Start the servers; return their addresses, and the token if web pages are allowed to change settings."""
     addresses = {}
     if "pva" in ports:
         from lumion_hw.serving.pva import PvaServer
@@ -232,7 +232,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _exit_at_once() -> None:
-    """End the process without waiting for threads; the watchdog of the controller switches the heaters off."""
+    """End the process without waiting for threads; the mesh controller's watchdog then switches the heaters off."""
     note(
         f"the server did not stop within {END_S:g} s and was ended; the controller's watchdog switches the heaters off"
     )
@@ -240,7 +240,7 @@ def _exit_at_once() -> None:
 
 
 def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:
-    """Wait until the server is stopped. A failure is first shown to all clients, then raised."""
+    """Wait until the server is stopped. A failure is first reported to all clients, then raised."""
     while not stop.wait(_POLL_PERIOD_S):
         failure = None if emulator is None else emulator.failure()
         if failure is not None:

@@ -158,7 +158,7 @@ def restore(
 def locked_bench(
     file: str, only: Sequence[str] | None, program: str, as_json: bool, lock_arguments: dict[str, Any]
 ) -> Iterator[tuple[Bench, list[str]]]:
-    """Open devices of a bench and yield the bench with the names of its connected circuits.
+    """Open the given devices of a bench; yield the bench and the names of its connected circuits.
 
     If the mesh controller is opened, the bench is locked, and its heaters stay on afterwards.
     """
@@ -186,7 +186,7 @@ def locked_bench(
 
 
 def _ask_confirmation() -> bool:
-    """Ask the user to confirm. Raises ``ConfigError`` if standard input is not a terminal."""
+    """Ask the user to confirm the restoration. Raises ``ConfigError`` if standard input is not a terminal."""
     try:
         return click.confirm("Restore these settings?", err=True)
     except click.Abort:
@@ -207,7 +207,7 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
 
 
 def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return the table cells of two values; for long arrays, the element with the largest difference."""
+    """Return the table cells that show two values of a setting; for long arrays, the element that differs most."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):
@@ -228,7 +228,7 @@ def _cell(value: SettingValue) -> object:
 
 
 def _note_step(name: str, value: SettingValue, error: LumionError | None) -> None:
-    """Print each step at once, so that after an interruption the terminal shows which settings were restored."""
+    """Print each restored setting at once, so that the terminal shows the progress after an interruption."""
     note(f"{name}: {'not restored: ' + str(error) if error else 'restored'}")
 
 

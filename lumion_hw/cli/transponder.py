@@ -250,7 +250,7 @@ class _Password(ParameterType[str]):
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the digits."""
+        """Convert a command-line argument to the digits of a module password."""
         text = str(value).lower().removeprefix("0x").removesuffix("h")
         if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
             self.fail("not a password; give one to eight hexadecimal digits, such as 00001011.", param, ctx)
@@ -358,7 +358,7 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
 
 
 def _description(module: Transponder) -> dict[str, Any]:
-    """Return the document of ``show``: per title either a dictionary or a list of table rows."""
+    """Return the output of ``transponder show`` by title, each part a dictionary or a list of table rows."""
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -409,7 +409,7 @@ def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
 
 
 def _watch_line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
-    """Read the module and return one line of ``watch``."""
+    """Read the module and return one output line of ``transponder watch``."""
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {
@@ -494,7 +494,7 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 
 def _field_text(item: DecodedField) -> str:
-    """Return the value of a field, followed by its quality unless that is ok."""
+    """Return the decoded value of a register field, followed by its quality unless the quality is ok."""
     if item.quality.value == "ok":
         return item.words
     return f"{item.words} ({item.quality.value})" if item.words else item.quality.value

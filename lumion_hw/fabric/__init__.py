@@ -1,4 +1,4 @@
-"""Servers joined by light: jobs and their circuits, failure detection, warm spares, and recovery.
+"""Fabric: servers connected by optical circuits; jobs, failure detection, warm spares, and recovery.
 
 The modules are private: import names from this package.
 """

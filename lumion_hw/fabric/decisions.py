@@ -1,4 +1,4 @@
-"""Decisions on failures, made in pure code without devices, clocks or files.
+"""Decisions on what to do after a failure of the fabric. No device, clock or file is used here.
 
 The manager calls :func:`decide`, acts, and calls it again with the reason if the action failed. The state of the fabric
 after each action is calculated here as well.
@@ -28,7 +28,7 @@ class FabricView:
         state: Replaced members, failed units and refused jobs.
         connected: Connected circuits, with their paths through the mesh.
         plans: Plans of each spare for the failed unit, best first.
-        unusable: Reasons why other spares cannot be used, one text each.
+        unusable: Reasons why other spares cannot be used, one string each.
     """
 
     model: BenchModel
@@ -39,18 +39,18 @@ class FabricView:
 
     @property
     def in_service(self) -> tuple[str, ...]:
-        """Servers and accelerators that serve as members of jobs."""
+        """Servers and accelerators that work for a job at present."""
         return in_service(self.model, self.state)
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Spares that are healthy and free."""
+        """Spare servers and accelerators that are healthy and free."""
         return free_spares(self.model, self.state)
 
 
 @dataclass(frozen=True)
 class Swap:
-    """Replace a failed unit by a spare.
+    """Action: replace a failed server or accelerator by a spare.
 
     Attributes:
         plan: The spare, and the circuits that change.
@@ -61,7 +61,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Reroute:
-    """Route a circuit around PUCs that may be broken.
+    """Action: route a circuit around PUCs that may be broken.
 
     Attributes:
         request: The circuit.
@@ -76,7 +76,7 @@ class Reroute:
 
 @dataclass(frozen=True)
 class BlameSender:
-    """No other path helps, so the sender of the circuit or its fibre is at fault.
+    """Action: treat the sender of a dark circuit as failed, as no other path helps.
 
     Attributes:
         verdict: The verdict on the sender.
@@ -89,7 +89,7 @@ class BlameSender:
 
 @dataclass(frozen=True)
 class DropSpare:
-    """Take a failed spare out of service.
+    """Action: take a failed spare out of service.
 
     Attributes:
         unit: The spare.
@@ -104,7 +104,7 @@ class DropSpare:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Leave jobs without circuits because no spare can be used.
+    """Action: leave jobs without circuits because no spare can be used.
 
     Attributes:
         jobs: Names of the jobs.
@@ -121,14 +121,14 @@ class Refuse:
 
 @dataclass(frozen=True)
 class DoNothing:
-    """The verdict concerns nothing that is connected."""
+    """Action: none, as the failure concerns nothing that is connected."""
 
 
 Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
 
 
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
-    """Return the action for a failure.
+    """Return the action to take after a failure of the fabric.
 
     Args:
         view: The present state.
@@ -148,7 +148,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
+    """Return the action for a dark path: avoid all PUCs not known to work, then half of them, then the other half."""
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
@@ -186,13 +186,13 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
 
 
 def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
-    """Return the state after a spare has replaced a failed unit.
+    """Return the fabric state after a spare has replaced a failed server or accelerator.
 
     Args:
         view: The state before.
         verdict: The failure.
         spare: The spare.
-        proven: PUCs on proven paths, which are therefore healthy.
+        proven: PUCs on paths verified by measured light, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(place for place in members if view.state.unit_at(place) == verdict.name)
@@ -202,28 +202,28 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
 
 
 def after_reroute(state: FabricState, avoid: Iterable[int]) -> FabricState:
-    """Return the state after a circuit was routed around PUCs."""
+    """Return the fabric state after a circuit was routed around PUCs."""
     return dataclasses.replace(state, avoided=tuple(sorted({*state.avoided, *avoid})))
 
 
 def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse) -> FabricState:
-    """Return the state after jobs were refused."""
+    """Return the fabric state after jobs were left without circuits."""
     refused = {**state.refused, **dict.fromkeys(decision.jobs, decision.reason)}
     return dataclasses.replace(with_failed(state, verdict), refused=refused)
 
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the state with the unit of a verdict marked as failed."""
+    """Return the fabric state with the server or accelerator of a verdict marked as failed."""
     return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
 
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the servers and accelerators that serve as members of jobs, each once."""
+    """Return the servers and accelerators that work for a job at present, each once."""
     return tuple(dict.fromkeys(state.unit_at(member) for job in model.fabric.all_jobs for member in job.members))
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the spares that are healthy and free, including replaced members that were repaired."""
+    """Return the healthy free spares, including repaired servers that a spare had replaced before."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
     names, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
     return tuple(name for name in names if name not in busy and name not in state.failed)

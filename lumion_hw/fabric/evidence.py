@@ -1,4 +1,4 @@
-"""Verdicts from the evidence of detectors: which unit or path has failed. No device or clock is used here.
+"""Verdicts from the observations of detectors: which server or path has failed. No device or clock is used here.
 
 One dark receiver may be due to a fade, a fibre, a PUC or a port: it calls for a second check, and then for another
 path, not for a spare. A server is suspected if all light that it sends goes out together over fibres that have nothing
@@ -22,15 +22,15 @@ Observation = Literal["dark", "lit", "gone", "back"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """One observation of a detector.
+    """One observation of a failure detector, used as evidence for a verdict.
 
     Attributes:
         detector: Name of the detector.
         observation: The observation.
         subject: Circuit as ``from:to``, or server, or accelerator.
-        since_s: Bench time of the last check without this observation.
-        at_s: Bench time of the first check with it.
-        reported_s: Bench time when it was reported.
+        since_s: Time on the bench's clock of the last check without this observation.
+        at_s: Time on the bench's clock of the first check with this observation.
+        reported_s: Time on the bench's clock when the observation was reported.
         reason: Description of the observation.
     """
 
@@ -45,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class FailureVerdict:
-    """Verdict on a failure.
+    """Verdict on which server, accelerator or path has failed.
 
     Attributes:
         suspect: ``unit`` calls for a spare, ``path`` for another path between the same ends.
@@ -76,7 +76,7 @@ class FailureVerdict:
 
 @dataclass(frozen=True)
 class CircuitSender:
-    """Unit and module that send the light of a circuit.
+    """Server or accelerator, and its module, that send the light of a circuit.
 
     Attributes:
         unit: Server or accelerator.
@@ -89,7 +89,7 @@ class CircuitSender:
 
 @dataclass
 class FadeCounts:
-    """Counters of observations so far.
+    """Counters of light fades, verdicts and false alarms so far.
 
     Attributes:
         fades: Circuits that were dark for a while and recovered without action.
@@ -104,7 +104,7 @@ class FadeCounts:
 
 @dataclass
 class Judge:
-    """Collects evidence and decides when it is sufficient for a verdict.
+    """Collects observations of detectors and decides when they suffice for a verdict.
 
     Attributes:
         senders: Circuits in service and their senders.
@@ -123,7 +123,7 @@ class Judge:
     _explained: set[str] = field(default_factory=set)
 
     def watch(self, senders: Mapping[str, CircuitSender]) -> None:
-        """Judge these circuits from now on; forget evidence about circuits that no longer exist."""
+        """Judge the given circuits from now on; forget observations of circuits that no longer exist."""
         self.senders = senders
         self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
         # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
@@ -131,7 +131,7 @@ class Judge:
         self._explained &= set(senders)
 
     def add(self, evidence: Evidence) -> None:
-        """Add evidence from a detector."""
+        """Add an observation of a detector."""
         name = evidence.subject
         if evidence.observation == "dark" and name in self.senders:
             self._dark.setdefault(name, {}).setdefault(evidence.detector, evidence)
@@ -152,7 +152,7 @@ class Judge:
             self._reported.discard(name)
 
     def next_verdict(self, now_s: float) -> FailureVerdict | None:
-        """Return the next verdict if there is sufficient evidence; each failure is reported once."""
+        """Return the next verdict if observations suffice for one; each failure is reported once."""
         for unit, evidence in self._gone.items():
             if unit not in self._reported:
                 reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
@@ -165,11 +165,11 @@ class Judge:
         return None
 
     def unexplained_circuits(self, now_s: float) -> list[str]:
-        """Return circuits dark for longer than a fade; check their senders, then call :meth:`explain`."""
+        """Return circuits that are dark for longer than a fade. Check their senders, then call :meth:`explain`."""
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return for each dark circuit without a verdict the time when it is more than a fade."""
+        """Return for each dark circuit without a verdict the time from which its darkness counts as a failure."""
         return {
             name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark
@@ -198,11 +198,11 @@ class Judge:
         return self._report_failure("unit", unit, "light", text, reports, (circuit,), now_s)
 
     def next_due_s(self) -> float:
-        """Return when the next fade counts as a failure; infinity if nothing is dark."""
+        """Return the time when the next dark circuit counts as failed; infinity if no circuit is dark."""
         return min(self._waiting().values(), default=math.inf)
 
     def forget(self, name: str) -> None:
-        """Treat a server, an accelerator or a circuit as healthy again."""
+        """Forget observations of a server, an accelerator or a circuit, so that it counts as healthy again."""
         self._gone.pop(name, None)
         self._reported.discard(name)
         for circuit in [other for other, senders in self.senders.items() if name in (other, senders.unit)]:
@@ -218,7 +218,7 @@ class Judge:
 
     @property
     def dark(self) -> tuple[str, ...]:
-        """Circuits that are dark now."""
+        """Circuits that carry no light now."""
         return tuple(self._dark)
 
     def _circuits_by_unit(self) -> dict[str, tuple[str, ...]]:
@@ -228,7 +228,7 @@ class Judge:
         return result
 
     def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
-        """Return whether all light of a unit, over at least two fibres, went out within a short time."""
+        """Return whether all light that a server sends, over at least two fibres, went out within a short time."""
         circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.senders[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):

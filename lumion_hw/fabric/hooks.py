@@ -15,16 +15,16 @@ class JobHooks(Protocol):
     """Actions of a job when its fabric changes. ``stop`` returns at once; the others wait until they are done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members out of the old group."""
+        """Order the surviving members of a job to leave their communication group."""
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form the new group, in which the spare has the rank of the lost member."""
+        """Form a new communication group, in which the spare has the rank of the lost member."""
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of another member."""
+        """Copy the training state of another member to the spare."""
 
     def resume(self, job: str, members: Sequence[str]) -> None:
-        """Continue the job."""
+        """Continue the job after a recovery."""
 
 
 class NoHooks:
@@ -57,11 +57,11 @@ class CommandHooks:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members out of the old group, without waiting."""
+        """Order the surviving members of a job to leave their communication group, without waiting."""
         self._stopping = self._start("stop", job, [*members, failed])
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form the new group.
+        """Form a new communication group with the spare.
 
         Raises:
             ConfigError: The program fails, or takes more than ten minutes.
@@ -72,11 +72,11 @@ class CommandHooks:
         self._call("rebuild", job, members)
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of another member. Raises the errors of :meth:`rebuild`."""
+        """Copy the training state of another member to the spare. Raises the errors of :meth:`rebuild`."""
         self._call("restore", job, members)
 
     def resume(self, job: str, members: Sequence[str]) -> None:
-        """Continue the job. Raises the errors of :meth:`rebuild`."""
+        """Continue the job after a recovery. Raises the errors of :meth:`rebuild`."""
         self._call("go", job, members)
 
     def _call(self, what: str, job: str, members: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ class JobCircuits:
 
     @property
     def state(self) -> FabricState:
-        """State in the journal: replaced members, failed units, refused jobs."""
+        """State in the fabric's journal: replaced members, failed units, refused jobs."""
         return self.journal.state
 
     @property
@@ -110,7 +110,7 @@ class JobCircuits:
         return True
 
     def _raise_if_controller(self, error: Exception) -> None:
-        """Raise errors that no other spare can help with: of the mesh controller, or after a take-over."""
+        """Raise an error again if no other spare can help: the mesh controller failed, or another program took over."""
         device = error.device if isinstance(error, LumionError) else None
         if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
@@ -135,7 +135,7 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the loops of spares that fit next to the missing circuits if all paths are chosen together."""
+        """Return the loop circuits of waiting spares that fit next to the missing circuits of jobs."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]
@@ -145,7 +145,7 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Accept refused jobs again, except those that lack a spare for a failed member."""
+        """Allow jobs that were refused to be connected again, unless they lack a spare for a failed member."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -164,7 +164,7 @@ class JobCircuits:
                 self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Remove circuits without waiting for modules that may be dead.
+        """Remove circuits from the mesh without waiting for modules that may be dead.
 
         Args:
             requests: The circuits; those that are not connected are ignored.
@@ -179,7 +179,7 @@ class JobCircuits:
             self.service.disconnect(alive)
 
     def check_job_circuits(self) -> None:
-        """Measure the circuits of all jobs.
+        """Measure the circuits of all jobs, and raise an error unless all carry their light.
 
         Raises:
             CircuitError: A job is refused, or a circuit is not connected or not proven; the message lists them.

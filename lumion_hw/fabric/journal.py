@@ -29,7 +29,7 @@ _WHAT = "the journal of the fabric"
 
 @dataclass(frozen=True)
 class FabricState:
-    """State of the fabric.
+    """State of the fabric: replaced and failed units, PUCs to avoid, and refused jobs.
 
     Attributes:
         places: Unit that serves in the place of a job's member, by member; members that were not replaced are omitted.
@@ -50,7 +50,7 @@ class FabricState:
     false_alarms: int = 0
 
     def unit_at(self, member: str) -> str:
-        """Return the unit that serves in the place of a member."""
+        """Return the server or accelerator that serves in the place of a job's member."""
         return self.places.get(member, member)
 
 
@@ -72,7 +72,7 @@ class FabricJournal:
         self.state = _state(self._lines.take_existing_entries(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
-        """Record that a recovery begins. Nothing may be changed before this method has returned."""
+        """Record that a recovery begins. The caller must not change anything before this method returns."""
         self._record("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
 
     def end(self, outcome: str, state: FabricState, **details: Any) -> None:
@@ -90,7 +90,7 @@ class FabricJournal:
         self._lines.restart_if_large(entry)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the journal file; idempotent."""
         self._lines.close()
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class FabricJournal:
 
 
 def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]]]:
-    """Return the state and the entries of a bench's journal, without changing it.
+    """Return the fabric state and the entries of a bench's fabric journal, without changing the file.
 
     Raises:
         ConfigError: The journal is damaged.

@@ -67,7 +67,7 @@ class FabricManager(JobCircuits):
 
     Attributes:
         standby: Plans for every single failure.
-        judge: Evidence so far.
+        judge: Collected observations of the detectors.
         fault_s: Bench time of the next fault if it is known, as in a rehearsal; spans count from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
@@ -158,7 +158,7 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def refresh(self) -> None:
-        """Warm the spares up, make new plans, and watch the circuits that are active now."""
+        """Switch on and align waiting spares, make new recovery plans, and watch the circuits that are active now."""
         with self._keeper.exclusive():
             self.standby.avoided = self.state.avoided
             self.standby.warm_up(self.spares)
@@ -166,7 +166,7 @@ class FabricManager(JobCircuits):
             self.plan()
 
     def plan(self) -> None:
-        """Make plans for every single failure, in the background if the clock is a real one."""
+        """Make recovery plans for every single failure; on a real clock in the background."""
         self._stop_planning()
         arguments = (self._in_service(), self.spares, tuple(self.state.failed))
         if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
@@ -178,7 +178,7 @@ class FabricManager(JobCircuits):
             self._planner.start()
 
     def _stop_planning(self) -> None:
-        """Stop planning in the background, because the circuits change or the plans are no longer needed."""
+        """Stop making recovery plans in the background, as circuits change or the plans are no longer needed."""
         self.standby.stop()
         if self._planner is not None:
             self._planner.join()
@@ -212,7 +212,7 @@ class FabricManager(JobCircuits):
         self._watching = [*self._detectors, *self._fallback_detector(watched)]
 
     def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
-        """Return a detector for circuits that another detector cannot watch because they are dark already."""
+        """Return a detector for circuits that another detector cannot watch because they are already dark."""
         unwatched = {name for detector in self._detectors for name in getattr(detector, "unwatched", ())}
         if not unwatched or any(isinstance(detector, Modules) for detector in self._detectors):
             return []
@@ -222,7 +222,7 @@ class FabricManager(JobCircuits):
         return [receivers]
 
     def close(self) -> None:
-        """Stop watching; circuits stay as they are. Idempotent."""
+        """Stop watching the fabric; circuits stay connected. Idempotent."""
         self._stop_planning()
         for detector in self._detectors:
             detector.close()
@@ -243,7 +243,7 @@ class FabricManager(JobCircuits):
         between_steps: Callable[[], None] = lambda: None,
         max_step_s: float = _STEP_S,
     ) -> list[Recovery]:
-        """Watch the circuits, recover from failures, and track polarizations, for a time or until a condition holds.
+        """Watch the circuits, recover from failures, and track polarizations, for a time or until a condition is true.
 
         Args:
             for_s: Duration in seconds; ``None`` without an end.
@@ -265,7 +265,7 @@ class FabricManager(JobCircuits):
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
-            """Watch for one step, or begin again after the controller was off; return whether it is off now."""
+            """Watch the fabric for one step, or begin again after the controller was off; return whether it is off."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -293,14 +293,14 @@ class FabricManager(JobCircuits):
         return recoveries
 
     def measure(self) -> None:
-        """Measure all circuits for displays of their margins; watching itself does not measure margins.
+        """Measure the margins of all circuits for a display; watching alone does not measure margins.
 
         Another thread may call this during :meth:`run`, on a real clock.
         """
         self._keeper.measure()
 
     def step(self, timeout_s: float) -> Recovery | None:
-        """Watch until a failure is recovered from, or until a time has passed.
+        """Watch the fabric until a time has passed, or until one recovery from a failure is done.
 
         Raises:
             SafetyError: The mesh controller has switched its heaters off; :meth:`begin` restores the circuits.
@@ -319,7 +319,7 @@ class FabricManager(JobCircuits):
             self._keeper.resume()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
-        """Poll all detectors until there is a verdict, a fade becomes a failure, or the time is over."""
+        """Poll all detectors until there is a verdict, a circuit is dark for too long, or the time is over."""
         deadline = self.bench.clock.now() + timeout_s
         stop, recoveries = threading.Event(), list[Recovery | None]()
         slow_verdicts = list[FailureVerdict]()
@@ -356,7 +356,7 @@ class FabricManager(JobCircuits):
         return recoveries[0] if recoveries else self._act_on(slow_verdicts[0]) if slow_verdicts else None
 
     def _diagnose_dark_circuits(self) -> Recovery | None:
-        """Check the transmitters of circuits that stay dark, and act on their state."""
+        """Check the transmitters of circuits that stay dark, and start the recovery that their state calls for."""
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = self._transmitter_state(module)
@@ -381,7 +381,7 @@ class FabricManager(JobCircuits):
         return True
 
     def _transmitter_state(self, module: str) -> tuple[bool | None, str]:
-        """Return whether a transmitter reports light, with a text; ``None`` if it does not answer."""
+        """Return whether a transmitter reports light (``None`` if it does not answer), and a description."""
         try:
             device = self.bench.transponders[module]
             status, power_dbm = device.status(), device.monitors().tx_power_dbm
@@ -417,7 +417,7 @@ class FabricManager(JobCircuits):
         return None if recovery is None else self._follow_up(recovery)
 
     def mark_repaired(self, name: str) -> None:
-        """Take a repaired server or accelerator back, as a spare or for a refused job.
+        """Return a repaired server or accelerator to service, as a spare or for a refused job.
 
         Raises:
             ConfigError: The unit has not failed.
@@ -435,7 +435,7 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def restore_bench_file_places(self) -> None:
-        """Treat everything as repaired and use the members of the bench file again, after a rehearsal.
+        """Return to the members of the bench file and treat all units as repaired, after a recovery drill.
 
         Raises:
             LumionError: A device failed, or a circuit could not be proven.
@@ -465,7 +465,7 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from a verdict; if no recovery is possible, refuse the job, with the reason in the journal.
+        """Recover from the failure that a verdict names, or record in the journal why the job gets no circuits.
 
         Raises:
             SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
@@ -508,7 +508,7 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the basis of a decision, with the prepared plans, or with new ones if those are outdated."""
+        """Return the fabric view for a decision, with prepared recovery plans, or new ones if those are outdated."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -523,7 +523,7 @@ class FabricManager(JobCircuits):
         return dataclasses.replace(view, plans=plans, unusable=unusable)
 
     def _carry_out(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change the circuits and prove them. Raises an error if that fails; then everything is as before."""
+        """Change circuits as decided and verify their light. On failure, undo the change and raise an error."""
         if isinstance(decision, Reroute):
             plan = self._reroute_plan(decision)
             timer.mark("route_found")
@@ -564,7 +564,7 @@ class FabricManager(JobCircuits):
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
     ) -> Recovery | None:
-        """Carry out a decision that replaces nothing."""
+        """Carry out a decision that replaces neither a unit nor a path."""
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
@@ -583,7 +583,7 @@ class FabricManager(JobCircuits):
         return None
 
     def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change to a plan: in one commit for a warm spare, by disconnecting and connecting for a cold one."""
+        """Change circuits to a recovery plan: in one commit for a warm spare, step by step for a cold spare."""
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)
@@ -598,7 +598,7 @@ class FabricManager(JobCircuits):
             raise
 
     def _follow_up(self, recovery: Recovery) -> Recovery:
-        """Do the slower rest of a recovery: confirm links, call job hooks, warm spares up and make new plans."""
+        """Do the slow steps after a recovery: confirm links, call job hooks, prepare spares and make new plans."""
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
@@ -613,7 +613,7 @@ class FabricManager(JobCircuits):
         return recovery
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
-        """Wait for the links: receivers and meters confirm the new circuits after the photodiodes have."""
+        """Wait until receivers and meters confirm the new circuits, which photodiodes have confirmed already."""
         new = {proof.circuit.request for proof in recovery.proofs}
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
@@ -633,18 +633,18 @@ class FabricManager(JobCircuits):
         return confirmed
 
     def _fault_time_s(self, recovery: Recovery) -> float:
-        """Return the bench time that the spans of a recovery count from."""
+        """Return the time on the bench's clock from which the durations of a recovery count."""
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
     def _block_failed_unit(self, failed: str) -> None:
-        """Switch off the transmitters of a failed unit, so that it does not shine into the mesh if it comes back."""
+        """Switch off the transmitters of a failed unit, so that it sends no light into the mesh if it restarts."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        """Return a plan for a circuit around PUCs; loops of spares are removed if there is no other path."""
+        """Plan a circuit around PUCs to avoid; remove the loop circuits of spares if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

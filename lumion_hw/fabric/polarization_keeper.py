@@ -49,7 +49,7 @@ class PolarizationKeeper:
         return CircuitMaintenance(self._service, starts_tracking=False)  # the detectors must not wait for it
 
     def prepare(self) -> None:
-        """Announce that :meth:`run` is about to start: from now on changes of circuits wait for it."""
+        """Announce that :meth:`run` is about to start: changes of circuits now wait until tracking pauses."""
         self.is_tracking = bool(self.maintenance)
 
     def run(self, over: Callable[[], bool]) -> None:
@@ -83,12 +83,12 @@ class PolarizationKeeper:
                 self._pause.has_begun.set()
 
     def measure(self) -> None:
-        """Measure all circuits for displays of their margins, unless circuits are being changed."""
+        """Measure the margins of all circuits for a display, unless circuits are being changed."""
         if self._pause is None:
             self.maintenance.measure(lambda: self._pause is not None)
 
     def pause(self) -> None:
-        """Stop moving polarizations soon, without waiting; :meth:`exclusive` or :meth:`resume` ends the pause."""
+        """Request a pause of tracking, without waiting; :meth:`exclusive` or :meth:`resume` ends the pause."""
         if self._pause is None and self.is_tracking:
             self._pause = _Pause(self._clock.event(), self._clock.event())
 
@@ -107,7 +107,7 @@ class PolarizationKeeper:
                 self.resume()
 
     def resume(self) -> None:
-        """End a pause."""
+        """End a pause of polarization tracking."""
         pause, self._pause = self._pause, None
         if pause is not None:
             pause.is_over.set()

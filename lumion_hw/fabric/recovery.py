@@ -30,14 +30,14 @@ class Recovery:
     kept: tuple[CircuitRequest, ...]
 
     def __repr__(self) -> str:
-        """Return the result in one line."""
+        """Return the recovery's result in one line."""
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
         proven = sum(proof.proven for proof in self.proofs)
         took_ms = self.spans[-1].at_ms if self.spans else 0.0
         return f"<Recovery: {what}, {proven} of {len(self.proofs)} proofs hold, {took_ms:.0f} ms since the fault>"
 
     def _repr_html_(self) -> str:
-        """Return the spans as a table for a notebook."""
+        """Return the durations of the recovery as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"

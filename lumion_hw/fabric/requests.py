@@ -48,7 +48,7 @@ class FabricRequest:
     reason: str = "declared by hand"
 
     def perform(self, manager: FabricManager) -> None:
-        """Carry out the request, then measure the circuits of all jobs.
+        """Carry out a request to the fabric's manager, then measure the circuits of all jobs.
 
         Raises:
             ConfigError: The request or the unit does not exist, or the unit is in another state.
@@ -68,7 +68,7 @@ class FabricRequest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a request.
+    """Outcome of a request to the fabric's manager.
 
     Attributes:
         error: Why it failed; empty if it succeeded.
@@ -80,7 +80,7 @@ class Outcome:
 
 
 class RequestBox:
-    """The requests of one bench.
+    """Requests to the fabric's manager of one bench, stored as files.
 
     Args:
         directory: State directory of the bench.
@@ -90,7 +90,10 @@ class RequestBox:
         self._folder = Path(directory) / _FOLDER
 
     def send(self, request: FabricRequest, manager: LockOwner) -> str:
-        """Write a request for a manager and return its number. Raises ``LumionError`` if it cannot be written."""
+        """Write a request for the fabric's manager and return its number.
+
+        Raises ``LumionError`` if the request cannot be written.
+        """
         number = uuid.uuid4().hex
         document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
         with writing(_WHAT, self._folder):
@@ -157,7 +160,7 @@ class RequestBox:
 
 
 def _request(path: Path, owner: LockOwner) -> FabricRequest:
-    """Return the request in a file.
+    """Return the request to the fabric's manager that a file holds.
 
     Raises:
         ConfigError: The file holds no request, or one that is too old or meant for another manager.

@@ -30,7 +30,7 @@ class FabricUnit:
 
 
 def units(model: BenchModel) -> dict[str, FabricUnit]:
-    """Return all servers and accelerators by name."""
+    """Return all servers and accelerators of a bench file by name."""
     result: dict[str, FabricUnit] = {}
     for server in model.servers:
         risks = server.risks | {f"server {server.name}"}
@@ -134,6 +134,6 @@ def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str)
 
 
 def touching(requests: Sequence[CircuitRequest], nics: Iterable[str]) -> list[CircuitRequest]:
-    """Return the circuits that begin or end at one of these modules."""
+    """Return the circuits that begin or end at one of the given modules."""
     own = set(nics)
     return [request for request in requests if {request.source, request.target} & own]

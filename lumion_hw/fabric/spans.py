@@ -1,7 +1,7 @@
-"""Duration of each phase of a recovery, with the origin of each number.
+"""Duration of each phase of a recovery, and whether it was measured or emulated.
 
-There is no single number called "recovery": each phase (span) is reported separately in milliseconds of bench time,
-with the CPU time that this software used for it.
+There is no single number called "recovery": each phase (span) is reported separately, in milliseconds on
+the bench's clock, with the CPU time that this software used for it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Span:
 
     Attributes:
         name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven`` or ``link_up``.
-        bench_ms: Duration in bench time.
-        cpu_ms: CPU time of this process in it.
-        at_ms: Its end in bench time since the fault.
+        bench_ms: Duration on the bench's clock.
+        cpu_ms: CPU time of this process in the phase.
+        at_ms: Time from the fault to the end of the phase, on the bench's clock.
         source: ``measured``, or ``emulated`` with the constant that determines it.
     """
 
@@ -51,11 +51,11 @@ SOURCES = {
 
 
 class SpanTimer:
-    """Records the ends of spans in bench time and CPU time.
+    """Records the ends of recovery phases (spans) on the bench's clock and in CPU time.
 
     Args:
         bench: The bench whose clock counts.
-        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last check without a failure.
+        fault_s: Time of the fault on the bench's clock if known, otherwise of the last check without a failure.
         began_cpu_s: CPU time at which the next span began.
         spans: Earlier spans.
     """
@@ -70,13 +70,13 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Discard the spans after the named one; the time of a failed attempt counts for the next attempt."""
+        """Discard the recovery phases after the named one; the time of a failed attempt counts for the next attempt."""
         while self.spans[-1].name != name:
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
         self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
 
     def mark(self, name: str) -> None:
-        """End a span now."""
+        """End a recovery phase now."""
         now_s, cpu_s = self._bench.clock.now(), time.process_time()
         source = SOURCES.get(name, "")
         span = Span(
@@ -92,7 +92,7 @@ class SpanTimer:
 
 
 class ReportingTimer(SpanTimer):
-    """Records spans and reports each one as it ends."""
+    """Records recovery phases (spans) and reports each one as it ends."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class ReportingTimer(SpanTimer):
         self._emit = on_event
 
     def mark(self, name: str) -> None:
-        """End a span now and report it."""
+        """End a recovery phase now and report its duration."""
         super().mark(name)
         self._emit("span", asdict(self.spans[-1]))
 
 
 def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return spans as JSON documents."""
+    """Return the phases (spans) of a recovery as JSON documents."""
     return [asdict(span) for span in spans]
 
 
@@ -140,7 +140,7 @@ LABELS = {
 
 
 def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]) -> str:
-    """Return a picture of spans as SVG: one bar each, on an axis of time since the fault.
+    """Draw the phases (spans) of a recovery as SVG: one bar per phase, on an axis of time since the fault.
 
     If several of the first spans are very short, they are also shown on a scale of their own.
 

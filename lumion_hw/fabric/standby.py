@@ -46,12 +46,12 @@ class StandbyPlan:
 
     @property
     def rank(self) -> tuple[bool, int, float, int]:
-        """Sort key: warm spares first, then fewest moved circuits, lowest loss in 0.5 dB steps, most spares left."""
+        """Sort key of recovery plans: warm spare first, then fewest moved circuits, lowest loss, most spares left."""
         return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.spares_left
 
 
 def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
-    """Return the loop circuits of a waiting spare."""
+    """Return the circuits of a waiting spare: each of its modules sends to its own receiver (a loop)."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
 
 
@@ -79,11 +79,11 @@ class Standby:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the plans match the active circuits and the record in use."""
+        """Whether the recovery plans match the active circuits and the calibration record in use."""
         return self._made_for is not None and self._made_for == self._planning_inputs()
 
     def warm_up(self, spares: Sequence[str]) -> None:
-        """Connect the loops of spares one after the other, as far as the mesh has room."""
+        """Connect the loop circuits of spares one after the other, as far as the mesh has free paths."""
         setup = self._service.setup
         self.cold = {}
         for name in spares:
@@ -103,7 +103,7 @@ class Standby:
                 setup.bench.events.add("spare stands by", spare=name)
 
     def prepare(self, in_service: Collection[str], spares: Sequence[str], failed: Collection[str]) -> None:
-        """Make plans for the failure of each of these units.
+        """Make recovery plans for the failure of each server or accelerator in service.
 
         Args:
             in_service: Servers and accelerators in service.
@@ -123,11 +123,11 @@ class Standby:
         )
 
     def stop(self) -> None:
-        """Stop :meth:`prepare` in another thread after the failure it is planning; its plans are dropped."""
+        """Stop :meth:`prepare` in another thread as soon as possible; its plans are dropped."""
         self._is_stopped.set()
 
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:
-        """Return the plans for the failure of one unit, best first."""
+        """Return the recovery plans for the failure of one server or accelerator, best first."""
         model = self._service.setup.bench.model
         all_units = units(model)
         lost = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))

@@ -1,4 +1,4 @@
-"""Validity of published cost factors: policies compared over job sizes and the share of whole-server faults."""
+"""Check of published cost factors: recovery policies compared over job sizes and fractions of whole-server faults."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}
 
 @dataclass(frozen=True, eq=False)
 class FactorMap:
-    """Cost factors relative to in-rack spares, where jobs move if no spare is left.
+    """Cost of each recovery policy relative to spares in the rack, where jobs move if no spare is left.
 
     Attributes:
         sizes: Accelerators of every job.
         server_shares: Part of the faults that affect a whole server.
         factors: Cost relative to in-rack spares by policy, shape ``(sizes, shares)``.
-        counting: Counted accelerators.
+        counting: Which accelerators count as cost, from :data:`lumion_hw.planning.COUNTINGS`.
     """
 
     sizes: tuple[int, ...]
@@ -47,7 +47,7 @@ def factor_map(
     seed: int = 0,
     mapper: Mapper = map,
 ) -> FactorMap:
-    """Return the cost factors for fleets whose jobs all have one size.
+    """Return the cost of recovery policies, relative to spares in the rack, for fleets whose jobs all have one size.
 
     Args:
         fleet: Racks and spares.

@@ -1,4 +1,4 @@
-"""Faults: what fails, how often, and the time until replacement, as one rate or by causes from a file."""
+"""Faults of accelerators and servers: rates and repair times, as one rate or by causes from a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = "Give lines of a name, accelerator or server, faults per accelerator and
 
 @dataclass(frozen=True)
 class FaultRate:
-    """Rate of one kind of fault.
+    """Rate and repair time of one kind of fault.
 
     Attributes:
         name: Name of the part that fails.
@@ -69,7 +69,7 @@ class Faults:
 
     @classmethod
     def from_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
-        """Return the faults for a rate.
+        """Return the distribution of failures for one rate of faults.
 
         Args:
             per_accelerator_day: Faults of all kinds per accelerator and day.
@@ -85,7 +85,7 @@ class Faults:
 
     @classmethod
     def from_causes(cls, causes: Iterable[FaultRate], per_server: int) -> Faults:
-        """Return the faults for independent causes, each with its own repair time.
+        """Return the distribution of failures for independent causes, each with its own repair time.
 
         Args:
             causes: The causes.

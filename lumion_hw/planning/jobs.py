@@ -30,7 +30,7 @@ class JobMix:
 
     @classmethod
     def from_weights(cls, weights: dict[int, float], counted_by: ShareBasis = "jobs") -> JobMix:
-        """Return the mix for weights by size.
+        """Return the job mix for given weights of the sizes.
 
         Args:
             weights: Weight of every size, in any unit.
@@ -74,7 +74,7 @@ def job_mix(name_or_file: AnyPath, counted_by: ShareBasis = "jobs") -> JobMix:
     """Return a mix by name, or from a CSV file with a line ``size, share`` per size.
 
     Raises:
-        ConfigError: There is no such mix or file, or the file has other content.
+        ConfigError: No mix or file has this name, or the file has other content.
     """
     name = str(name_or_file)
     if name in MIXES:

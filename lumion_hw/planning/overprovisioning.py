@@ -1,4 +1,4 @@
-"""Cost of faults beyond the failed accelerators, by policy, simulated for many racks (docs/planning.md).
+"""Simulated cost of faults in a fleet of racks, by recovery policy: accelerators idle or out of service.
 
 A state is one moment: jobs occupy their racks, and some accelerators and whole servers have failed. Each policy
 determines which healthy accelerators are out of service because of that, and how many are idle as spares. States are
@@ -74,7 +74,7 @@ class Fleet:
 
     @property
     def size(self) -> int:
-        """Accelerators in the racks that run jobs."""
+        """Number of accelerators in the racks that run jobs."""
         return self.racks * self.per_rack
 
 
@@ -103,7 +103,7 @@ class PolicyCost:
 
 @dataclass(frozen=True)
 class Overprovisioning:
-    """Costs of all policies over the same states.
+    """Costs of all recovery policies over the same random states of a fleet.
 
     Attributes:
         states: Number of states.
@@ -116,7 +116,7 @@ class Overprovisioning:
     costs: dict[str, PolicyCost] = field(default_factory=dict)
 
     def ratio(self, policy: str, over: str, *, counting: str) -> float:
-        """Return the cost of one policy relative to another.
+        """Return the cost of one recovery policy relative to another.
 
         Args:
             policy: Numerator.
@@ -146,7 +146,7 @@ def simulate(
     service_level: float = 0.95,
     mapper: Mapper = map,
 ) -> Overprovisioning:
-    """Return the costs of the policies over random states.
+    """Return the costs of all recovery policies over random states of a fleet.
 
     Args:
         fleet: Racks and spares.
@@ -179,7 +179,7 @@ def simulate(
 
 
 def on_cores(workers: int | None = None) -> Mapper:
-    """Return a ``map`` that spreads chunks over processes, on all cores by default."""
+    """Return a ``map`` function that spreads chunks of a simulation over processes, on all cores by default."""
 
     def run_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         listed = list(items)
@@ -194,11 +194,11 @@ def on_cores(workers: int | None = None) -> Mapper:
 
 
 def on_cluster(scheduler: str) -> Mapper:
-    """Return a ``map`` that spreads chunks over a dask cluster (extra ``cluster``) at ``HOST:PORT``.
+    """Return a ``map`` function that uses a dask cluster at ``HOST:PORT`` (optional dependency ``cluster``).
 
     Raises:
         ConfigError: dask.distributed is not installed.
-        ConnectError: There is no scheduler.
+        ConnectError: No dask scheduler answers at the address.
     """
     client = connect_cluster(scheduler)
 
@@ -269,7 +269,7 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
 
 
 def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
-    """Return the counts of each state in a chunk, every array of shape ``(count,)``."""
+    """Simulate a chunk of fleet states; return the counts of accelerators per state, arrays of shape ``(count,)``."""
     seed, number, count = order
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)
@@ -315,7 +315,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
 
 
 def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
-    """Return the failures that no spare of the same rack covers; failures of the largest jobs are covered first."""
+    """Return the failures that no spare in their own rack covers. Failures of the largest jobs are covered first."""
     short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
@@ -324,7 +324,7 @@ def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whol
 
 
 def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
-    """Return the indices of random failures in ascending order, each with the same probability."""
+    """Return indices of randomly failed units in ascending order; every unit fails with the same probability."""
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:
@@ -341,7 +341,7 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
 
 
 def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
-    """Return random failures with a uniform number per rack and no repeats (Floyd's algorithm)."""
+    """Return random failed accelerators, a uniformly drawn number of different ones per rack (Floyd's algorithm)."""
     racks, maximum = count * fleet.racks, between[1]
     counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
     chosen = np.full((racks, maximum), -1, dtype=np.int64)

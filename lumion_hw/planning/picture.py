@@ -1,4 +1,4 @@
-"""Pictures of plans, with matplotlib (extra ``plots``)."""
+"""Figures of spare and slice plans, with matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
-    """Draw how many times more each policy costs; bold where the factor reaches the published one.
+    """Draw the cost of each recovery policy relative to in-rack spares; bold where it reaches the published factor.
 
     Args:
         found: The factors.
@@ -54,7 +54,7 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
 
 
 def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
-    """Draw the costs of policies: healthy accelerators out of service, idle spares, and failed accelerators.
+    """Draw the cost of recovery policies: healthy accelerators out of service, idle spares, failed accelerators.
 
     Args:
         found: The policies.
@@ -118,11 +118,11 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 
 
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
-    """Draw the probability that more accelerators are lost than there are spares, with the service level.
+    """Draw the probability that more accelerators fail than there are spares, over the number of spares.
 
     Args:
         lost: Probability that exactly k are lost, by label, shape ``(n + 1,)``.
-        service_level: Required probability that none is short.
+        service_level: Required probability that no job lacks an accelerator.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files may be overwritten.
 

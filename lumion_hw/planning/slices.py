@@ -51,7 +51,7 @@ class SliceRequest:
             raise ConfigError(f"there is no topology {self.topology!r}", hint=f"Give {', '.join(TOPOLOGIES)}.")
 
     def circuits(self) -> tuple[tuple[int, int], ...]:
-        """Return the pairs to connect, by index in the slice; each pair once."""
+        """Return the pairs of accelerators to connect, by index in the slice; each pair once."""
         count = self.accelerators
         if self.topology == "full":
             return tuple(itertools.combinations(range(count), 2))
@@ -102,16 +102,16 @@ class Rack(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of accelerators."""
+        """Number of accelerators in the rack."""
         ...
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return the place of a request next to busy accelerators, or ``None``."""
+        """Place a requested slice on free accelerators, or return ``None`` if that is not possible."""
         ...
 
 
 def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return the lengths a ≤ b ≤ c of the box of a volume with the smallest surface, within a torus if one is given.
+    """Return the lengths a ≤ b ≤ c of the box of given volume with the smallest surface; optionally inside a torus.
 
     Raises:
         ConfigError: No such box fits.
@@ -139,7 +139,7 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
     There are two links per dimension. Along a dimension that the box fills, a ring runs in both directions. Along a
-    dimension that it does not fill, the way back uses the same links, so one ring runs where two could. A dimension of
+    dimension that it does not fill, the return path uses the same links, so only one ring runs. A dimension of
     one accelerator cannot be used. Assumed: links cannot change dimension, and all dimensions are used at once.
 
     Args:
@@ -200,11 +200,11 @@ class TorusRack:
 
     @property
     def size(self) -> int:
-        """Number of accelerators."""
+        """Number of accelerators in the rack."""
         return math.prod(self.shape)
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return the first free box, most cubic shapes first; a volume without a box uses the next larger one."""
+        """Place a slice in the first free box, most cubic shape first; if no box has its volume, in a larger box."""
         if not (boxes := self._boxes_of_volume(request.accelerators)):
             return None
         busy_counts = _BusyCounts(busy.reshape(self.shape))
@@ -219,7 +219,7 @@ class TorusRack:
         return None
 
     def _boxes_of_volume(self, volume: int) -> list[tuple[int, int, int]]:
-        """Return all boxes of a volume that fit, or of the next larger volume with any; most cubic first."""
+        """Return all boxes of a volume inside the torus, or of the next larger possible volume; most cubic first."""
         if volume not in self._box_cache:
             fitting: list[tuple[int, int, int]] = []
             for larger in range(volume, self.size + 1):
@@ -261,7 +261,7 @@ class FabricRack:
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return free accelerators on few servers, the last ones from the fullest server that has enough.
+        """Place a slice on free accelerators of few servers; the remainder goes to the fullest server with enough free.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.
@@ -319,7 +319,7 @@ def serve_stream(
     topology: Topology = "ring",
     progress: Progress = no_progress,
 ) -> StreamResult:
-    """Return how a rack serves random requests with Poisson arrivals and exponential durations.
+    """Simulate random slice requests on a rack: Poisson arrivals, exponential durations.
 
     Args:
         rack: The rack.
@@ -377,7 +377,7 @@ def serve_stream(
 
 
 def training_speedup(communication_share: float, faster: float) -> float:
-    """Return the speed-up of an iteration when its exposed communication gets faster (Amdahl).
+    """Return the speed-up of a training iteration when its exposed communication gets faster (Amdahl's law).
 
     Args:
         communication_share: Fraction of communication in the iteration before, 0 to 1.
@@ -389,7 +389,7 @@ def training_speedup(communication_share: float, faster: float) -> float:
 
 
 def needed_communication_share(speedup: float, faster: float) -> float | None:
-    """Return the fraction of communication that a speed-up needs; ``None`` if even all time is not enough."""
+    """Return the fraction of communication time needed for a given speed-up; ``None`` if a fraction of 1 is too low."""
     if not (speedup >= 1.0 and faster > 0.0):
         raise ConfigError(f"invalid speed-up {speedup} or communication speed-up {faster}", hint="Give at least 1.")
     if speedup > faster:

@@ -44,12 +44,12 @@ class RiskGroup:
 
     @property
     def size(self) -> int:
-        """Number of all accelerators in the group."""
+        """Number of all accelerators in the risk group."""
         return self.accelerators + sum(part.size for part in self.parts)
 
 
 def unavailable_share(failures_per_day: float, repair_days: float) -> float:
-    """Return the long-run fraction of time that is lost, λD / (1 + λD).
+    """Return the long-run fraction of time that a part is out of service, λD / (1 + λD) with fault rate λ, repair D.
 
     Args:
         failures_per_day: λ, failures per day in service.
@@ -102,7 +102,7 @@ def lost_probability(group: RiskGroup) -> Real:
 def spares_needed(
     lost: Real, service_level: float, rule: SpareRule = "published", *, spare_unavailable: float = 0.0
 ) -> int:
-    """Return the smallest number of spares with which every job is complete at the service level.
+    """Return the smallest number of spares with which no job lacks an accelerator, at the service level.
 
     Args:
         lost: Probability that exactly k units are lost, shape ``(n + 1,)``.
@@ -161,7 +161,7 @@ def plan_spares(
     *,
     spare_unavailable: float = 0.0,
 ) -> SparePlan:
-    """Return the spares per rack and in a pool.
+    """Return the number of spares needed per rack, and in one pool that all racks share.
 
     Args:
         rack: One rack; racks fail independently.

@@ -49,7 +49,7 @@ class Alignment:
         floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
         method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the search had to optimise the
             actuators one by one, ``feedback`` if a box searched on its own.
-        light: The explanation of the readings, from which tracking starts; ``None`` for other actuators than squeezers,
+        light: The fitted model of the light, from which tracking starts; ``None`` for other actuators than squeezers,
             and if the model did not fit.
     """
 
@@ -87,11 +87,11 @@ class Aligner:
     ) -> Alignment:
         """Turn the polarization until the power is as large as possible.
 
-        If a search ends in an error, the former settings are restored; a box without settings is stopped.
+        If a search ends in an error, the former settings are restored; an automatic controller is stopped.
 
         Args:
             name: Device name of the controller, under which its periods are remembered.
-            controller: The controller, or a box that searches on its own.
+            controller: The controller, or an automatic controller that searches on its own.
             read: Reads the power to maximise.
 
         Raises:
@@ -139,13 +139,13 @@ class Aligner:
         return Tracking(controller, read, self._clock, found.light, self._periods[name], drift_rad=drift_rad)
 
     def periods(self, name: str) -> dict[int, float]:
-        """Return the known periods of a controller, by channel, in its units."""
+        """Return the known periods of a polarization controller by channel, in the controller's units."""
         return dict(self._periods.get(name, {}))
 
     def _search(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower, sign: float
     ) -> Alignment:
-        """Search, and restore the settings if that fails."""
+        """Search the brightest or darkest polarization, and restore the controller's settings if that fails."""
         if isinstance(controller, PolarizationOptimizer):
             return self._search_by_feedback(name, controller, read, sign)
         before = controller.read()
@@ -178,7 +178,7 @@ class Aligner:
         )
 
     def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:
-        """Let a box search until it no longer improves, then stop it, whatever happens."""
+        """Let an automatic controller search until it no longer improves, then stop it even if an error occurred."""
         bright = FeedbackSearch(sign=1.0, noise_db=self._noise_db, coarse=sign < 0.0)
         searches = [bright]
         try:
@@ -259,7 +259,7 @@ class Tracking:
         self._tracker = PolarizationTracker(chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad)
 
     def step(self) -> TrackState:
-        """Set, wait, read and follow once. Raises the errors of controller and reading; tracking can then go on."""
+        """Take one tracking step: set, wait, read and adjust. Raises device errors, after which tracking can go on."""
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
         self._phases = self._drives.phases(settings)
@@ -267,12 +267,12 @@ class Tracking:
         return self._tracker.update(self._phases, self._read())
 
     def switch_reading(self, read: ReadPower) -> None:
-        """Read the same light at another place from now on, where its power may differ. Raises reading errors."""
+        """Read the tracked light with another detector from now on; readings may differ. Raises reading errors."""
         self._tracker.rescale(self._phases, read())
         self._read = read
 
     def freeze(self) -> NDArray[np.float64]:
-        """Move the controller to the estimated maximum, without dither, and return the settings."""
+        """Move the polarization controller to the estimated maximum, without dither, and return its settings."""
         settings = self._drives.settings(self._tracker.centre)
         self._controller.set(settings)
         self._clock.sleep(self._controller.settle_s)
@@ -285,7 +285,7 @@ def run_steps(
     read: ReadPower,
     clock: Clock,
 ) -> _Result:
-    """Carry out steps: set what they yield, wait until the light has settled, and send the power read.
+    """Carry out the steps of a search: apply each yielded setting, wait for the light to settle, send back the power.
 
     Args:
         steps: Yields settings and receives powers.

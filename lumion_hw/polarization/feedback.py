@@ -1,4 +1,4 @@
-"""Search with a box that optimises on its own: power in, score (factor) out, and a stop criterion. No I/O.
+"""Search with an automatic polarization controller (box) that optimises a score (factor) on its own. No I/O.
 
 The maker does not say how the box uses a factor (docs/polarization.md). So this module only assumes that the box's
 steps lead to smaller factors in the long run, and that it makes trial steps on the way: a search ends not at the last
@@ -34,7 +34,7 @@ _LIT = 3.0
 
 @dataclass(frozen=True)
 class FeedbackStep:
-    """The next action with the box.
+    """The next action with an automatic polarization controller (box).
 
     Attributes:
         factor: Score of the present polarization, above 0 and at most 100; smaller is better.
@@ -46,7 +46,7 @@ class FeedbackStep:
 
 
 class FeedbackSearch:
-    """One search: pass each power to :meth:`next_step` and apply the result to the box, until it is ``None``.
+    """One search by a box: pass each power to :meth:`next_step` and apply the result, until the result is ``None``.
 
     Args:
         sign: 1 for the brightest, −1 for the darkest.
@@ -70,7 +70,7 @@ class FeedbackSearch:
 
     @property
     def powers(self) -> tuple[float, ...]:
-        """All readings so far, in order."""
+        """All power readings of the search so far, in order."""
         return tuple(self._powers)
 
     @property
@@ -79,7 +79,7 @@ class FeedbackSearch:
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def next_step(self, power: float) -> FeedbackStep | None:
-        """Use the power at the present polarization, in any linear unit; ``None`` means to stop there."""
+        """Return the next action for the power at the present polarization, in any linear unit; ``None`` to stop."""
         self._powers.append(power)
         self._remember_best(power)
         n_reads = len(self._powers)
@@ -96,7 +96,7 @@ class FeedbackSearch:
         return self._step(power)
 
     def _remember_best(self, power: float) -> None:
-        """Remember the best power, and when it last improved by more than noise."""
+        """Store the best power so far, and at which reading it last improved by more than the noise."""
         if math.isnan(self._best):
             self._best = self._previous_best = power
         self._best = max(self._best, power) if self._sign > 0.0 else min(self._best, power)
@@ -110,13 +110,13 @@ class FeedbackSearch:
             self._landing_since = None
 
     def _is_good_enough(self, power: float, n_waited: int) -> bool:
-        """Return whether to stop: the power is about the best so far, or not much worse after long waiting."""
+        """Return whether to stop the search: power close to the best so far, or not much worse after long waiting."""
         slack = self._noise * 10.0 ** (_LANDING_DB[self._sign] / 10.0)
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
 
     def _start_fine_search(self) -> FeedbackStep:
-        """Use small factors for bright light from now on, and wait longer for smaller improvements."""
+        """Start the fine search: smaller factors for bright light, and a longer wait for smaller improvements."""
         self._ahead = _JUST_AHEAD
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)

@@ -37,7 +37,7 @@ _CLIMBS = 4  # the power has several extremes over the angles; the best of four 
 
 @dataclass(frozen=True)
 class PlateLight:
-    """An explanation of readings behind N plates.
+    """A fitted model of the light behind N rotating plates.
 
     Attributes:
         state: s in front of the plates, shape ``(3,)``.
@@ -60,7 +60,7 @@ class PlateLight:
     misfit: float = 0.0
 
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the powers at angles ``(..., N)``, shape ``(...)``."""
+        """Return the predicted powers at plate angles ``(..., N)``, shape ``(...)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
         share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.accepted))
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
@@ -75,7 +75,7 @@ class PlateLight:
         *,
         sign: float,
     ) -> NDArray[np.float64]:
-        """Return the brightest or darkest angles in a range, shape ``(N,)``.
+        """Return the plate angles of the brightest or darkest light in a range, shape ``(N,)``.
 
         Args:
             low: Lowest angles in degrees, shape ``(N,)``.
@@ -107,7 +107,7 @@ def fit_plates(
     former: PlateLight | None = None,
     starts: int = 10,
 ) -> PlateLight:
-    """Return the explanation with the smallest residual.
+    """Return the model of light behind rotating plates that fits readings with the smallest residual.
 
     Args:
         angles_deg: Angles of the readings, shape ``(n, N)``.
@@ -142,7 +142,7 @@ class _PlateFit:
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return parameters drawn from the prior."""
+        """Return fit parameters drawn from the prior."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
@@ -150,13 +150,13 @@ class _PlateFit:
         return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
 
     def parameters_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
-        """Return the parameters of an explanation."""
+        """Return the fit parameters of a fitted model."""
         crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MAX_CROSSTALK)
         rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
         return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
 
     def light(self, parameters: NDArray[np.float64], scale: float) -> PlateLight:
-        """Return the explanation for parameters."""
+        """Return the fitted model for fit parameters."""
         states = parameters[:6].reshape(2, 3)
         states = states / np.linalg.norm(states, axis=1, keepdims=True)
         retardances, offsets = parameters[6 : 6 + self._n], np.concatenate([[0.0], parameters[6 + self._n : -3]])
@@ -167,7 +167,7 @@ class _PlateFit:
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
-        """Return parameters improved by least squares."""
+        """Return fit parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         sigma = np.full(len(self._powers), _COARSE) if coarse else self._sigma
@@ -182,18 +182,18 @@ class _PlateFit:
         return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
-        """Return the squared misfit in standard deviations, with outliers damped."""
+        """Return the sum of squared residuals of the fit in standard deviations, with outliers damped."""
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the derivatives of the residuals by finite differences."""
+        """Return the derivatives of the fit residuals by finite differences."""
         # All columns in one call, shape (M, n): the propagation is broadcast, which is faster than a loop.
         shifted = parameters + _DIFFERENCE * np.eye(len(parameters))
         slopes = (self._residuals(shifted, sigma) - self._residuals(parameters, sigma)) / _DIFFERENCE
         return np.ascontiguousarray(slopes.T)
 
     def _residuals(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the residuals of readings and prior in standard deviations.
+        """Return the fit residuals of readings and prior, in standard deviations.
 
         Args:
             parameters: Shape ``(..., M)``.

@@ -69,11 +69,11 @@ class RetarderChain:
 
     @cached_property
     def mixed(self) -> list[tuple[int, int]]:
-        """Components that each squeezer mixes: a quarter turn converts the first into the second."""
+        """Pair of Stokes components that each squeezer mixes: a quarter turn converts the first into the second."""
         return [(1, 2) if index % 2 == 0 else (2, 0) for index in range(self.n_squeezers)]
 
     def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return states behind the chain, shape ``(..., 3)``, for retardances ``(..., N)`` and states ``(..., 3)``."""
+        """Return states behind the chain, shape ``(..., 3)``, for retardances ``(..., N)`` and input states."""
         return np.stack(np.broadcast_arrays(*self._propagate(np.moveaxis(retardances, -1, 0), state)), axis=-1)
 
     def turn_and_slopes(
@@ -104,7 +104,7 @@ class RetarderChain:
     def overlap(
         self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], accepted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return q = t·R s, shape ``(...)``.
+        """Return the overlap q = t·R s of the light behind the chain with an accepted state t, shape ``(...)``.
 
         Args:
             retardances: One array for each squeezer, rad; they are broadcast against each other.
@@ -118,7 +118,7 @@ class RetarderChain:
     def _propagate(
         self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64]
     ) -> list[NDArray[np.float64]]:
-        """Return the Stokes components behind the chain."""
+        """Return the Stokes components of the light behind the chain."""
         light: list[NDArray[np.float64]] = [state[..., 0], state[..., 1], state[..., 2]]
         for (i, j), angle in zip(self.mixed, retardances, strict=True):
             light[i], light[j] = _rotate(light[i], light[j], np.cos(angle), np.sin(angle))
@@ -126,7 +126,7 @@ class RetarderChain:
 
 
 class DrivenChain:
-    """A chain at several settings, for many states and constants at once.
+    """A chain of squeezers at several settings, for many polarization states and constants at once.
 
     The squeezers rotate by x_k + o_k. The rotations by the drive phases x are the same for all states and constants,
     and are calculated once; the rotations by the constants have the same axes.
@@ -145,7 +145,7 @@ class DrivenChain:
     def overlap_and_slopes(
         self, states: NDArray[np.float64], offsets: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], NDArray[np.float64]]:
-        """Return q = t·R s and its derivatives.
+        """Return the overlap q = t·R s of the light behind the chain with the accepted state t, and its derivatives.
 
         Args:
             states: s in front of the chain and t behind it, shape ``(6, K)``.
@@ -180,5 +180,5 @@ class DrivenChain:
 def _rotate(
     a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two components rotated by an angle with cosine c and sine s; exchange them to rotate backwards."""
+    """Return two Stokes components rotated by an angle with cosine c and sine s. Swap the two to rotate backwards."""
     return c * a - s * b, s * a + c * b

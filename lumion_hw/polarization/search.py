@@ -1,4 +1,4 @@
-"""Polarization search as steps without I/O: it yields settings and receives the power read there.
+"""Polarization search as steps without I/O: the search yields settings and receives the measured power.
 
 The search uses a model first. For squeezers, an ensemble of all states that explain the readings
 (:mod:`lumion_hw.polarization.state_fit`) shows where a reading is most informative, and when enough is known. For
@@ -58,7 +58,7 @@ class PolarizationSearchResult:
         remaining_loss_db: Light that may still be missing at the desired port.
         floor_power: Lowest power that any setting reaches; ``None`` if the model does not fit.
         method: Method that found the result.
-        light: The explanation of the readings; ``None`` if the model does not fit.
+        light: The fitted model of the light; ``None`` if the model does not fit.
     """
 
     settings: NDArray[np.float64]
@@ -110,7 +110,7 @@ class PolarizationSearch:
 
     @property
     def powers(self) -> tuple[float, ...]:
-        """All readings so far, in order."""
+        """All power readings of the search so far, in order."""
         return tuple(self._powers)
 
     @property
@@ -119,7 +119,7 @@ class PolarizationSearch:
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
-        """Search; without light, end with the powers read so far."""
+        """Yield the settings of a search; without light, end with the powers read so far."""
         yield from self._read_at_settings(self._settings)
         # A model needs the true periods, so they are learnt first, and remembered for the next search.
         yield from self._learn_periods()
@@ -133,7 +133,7 @@ class PolarizationSearch:
         return result
 
     def _read_at_settings(self, settings: NDArray[np.float64]) -> Reading:
-        """Read at settings, which then stay."""
+        """Apply controller settings and read the power there; the settings stay."""
         self._settings = settings.copy()
         power = yield settings.copy()
         self._settings_read.append(settings.copy())
@@ -141,7 +141,7 @@ class PolarizationSearch:
         return power
 
     def _with_channel(self, channel: int, value: float) -> NDArray[np.float64]:
-        """Return the present settings with another value for a channel."""
+        """Return the present controller settings with another value for one channel."""
         settings = self._settings.copy()
         settings[channel] = value
         return settings
@@ -149,7 +149,7 @@ class PolarizationSearch:
     # Periods ----------------------------------------------------------------------------------------------------------
 
     def _learn_periods(self) -> Generator[NDArray[np.float64], float, None]:
-        """Sweep each squeezer of unknown period, and leave it at its best; repeat if it hardly acts."""
+        """Sweep each squeezer of unknown period, and leave it at its best setting; repeat if power hardly changed."""
         for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
@@ -194,7 +194,7 @@ class PolarizationSearch:
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with the ensemble; return ``None`` if the readings do not come from squeezers."""
+        """Search with the model of squeezers; return ``None`` if the readings do not match the model."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
         chain = RetarderChain(len(self._actuators))
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
@@ -232,7 +232,7 @@ class PolarizationSearch:
     # By plates --------------------------------------------------------------------------------------------------------
 
     def _search_plates(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with one explanation of all readings; return ``None`` if they do not match fixed retardances."""
+        """Search with the model of rotating plates; return ``None`` if the readings do not match the model."""
         light, is_confirmed, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
             yield from self._read_at_settings(self._random_settings())
@@ -287,7 +287,7 @@ class PolarizationSearch:
         return PolarizationSearchResult(self._settings.copy(), power, float(loss_db), floor, "model", None)
 
     def _rounded_to_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest settings that the actuators can take."""
+        """Return the nearest controller settings that the actuators' step sizes allow."""
         stepped = [
             min(max(round(value / actuator.step) * actuator.step, actuator.minimum), actuator.maximum)
             for value, actuator in zip(settings.tolist(), self._actuators, strict=True)
@@ -340,7 +340,7 @@ class PolarizationSearch:
         return any(actuator.kind == "angle" for actuator in self._actuators)
 
     def _random_settings(self) -> NDArray[np.float64]:
-        """Return random settings of the plates; other actuators stay."""
+        """Return controller settings with random plate angles; other actuators stay."""
         settings = self._settings.copy()
         for channel, actuator in enumerate(self._actuators):
             if actuator.kind == "angle":
@@ -353,7 +353,7 @@ class PolarizationSearch:
         return bool(ratio < (_SAME_BRIGHT if self._sign > 0.0 else _SAME_DARK))
 
     def _move_to_extreme(self, channel: int) -> Reading:
-        """Move one actuator to its extreme; return the expected power there."""
+        """Move one actuator to its brightest or darkest setting; return the expected power there."""
         coordinate = Coordinate.from_actuator(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
         drives = np.array([start, *coordinate.other_settings(start)])
@@ -365,13 +365,13 @@ class PolarizationSearch:
         return predicted
 
     def _is_improved(self, former: float, power: float) -> bool:
-        """Return whether another round is worth its readings (docs/polarization.md, "Three readings")."""
+        """Return whether another round over all actuators can improve the power enough (docs/polarization.md)."""
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
         return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)
 
     def _loss_db(self, former: float, power: float, predicted: float) -> float:
-        """Estimate the light still missing: the last round's gain or expected gain, or the remaining leakage."""
+        """Estimate the missing light in dB, from the last round's gain or from the remaining leakage."""
         brightest = max(self._powers)
         if not power > 0.0 or not brightest > 0.0:
             return 0.0

@@ -1,4 +1,4 @@
-"""Sinusoids: the power against one actuator of a polarization controller, fitted and moved to its extreme.
+"""Sinusoid fits of power against one actuator of a polarization controller, and the extremes of these fits.
 
 Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ; against the angle of a rotating
 plate it has the harmonics 2θ and 4θ (docs/polarization.md). Fits use a linear unit, never dB.
@@ -25,7 +25,7 @@ PLATE_PERIOD_DEG = 180.0
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One actuator as used in the search.
+    """One actuator of a polarization controller, as the search uses it.
 
     Attributes:
         minimum: Lowest setting.
@@ -41,7 +41,7 @@ class Coordinate:
 
     @classmethod
     def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
-        """Return the coordinate of an actuator."""
+        """Return the search coordinate for an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
     def other_settings(self, start: float) -> list[float]:
@@ -66,7 +66,7 @@ class Coordinate:
     def best(
         self, settings: NDArray[np.float64], readings: NDArray[np.float64], near: float, sign: float
     ) -> tuple[float, float]:
-        """Return the setting of the extreme and the predicted power there.
+        """Return the actuator setting with the brightest or darkest light, and the predicted power there.
 
         Args:
             settings: Settings of the readings, shape ``(n,)``, at least ``2·harmonics + 1``.
@@ -86,7 +86,7 @@ class Coordinate:
 
 
 def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics: int = 1) -> NDArray[np.float64]:
-    """Return the columns 1, cos, sin, cos 2…, shape ``(..., n, 2·harmonics + 1)``.
+    """Return the columns 1, cos, sin, cos 2… of a sinusoid fit, shape ``(..., n, 2·harmonics + 1)``.
 
     Args:
         settings: Shape ``(n,)``.
@@ -99,12 +99,12 @@ def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics
 
 
 def changes_power(readings: NDArray[np.float64]) -> bool:
-    """Return whether a sweep changes the power visibly; in the dark it does not."""
+    """Return whether the power of an actuator sweep varies by more than noise."""
     return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
 
 
 def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
-    """Return the period that fits a sweep best; ``None`` if the channel hardly acts, or not as a squeezer."""
+    """Return the actuator period that fits a sweep best; ``None`` if the power hardly varies or fits no sinusoid."""
     if not changes_power(readings):
         return None
     span = float(np.ptp(drives))

@@ -36,16 +36,16 @@ class SqueezerDrives:
 
     @property
     def phase_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lowest and highest phases, rad, shape ``(N,)`` each; equal for actuators that stay."""
+        """Lowest and highest squeezer phases, rad, shape ``(N,)`` each; equal for actuators that stay."""
         return self._limits[0] * self._rad_per_unit, self._limits[1] * self._rad_per_unit
 
     def phases(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the phases of settings, shape ``(..., N)``, rad; 0 for actuators without a known period."""
+        """Return squeezer phases for controller settings, shape ``(..., N)``, rad; 0 where the period is unknown."""
         phases: NDArray[np.float64] = settings * self._rad_per_unit
         return phases
 
     def settings(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the settings for phases ``(N,)``, rounded to the actuators' steps and inside their ranges."""
+        """Return the controller settings for squeezer phases ``(N,)``, rounded to the actuators' steps and in range."""
         moved = self._limits[0] < self._limits[1]
         exact = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
         stepped = np.where(moved, np.round(exact / self._steps) * self._steps, exact)

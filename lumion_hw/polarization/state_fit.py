@@ -38,7 +38,7 @@ _WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before the
 
 @dataclass(frozen=True)
 class LightEstimate:
-    """The best explanation of the readings.
+    """The best-fitting model of the light behind squeezers.
 
     Attributes:
         state: s in front of the squeezers, shape ``(3,)``.
@@ -106,16 +106,16 @@ class Members:
         return [column + self.offsets[:, k, None] if k in inner else column[None] for k, column in enumerate(phases.T)]
 
     def subset(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
-        """Return a copy of some members."""
+        """Return a copy of some ensemble members."""
         return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
     def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], others: Members) -> None:
-        """Overwrite some members by others."""
+        """Overwrite some ensemble members by others."""
         self.numbers[index], self.damping[index], self.chi2[index] = others.numbers, others.damping, others.chi2
 
 
 class LightEnsemble:
-    """Everything known about the light from readings at known phases, as K members for N squeezers.
+    """Estimate of the light from readings at known phases, as an ensemble of K fitted models (members).
 
     Args:
         chain: The squeezers.
@@ -148,21 +148,21 @@ class LightEnsemble:
 
     @property
     def n_readings(self) -> int:
-        """Number of readings so far."""
+        """Number of power readings so far."""
         return len(self._powers)
 
     @property
     def n_unknowns(self) -> int:
-        """Number of unknowns: two states, the constants between them, and P0."""
+        """Number of unknowns of the fit: two polarization states, the squeezers' constants, and P0."""
         return 5 + max(len(self.chain) - 2, 0)
 
     @property
     def relative_noise(self) -> float:
-        """Noise of a reading relative to its value, as estimated now."""
+        """Present estimate of the noise of a reading, relative to its value."""
         return self._relative_noise
 
     def add(self, phases: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-        """Add readings and fit again.
+        """Add power readings and fit the ensemble again.
 
         Args:
             phases: Drive phases, shape ``(n, N)``, rad.
@@ -181,11 +181,11 @@ class LightEnsemble:
         self._fit()
 
     def misfit(self) -> float:
-        """Return the RMS residual of the best explanation, relative to the readings."""
+        """Return the RMS residual of the best-fitting member, relative to the readings."""
         return float(np.sqrt(self._residual_sum() / max(self.n_readings - self.n_unknowns, 1)))
 
     def redraw_half(self) -> None:
-        """Draw half of the members again, so that the ensemble can find a different explanation."""
+        """Draw half of the ensemble members again, so that the fit can find a different solution."""
         half = np.arange(1, len(self._draws), 2)  # never member 0, which carries the best explanation
         self._members.replace(half, self._draw_from_prior(len(half)))
         self._optimise(half, 2 * _COLD_STEPS, fine=False)
@@ -193,7 +193,7 @@ class LightEnsemble:
         self._fit()
 
     def best(self) -> LightEstimate:
-        """Return the explanation with the smallest residual."""
+        """Return the model of the light with the smallest residual."""
         first = self._members.subset(np.array([0]))
         # The unit matrix is a weak prior: unconstrained directions get a variance of 1 rad².
         weights = self._weights(fine=True)
@@ -213,13 +213,13 @@ class LightEnsemble:
 
     @property
     def p0(self) -> NDArray[np.float64]:
-        """Total power, shape ``(K,)``."""
+        """Total power of each ensemble member, shape ``(K,)``."""
         power: NDArray[np.float64] = np.exp(self._members.ln_p0)
         return power
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Accepted fraction of the orthogonal state, shape ``(K,)``."""
+        """Accepted fraction of the orthogonal state for each ensemble member, shape ``(K,)``."""
         return self._members.crosstalk
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -230,7 +230,7 @@ class LightEnsemble:
         )
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the powers that the members predict, shape ``(K, C)``, at phases ``(C, N)``."""
+        """Return the powers that the ensemble members predict, shape ``(K, C)``, at phases ``(C, N)``."""
         members = self._members
         share = (1.0 - 2.0 * members.crosstalk[:, None]) * self.overlap(phases) + members.crosstalk[:, None]
         power: NDArray[np.float64] = np.exp(members.ln_p0)[:, None] * share
@@ -245,7 +245,7 @@ class LightEnsemble:
         sign: float = 1.0,
         sweeps: int = 8,
     ) -> NDArray[np.float64]:
-        """Return each member's brightest or darkest phases, by exact optimisation of one squeezer after the other.
+        """Return each member's phases of brightest or darkest light, optimised exactly, one squeezer at a time.
 
         Args:
             start: Phases to start from, shape ``(N,)``.
@@ -281,7 +281,7 @@ class LightEnsemble:
     # The fit ----------------------------------------------------------------------------------------------------------
 
     def _draw_from_prior(self, count: int) -> Members:
-        """Return members drawn from the prior."""
+        """Return ensemble members drawn from the prior."""
         rng, n = self._rng, len(self.chain)
         states = rng.standard_normal((2, count, 3))
         states /= np.linalg.norm(states, axis=2, keepdims=True)
@@ -293,7 +293,7 @@ class LightEnsemble:
         return Members(numbers, damping=np.full(count, 1e-2), chi2=np.full(count, np.inf))
 
     def _fit(self) -> None:
-        """Optimise all members; replace those that do not explain the readings."""
+        """Fit all ensemble members; replace members that do not match the readings."""
         all_members = np.arange(len(self._draws))
         self._optimise(all_members, _WARM_STEPS, fine=True)
         for _ in range(_RESTARTS):
@@ -329,18 +329,18 @@ class LightEnsemble:
         return float((relative**2).sum())
 
     def _sigma(self) -> NDArray[np.float64]:
-        """Return the standard deviations of the readings."""
+        """Return the standard deviations of the power readings."""
         return self._relative_noise * self._powers + self._dark_noise * float(self._powers.max())
 
     def _split_by_fit(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the members whose misfit exceeds the noise, and the other members."""
+        """Return the ensemble members whose misfit exceeds the noise, and the other members."""
         chi2 = self._members.chi2
         # Farther from the best member than the drawn noise of this many readings makes likely.
         is_stuck = chi2 > chi2.min() + 12.0 + self.n_readings
         return np.flatnonzero(is_stuck), np.flatnonzero(~is_stuck)
 
     def _optimise(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
-        """Apply Levenberg-Marquardt steps to some members."""
+        """Apply Levenberg-Marquardt steps to some ensemble members."""
         members, weights = self._members.subset(index), self._weights(fine=fine)
         targets = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a restarted member needs the full damping again
@@ -374,7 +374,7 @@ class LightEnsemble:
         self._members.replace(index, members)
 
     def _weights(self, *, fine: bool) -> NDArray[np.float64]:
-        """Return the inverse standard deviations of the readings, shape ``(n, 1)``."""
+        """Return the inverse standard deviations of the power readings, shape ``(n, 1)``."""
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         return 1.0 / sigma[:, None]
@@ -424,7 +424,7 @@ class LightEnsemble:
 
 
 def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
-    """Return members after one damped Gauss-Newton step, and its length; states stay on the sphere."""
+    """Return ensemble members after one damped Gauss-Newton step, and its length; states stay on the sphere."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
     # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]

@@ -1,4 +1,4 @@
-"""Decisions of a search on an ensemble of explanations: where to read next, and when enough is known."""
+"""Decisions of a polarization search from an ensemble of fits: where to read next, and when to stop."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ one squeezer after the other leave several explanations that agree there and now
 
 @dataclass(frozen=True)
 class AlignmentJudgement:
-    """Quality of a setting.
+    """Quality of a setting of the polarization controller.
 
     Attributes:
         remaining_loss_db: Upper limit of the missing light at the desired port in 97 of 100 explanations.
-        is_sufficient: Whether no better setting is worth a reading.
+        is_sufficient: Whether the setting is good enough to end the search.
         floor_power: Lowest power that any setting reaches, as the median of the explanations.
     """
 
@@ -40,10 +40,10 @@ class AlignmentJudgement:
 
 
 class ModelStrategy:
-    """Decisions of one search; all settings are drive phases in rad.
+    """Decisions of one polarization search; all settings are squeezer phases in rad.
 
     Args:
-        ensemble: Knowledge about the light.
+        ensemble: Fitted models of the light.
         low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
         high: Highest phases.
         sign: 1 when the brightest is wanted, −1 for the darkest.
@@ -65,7 +65,7 @@ class ModelStrategy:
         self._rng = rng
 
     def next(self, present: NDArray[np.float64], *, last: bool = False) -> NDArray[np.float64]:
-        """Return where to read next: at the best setting, or where the members differ most.
+        """Return the phases for the next reading: the best setting, or where the fitted models differ most.
 
         Args:
             present: Present phases, shape ``(N,)``.
@@ -88,18 +88,18 @@ class ModelStrategy:
         return np.asarray(candidates[_most_informative(powers)])
 
     def is_determined(self) -> bool:
-        """Return whether all explanations predict the same powers everywhere, not only at the best setting."""
+        """Return whether all fitted models predict the same powers everywhere, not only at the best setting."""
         powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
         return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
 
     def most_informative_phases(self) -> NDArray[np.float64]:
-        """Return the phases where a reading best distinguishes between the explanations."""
+        """Return the phases where a reading best distinguishes between the fitted models."""
         candidates = self._random_phases()
         powers = self._ensemble.powers(candidates)
         return np.asarray(candidates[_most_informative(powers)])
 
     def judge(self, present: NDArray[np.float64]) -> AlignmentJudgement:
-        """Judge the present setting."""
+        """Judge the quality of the present phases."""
         powers = self._ensemble.powers(np.vstack([present, self._extremes(present)]))
         extreme = np.diagonal(powers[:, 1:])
         shortfall = self._shortfall(powers[:, :1], extreme)[:, 0]
@@ -113,12 +113,12 @@ class ModelStrategy:
         return self._ensemble.extremes(present, self._low, self._high, sign=self._sign)
 
     def _random_phases(self) -> NDArray[np.float64]:
-        """Return random phases within a turn around the middle of the range."""
+        """Return random squeezer phases within one turn around the middle of the range."""
         middle, reach = 0.5 * (self._low + self._high), np.minimum(0.5 * (self._high - self._low), np.pi)
         return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return how far settings miss each member's extreme: in dB below it, or as leakage above it over P0.
+        """Return by how much settings miss each fit's extreme: dB below its maximum, or leakage above its minimum.
 
         Args:
             powers: Shape ``(K, C)``.
@@ -131,7 +131,7 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light at a setting, shape ``(K,)``, is worth no further reading."""
+        """Return whether the missing light at a setting, shape ``(K,)``, is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
@@ -139,11 +139,11 @@ class ModelStrategy:
 
 
 def _most_informative(powers: NDArray[np.float64]) -> int:
-    """Return the candidate at which the members differ most, for powers ``(K, C)``."""
+    """Return the index of the candidate whose predicted powers ``(K, C)`` differ most between the K fits."""
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 
 
 def _bound(values: NDArray[np.float64]) -> float:
-    """Return the value that 97 of 100 members do not exceed."""
+    """Return the value that 97 of 100 fits do not exceed."""
     return float(np.sort(values)[int(_CONFIDENCE * len(values))])

@@ -1,4 +1,4 @@
-"""Tracking of a drifting polarization as steps without I/O: it yields settings and receives the power read there.
+"""Tracking of a drifting polarization as steps without I/O: each step yields settings and receives the measured power.
 
 A Kalman filter carries the light that the search has found (states before and behind the squeezers, their constants,
 and the power) along while the fibres turn. At a maximum the power does not show in which direction the light has moved,
@@ -61,7 +61,7 @@ _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in 
 
 @dataclass(frozen=True)
 class TrackState:
-    """State of tracking after a reading.
+    """State of polarization tracking after a reading.
 
     Attributes:
         power: The reading.
@@ -123,11 +123,11 @@ class PolarizationTracker:
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """Phases of the estimated maximum, without dither."""
+        """Squeezer phases of the estimated maximum, without dither."""
         return self._centre.copy()
 
     def next(self) -> NDArray[np.float64]:
-        """Return the phases for the next reading: a dither from the centre, a third of a turn further each time."""
+        """Return the phases for the next reading: the centre plus a dither whose direction turns by 120° each time."""
         # Three directions a third of a turn apart show both components of the error. Each round is rotated against the
         # previous one, so that no direction is omitted for long.
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
@@ -143,7 +143,7 @@ class PolarizationTracker:
         return requested
 
     def update(self, phases: NDArray[np.float64], power: float) -> TrackState:
-        """Use a reading to follow the light.
+        """Correct the estimate of the polarization by a reading, and follow the light.
 
         Args:
             phases: Phases at which the power was read, shape ``(N,)``: the requested phases, rounded to the actuators'
@@ -167,7 +167,7 @@ class PolarizationTracker:
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
 
     def rescale(self, phases: NDArray[np.float64], power: float) -> None:
-        """Relate the present light to a new reading, after a change to another detector.
+        """Scale the estimated power to a reading from another detector, which is used from now on.
 
         Raises:
             DeviceError: The reading is dark.
@@ -180,13 +180,13 @@ class PolarizationTracker:
         self._recent.clear()  # readings of the former detector are not comparable
 
     def _dither(self) -> float:
-        """Return the distance at which to read; it grows with the motion of the light."""
+        """Return the dither distance in rad; it grows with the motion of the polarization."""
         return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MAX_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
     def _apply_reading(self, phases: NDArray[np.float64], power: float) -> float:
-        """Let the fibres drift, then correct the light by a reading; return the expected power."""
+        """Predict the drift of the fibres, then correct the estimate by a reading; return the expected power."""
         # A random walk across the state only, because states stay on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them, in two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
@@ -208,7 +208,7 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at phases and its derivatives by s, t, o and ln P0."""
+        """Return the expected power at squeezer phases and its derivatives by s, t, o and ln P0."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -223,7 +223,7 @@ class PolarizationTracker:
         return p0 * share, slope
 
     def _apply_correction(self, step: NDArray[np.float64]) -> None:
-        """Move the light by a correction; states stay on the sphere."""
+        """Apply a correction to the estimated polarization states, which stay on the sphere."""
         self._state = self._state + step[0:3]
         self._state /= np.linalg.norm(self._state)
         self._accepted = self._accepted + step[3:6]
@@ -232,7 +232,7 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Assume more drift while squared normalised innovations average above 1, and less below that."""
+        """Raise the assumed drift while squared normalised innovations average above 1, lower it otherwise."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
@@ -267,7 +267,7 @@ class PolarizationTracker:
         return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:
-        """Move the centre to the estimated maximum, and squeezers near an end back to the middle."""
+        """Move the centre to the estimated maximum, and move squeezers near a limit back to mid-range."""
         middle, reach = 0.5 * (self._low + self._high), 0.5 * (self._high - self._low)
         position = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(position) > _NEAR_END)}
@@ -293,7 +293,7 @@ class PolarizationTracker:
         free: NDArray[np.bool_],
         position: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step that turns the light to a target; with positions, also along the null space."""
+        """Return a step of squeezer phases that turns the light to a target; with ``positions`` also to mid-range."""
         used = jacobian * free
         inverse = _damped_inverse(used)
         step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)
@@ -308,7 +308,7 @@ class PolarizationTracker:
         return _limit_step(step, _MAX_STEP_RAD)
 
     def _circling_drives(self) -> NDArray[np.float64]:
-        """Return small circular drives, each pair of squeezers at its own pace, shape ``(N,)``."""
+        """Return small circular drives, shape ``(N,)``; each pair of squeezers circles at a different rate."""
         index = np.arange(len(self._chain))
         # Different paces, so that the pairs do not repeat one combination forever.
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
@@ -317,13 +317,13 @@ class PolarizationTracker:
 
 
 def _limit_step(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return a step shortened so that none of its components is larger than ``largest``."""
+    """Return a step of squeezer phases, shortened so that no component is larger than ``largest``."""
     limited: NDArray[np.float64] = step * min(1.0, largest / max(1e-12, *map(abs, step.tolist())))
     return limited
 
 
 def _damped_inverse(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the damped pseudo-inverse, shape ``(N, 3)``, which avoids large drives of weak squeezers."""
+    """Return the damped pseudo-inverse of a matrix, shape ``(N, 3)``, which avoids large drives of weak squeezers."""
     # Inverse of a symmetric 3 × 3 matrix by its cofactors: a general solver takes four times as long.
     (a, b, c), (_, d, e), (_, _, f) = (jacobian @ jacobian.T + _DAMPING * _UNIT).tolist()
     aa, ab, ac = d * f - e * e, c * e - b * f, b * e - c * d

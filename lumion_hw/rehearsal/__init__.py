@@ -1,4 +1,4 @@
-"""Rehearsal: real processes and network frames over emulated light; one member fails, training continues.
+"""Rehearsal of a server failure: a real training job on emulated light loses a server and must continue.
 
 The modules are private: import names from this package.
 """

@@ -1,4 +1,4 @@
-"""Light of a rehearsal from an emulated bench: its mesh, its controller's photodiodes, and its fabric's manager.
+"""Light of a rehearsal (recovery drill) from an emulated bench: mesh, photodiodes, and fabric manager.
 
 The bench runs on virtual time that keeps pace with the wall clock. Frames pass where a sender's emulated light arrives
 at a receiver above its sensitivity, for all modules of both servers.
@@ -39,15 +39,15 @@ class PacedClock(VirtualClock):
     _ahead_s: float | None = None
 
     def keep_pace(self) -> None:
-        """Run no faster than the wall clock from now on."""
+        """Limit virtual time to the pace of the wall clock from now on."""
         self._ahead_s = self.now() - time.monotonic()
 
     def run_freely(self) -> None:
-        """Run as fast as possible from now on."""
+        """Let virtual time run as fast as possible from now on."""
         self._ahead_s = None
 
     def sleep(self, duration_s: float) -> None:
-        """Advance by this time, and wait for the wall clock if it is paced."""
+        """Advance virtual time by a duration, and wait for the wall clock if the pace is limited."""
         super().sleep(duration_s)
         if self._ahead_s is not None:
             rest_s = self.now() - self._ahead_s - time.monotonic()
@@ -56,7 +56,7 @@ class PacedClock(VirtualClock):
 
 
 class BenchFabric:
-    """An emulated bench as the fabric of a rehearsal; implements :class:`~lumion_hw.rehearsal.LightFabric`.
+    """An emulated bench as the optical fabric of a rehearsal; implements :class:`~lumion_hw.rehearsal.LightFabric`.
 
     Args:
         path: Path of the bench file, or the name of a built-in bench.
@@ -107,7 +107,7 @@ class BenchFabric:
         return self._manager.jobs[0].members
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the emulated parts."""
+        """Return descriptions of the parts of the rehearsal that are emulated."""
         return (
             "mesh, heaters, photodiodes, controller, modules, fibres and amplifiers: an emulated bench at the pace of "
             "the wall clock; polarizations are aligned but not tracked",
@@ -133,7 +133,7 @@ class BenchFabric:
             self._failure = error
 
     def _run_on_bench_thread(self, action: Callable[[], None], *, wait: bool = True) -> None:
-        """Run an action in the bench's thread."""
+        """Run an action in the thread that accesses the bench."""
         done = threading.Event()
 
         def act() -> None:
@@ -172,7 +172,7 @@ class BenchFabric:
         self._arrives(changes)
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Cut the power of all modules of a server: its light goes out."""
+        """Cut the power of all modules of a server, so that its light goes out."""
         self._run_on_bench_thread(lambda: self._kill_modules(server, on_cut))
 
     def _kill_modules(self, server: str, on_cut: Callable[[], None]) -> None:
@@ -206,7 +206,7 @@ class BenchFabric:
                 self._mark(name, source)
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Let the manager replace a server by a spare; it may have started already."""
+        """Let the fabric manager replace a server by a spare; the manager may have started already."""
         with self._guard:
             self._mark = mark
             for name, source in self._early:
@@ -248,7 +248,7 @@ class BenchFabric:
         self._report_light()
 
     def close(self) -> None:
-        """Stop and close everything; idempotent."""
+        """Stop the manager and close the bench; idempotent."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_WAIT_S)

@@ -1,4 +1,4 @@
-"""Interface of the light in a rehearsal: whose light arrives, how it is cut, and replacement by a spare."""
+"""Interface of the light in a rehearsal: which light arrives, how light is cut, and how spares replace servers."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class LightFabric(Protocol):
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """All servers, spares included."""
+        """All servers of the rehearsal, spares included."""
 
     @property
     def members(self) -> tuple[str, ...]:
         """Servers of the job at its start, in rank order."""
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start: call ``arrives`` now and whenever light changes, and ``failed`` when light is missing."""
+        """Start the light: call ``arrives`` now and after every change, and ``failed`` when light is missing."""
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Replace a failed server by a spare, and return the spare once its light is proven in both directions."""
+        """Replace a failed server by a spare, and return the spare once its light is verified in both directions."""
 
     def restore(self) -> None:
-        """Restore the initial state for the next trial."""
+        """Restore the initial light of all servers for the next trial."""
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the emulated parts."""
+        """Return descriptions of the parts of the rehearsal that are emulated."""
 
     def close(self) -> None:
-        """Stop; idempotent."""
+        """Stop the light; idempotent."""
 
 
 class SwitchedLight:
-    """A plain optical switch, in place of the mesh where the mesh is not rehearsed.
+    """A simulated optical switch that replaces the mesh in rehearsals without an emulated bench.
 
     Args:
         members: Servers of the job.
@@ -62,22 +62,22 @@ class SwitchedLight:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """All servers."""
+        """All servers, spares included."""
         return (*self._members, *self._spares)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Servers of the job."""
+        """Servers of the job, in rank order."""
         return self._members
 
     def restore(self) -> None:
-        """Restore the initial state."""
+        """Restore the initial light of all servers."""
         self._now, self._cut = list(self._members), set[str]()
         if hasattr(self, "_arrives"):
             self._report_light()
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start reporting light."""
+        """Start to report which servers' light arrives where."""
         self._arrives, self._failed = arrives, failed
         self._report_light()
 
@@ -87,14 +87,14 @@ class SwitchedLight:
         self._arrives({to: source for to, source in ring.items() if source not in self._cut})
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Switch off the light of a server; the switch reports that at once."""
+        """Switch off the light of a server; the loss of light is reported at once."""
         self._cut.add(server)
         on_cut()
         self._report_light()
         self._failed(server, "switch")
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Switch to the first free spare."""
+        """Replace a server by the first free spare."""
         with self._guard:
             spare = next(name for name in self._spares if name not in self._now and name not in self._cut)
             mark("spare_chosen", "measured")
@@ -112,7 +112,7 @@ class SwitchedLight:
             return spare
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the emulated parts."""
+        """Return descriptions of the parts of the rehearsal that are emulated."""
         return (f"mesh and optics: a switch that takes {1e3 * self._switching_s:g} ms",)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def die_with_parent() -> None:
 
 
 def reason_without_namespaces() -> str | None:
-    """Return why namespaces and TAP devices cannot be used, ``None`` if they can; tries them in a child process."""
+    """Return why namespaces and TAP devices cannot be used here; ``None`` if a child process could use them."""
     if shutil.which("ip") is None:
         return "the program 'ip' (iproute2) is not installed"
     if not Path("/dev/net/tun").exists():
@@ -73,7 +73,7 @@ def _tap(name: str) -> int:
 
 
 def _ip(lines: Sequence[str]) -> None:
-    """Run ``ip`` commands in one process. Raises ``ConfigError`` with the error output."""
+    """Run ``ip`` (iproute2) commands in one process. Raises ``ConfigError`` with the error output."""
     done = subprocess.run(
         ["ip", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
     )
@@ -110,7 +110,7 @@ class Forwarder:
         self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of frames ``moved`` and ``dropped`` so far."""
+        """Return the numbers of Ethernet frames ``moved`` and ``dropped`` so far."""
         return self._request({})
 
     def _request(self, order: Mapping[str, Any]) -> dict[str, int]:
@@ -119,7 +119,7 @@ class Forwarder:
         return answer
 
     def close(self) -> None:
-        """End the process; idempotent."""
+        """End the forwarder process; idempotent."""
         if self._is_open:
             self._is_open = False
             self._control.close()
@@ -127,7 +127,7 @@ class Forwarder:
 
 
 def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
-    """Forward frames until the other end of ``control`` is closed."""
+    """Forward Ethernet frames until the other end of ``control`` is closed."""
     names = {handle: name for name, handle in ports.items()}
     target: dict[int, int] = {}
     carrier = dict.fromkeys(ports, True)
@@ -253,7 +253,7 @@ class NamespaceNetwork:
         return [self._handles[server]]
 
     def close(self) -> None:
-        """Remove everything that was created; idempotent."""
+        """Remove all namespaces and devices that were created; idempotent."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None
@@ -291,7 +291,7 @@ class PairNetwork:
         return [self._ends[server].fileno()]
 
     def close(self) -> None:
-        """Close all links; idempotent."""
+        """Close all socket pairs; idempotent."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None

@@ -83,7 +83,7 @@ class Rehearsal:
 
 @dataclass
 class _Rank:
-    """A worker as the supervisor sees it."""
+    """The supervisor's state of one worker process (rank)."""
 
     server: str
     pid: int
@@ -94,13 +94,13 @@ class _Rank:
     unread: bytes = b""
 
     def order(self, what: str, **details: Any) -> None:
-        """Send an order; ignored if the worker has ended."""
+        """Send an order to the worker; do nothing if the worker has ended."""
         with contextlib.suppress(OSError):
             self.control.sendall((json.dumps({"do": what, **details}) + "\n").encode())
 
 
 def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
-    """Return the network and the job that are possible here, and the replaced parts with their reasons.
+    """Return the kinds of network and job that this computer supports, and the reason for each substitute.
 
     Raises:
         ConfigError: A network or job that was requested by name is not possible.
@@ -142,7 +142,7 @@ def rehearse(
         faults: Faults to inject.
         setting: Settings.
         trials: Trials per fault.
-        report_progress: Called with a text about the progress.
+        report_progress: Called with a string that describes the progress.
 
     Raises:
         ConfigError: A requested part is not possible here.
@@ -258,7 +258,7 @@ class _Stage:
         self.close()
 
     def close(self) -> None:
-        """End everything that was started; idempotent."""
+        """End all processes and namespaces that were started; idempotent."""
         for rank in self._ranks.values():
             rank.control.close()
             with contextlib.suppress(ProcessLookupError):
@@ -300,7 +300,7 @@ class _Stage:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, server: str) -> None:
-        """Start a worker on a server, warm but in no group."""
+        """Start a worker process on a server, ready but in no communication group."""
         network = self._opened_network()
         if self._worker_pool is None:
             raise RuntimeError("the rehearsal is not open")
@@ -323,7 +323,7 @@ class _Stage:
                 os.kill(rank.pid, signal.SIGKILL)
 
     def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
-        """Return the reports of ranks, including that they have ended, within a time."""
+        """Return the reports that ranks send within a time, including reports that a rank has ended."""
         messages: list[tuple[_Rank, dict[str, Any]]] = []
         for key, _ in self._selector.select(timeout_s):
             rank: _Rank = key.data
@@ -345,7 +345,7 @@ class _Stage:
         return messages
 
     def _wait_for_report(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
-        """Wait until all of these servers have reported something."""
+        """Wait until all given servers have sent a report."""
         waiting, deadline_s = set(servers), time.monotonic() + timeout_s
         while waiting:
             if time.monotonic() > deadline_s:
@@ -377,7 +377,7 @@ class _Stage:
         return self._watch(members, fault)
 
     def _form_group(self, members: Sequence[str], new: set[str]) -> None:
-        """Order members to form the group of the next generation."""
+        """Order the members to form the next communication group."""
         network = self._opened_network()
         self._generation += 1
         details = {
@@ -392,7 +392,7 @@ class _Stage:
             self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **details)
 
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        """Let the job train, inject the fault, recover, and wait for the end."""
+        """Let the job train, inject the fault, recover, and wait for the end of training."""
         victim = members[self._setting.victim]
         hashes: dict[str, str] = {}
         milestones, lost = self._milestones, False
@@ -428,7 +428,7 @@ class _Stage:
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return the member that has failed and the detector, if any has."""
+        """Return the member that has failed and its detector; ``None`` if no member has failed."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None
@@ -442,7 +442,7 @@ class _Stage:
         return None
 
     def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
-        """Order the survivors out, have the member replaced by a spare, and form the next group."""
+        """Recover the job: order survivors to leave the group, replace the failed member, and form a new group."""
         self._milestones.mark("detected", f"measured: {detector}", failed)
         survivors = [server for server in members if server != failed]
         for server in survivors:

@@ -1,4 +1,4 @@
-"""Times of milestones on the wall clock, with the last participant and the origin of each time."""
+"""Wall-clock times of the milestones of a recovery, with the participant that was last, and the origin of each time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SPAN_NAMES = (
 
 @dataclass(frozen=True)
 class Milestone:
-    """One milestone of one trial.
+    """One milestone of one rehearsed recovery.
 
     Attributes:
         name: Name from :data:`SPAN_NAMES`.
         at_ms: Time since the fault, in ms.
         source: ``measured``, or ``emulated`` with the constant that determines it.
-        last: Participant that reached it last, if there are several.
+        last: Participant that reached the milestone last, if there are several.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Milestone:
 
 
 class Milestones:
-    """Records the milestones of one trial. Thread-safe."""
+    """Records the milestones of one rehearsed recovery. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -42,7 +42,7 @@ class Milestones:
         self._milestones: dict[str, Milestone] = {}
 
     def fault(self) -> None:
-        """Record that the fault happens now."""
+        """Record the present time as the time of the fault."""
         self._fault_s = time.monotonic()
 
     @property
@@ -51,14 +51,14 @@ class Milestones:
         return self._fault_s is not None
 
     def mark(self, name: str, source: str = "measured", last: str = "") -> None:
-        """Record that a milestone is reached now; of several participants, the last one counts."""
+        """Record the present time for a milestone; if several participants reach it, the last time counts."""
         now_s = time.monotonic()
         with self._guard:
             if self._fault_s is not None and name in SPAN_NAMES:
                 self._milestones[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
 
     def in_order(self) -> list[Milestone]:
-        """Return the milestones in order."""
+        """Return the milestones in chronological order."""
         with self._guard:
             return [self._milestones[name] for name in SPAN_NAMES if name in self._milestones]
 

@@ -54,7 +54,7 @@ class Trainer:
         self.step = 0
 
     def restart(self) -> None:
-        """Return to the initial state."""
+        """Return the model and optimiser to their initial state."""
         self.state[:] = self._snapshot[:] = self.initial_state
         self.step = 0
 
@@ -67,7 +67,7 @@ class Trainer:
             raise DeviceError(f"the ranks are at steps {step} and {self.step}, but a snapshot is only one step old")
 
     def train_step(self, group: Group) -> None:
-        """Train one step together with the group."""
+        """Train one step, with gradients summed over the group."""
         n = self.model.params.size
         gradient = self.model.gradient(self.step, group.rank)
         total = group.sum(gradient) / np.float32(group.world)
@@ -84,22 +84,22 @@ class Trainer:
 
 
 class Group(Protocol):
-    """Ranks that can reach each other; every rank must make the same calls."""
+    """A group of ranks that communicate; every rank must make the same calls."""
 
     rank: int
     world: int
 
     def sum(self, values: Floats) -> Floats:
-        """Return the sum over all ranks."""
+        """Return the sum of ``values`` over all ranks of the group."""
 
     def gather(self, number: int) -> list[int]:
-        """Return the number of each rank, in rank order."""
+        """Return the number that each rank contributes, in rank order."""
 
     def broadcast(self, values: Floats, source: int) -> None:
-        """Overwrite ``values`` by those of one rank."""
+        """Overwrite ``values`` of every rank by the values of one rank."""
 
     def cut(self) -> None:
-        """End every connection from another thread; waiting calls raise an error."""
+        """Close all connections of the group; calls that wait in another thread raise an error."""
 
 
 # -- a job in numpy ---------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class NumpyModel:
         self.params: Floats = (0.1 * rng.standard_normal(size)).astype(np.float32)
 
     def gradient(self, step: int, rank: int) -> Floats:
-        """Return the gradient of the squared error."""
+        """Return the gradient of the squared error for the batch of a step and rank."""
         split = self._N_IN * self._N_HIDDEN
         inner = self.params[:split].reshape(self._N_IN, self._N_HIDDEN)
         outer = self.params[split:].reshape(self._N_HIDDEN, self._N_OUT)
@@ -188,7 +188,7 @@ class RingGroup:
                         self._before.settimeout(self._timeout_s)
 
     def _exchange(self, data: bytes) -> bytes:
-        """Send to the next rank and return the data of the previous rank; both have the same length."""
+        """Send data to the next rank in the ring and return data of the previous rank; both have the same length."""
         return self._exchange_messages(self._link, data) if self._link is not None else self._exchange_streams(data)
 
     def _exchange_messages(self, link: socket.socket, data: bytes) -> bytes:
@@ -259,15 +259,15 @@ class RingGroup:
         return total
 
     def gather(self, number: int) -> list[int]:
-        """Return the number of each rank."""
+        """Return the number that each rank contributes, in rank order."""
         return [int.from_bytes(part, "little") for part in self._all_gather(number.to_bytes(8, "little"))]
 
     def broadcast(self, values: Floats, source: int) -> None:
-        """Overwrite ``values`` by those of one rank."""
+        """Overwrite ``values`` of every rank by the values of one rank."""
         values[:] = np.frombuffer(self._all_gather(values.tobytes())[source], dtype=np.float32)
 
     def cut(self) -> None:
-        """End every connection."""
+        """Close all connections of the group."""
         self._is_cut.set()
         for end in (self._before, self._next):
             if end is not None:
@@ -363,7 +363,7 @@ class GlooGroup:
         self._own = _sockets() - before
 
     def sum(self, values: Floats) -> Floats:
-        """Return the sum over all ranks."""
+        """Return the sum of ``values`` over all ranks of the group."""
         torch: Any = importlib.import_module("torch")
         total = torch.from_numpy(values.copy())
         self._wait(self._gloo.allreduce([total]))
@@ -371,14 +371,14 @@ class GlooGroup:
         return result
 
     def gather(self, number: int) -> list[int]:
-        """Return the number of each rank."""
+        """Return the number that each rank contributes, in rank order."""
         torch: Any = importlib.import_module("torch")
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))
         return [int(index) for index in counts]
 
     def broadcast(self, values: Floats, source: int) -> None:
-        """Overwrite ``values`` by those of one rank."""
+        """Overwrite ``values`` of every rank by the values of one rank."""
         torch: Any = importlib.import_module("torch")
         # An abandoned collective must not write into the state of the job.
         arriving = torch.from_numpy(values.copy())
@@ -388,7 +388,7 @@ class GlooGroup:
         values[:] = arriving.numpy()
 
     def _wait(self, work: Any) -> None:
-        """Wait for a collective, or until the group is cut."""
+        """Wait for a collective operation, or until the group's connections are shut down."""
         over = threading.Event()  # a separate event, because abandoned collectives may end at any time
         self._waits_for = over
         work.get_future().then(lambda _: over.set())
@@ -437,7 +437,7 @@ def create_model(job: str, seed: int) -> Model:
 
 
 def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
-    """Return the group described by an order of the supervisor."""
+    """Return the communication group described by an order of the supervisor."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":
         return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))

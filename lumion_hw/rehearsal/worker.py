@@ -1,4 +1,4 @@
-"""One rank: a process in a server's namespace that trains in groups and leaves them on order.
+"""Worker process of one rank: runs in a server's namespace, and joins and leaves groups as the supervisor orders.
 
 Orders and reports are JSON lines over a separate socket, handled in separate threads: a rank that waits in a collective
 still sends heartbeats and can be ordered out.
@@ -45,7 +45,7 @@ class Worker:
         self._trainer.model.gradient(0, 0)  # warm up caches, allocators and kernels
 
     def run(self) -> None:
-        """Carry out orders until the supervisor ends."""
+        """Carry out the supervisor's orders until the supervisor closes the connection."""
         threading.Thread(target=self._send_heartbeats, daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._report("warm")
@@ -98,7 +98,7 @@ class Worker:
             self._group = None
 
     def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
-        """Agree on the step: survivors that are ahead roll back, and a new rank gets a survivor's state."""
+        """Bring all ranks to the same training step: survivors roll back if ahead, a new rank copies a survivor."""
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")
@@ -122,7 +122,7 @@ class Worker:
 
 
 def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
-    """Start workers on request, by fork from this process, which has imported everything; never returns.
+    """Start workers on request by forking this process, whose imports are already done; never returns.
 
     Every request carries the kind of network and the file descriptors of the worker's control connection and of its
     namespace or link; the reply is the process ID.

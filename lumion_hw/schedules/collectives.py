@@ -29,7 +29,7 @@ def ring_all_reduce(ranks: int) -> Schedule:
 
 
 def ring_reduce_scatter(ranks: int) -> Schedule:
-    """Return the first half of the ring all-reduce."""
+    """Return the ring reduce-scatter, which is the first half of the ring all-reduce."""
     check_ranks(ranks, "ring")
     return _on_ring("ring-reduce-scatter", "reduce-scatter", ranks, ranks, _ring_steps(ranks, "scatter"))
 
@@ -44,7 +44,7 @@ def ring_all_gather(ranks: int) -> Schedule:
 def _on_ring(
     name: str, collective: Collective, ranks: int, chunks: int, steps: Sequence[Sequence[Transfer]]
 ) -> Schedule:
-    """Return a schedule whose steps all use the ring."""
+    """Return a schedule whose steps all use a fixed ring of circuits."""
     ring = shift(ranks, 1)
     rounds = tuple(ScheduleRound(ring, tuple(step)) for step in steps)
     return Schedule(name, collective, ranks, chunks, False, rounds)

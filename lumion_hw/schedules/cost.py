@@ -50,17 +50,17 @@ class CostModel:
 
     @property
     def delta_s(self) -> float:
-        """Dark time per change of a port's partner that is not hidden."""
+        """Dark time δ of a port when its partner changes, without the part hidden behind other traffic."""
         return max(0.0, self.switching_s + self.relock_s - self.hidden_s)
 
     def with_delta_s(self, delta_s: float) -> CostModel:
-        """Return the model with another dark time, none of it hidden."""
+        """Return the cost model with another dark time per change, none of it hidden."""
         return replace(self, switching_s=delta_s, relock_s=0.0, hidden_s=0.0)
 
 
 @dataclass(frozen=True)
 class ScheduleCost:
-    """Counts of each cost of a schedule.
+    """Cost of a schedule as counts of rounds, circuit changes and transferred buffers.
 
     Attributes:
         name: Name of the schedule.
@@ -81,7 +81,7 @@ class ScheduleCost:
     def time_s(
         self, model: CostModel, buffer_bytes: float, *, first_is_ready: bool = False, late_s: float = math.inf
     ) -> float:
-        """Return the duration if all ranks are in step.
+        """Return the duration of the schedule in seconds, if all ranks are in step.
 
         Args:
             model: The fabric.
@@ -98,7 +98,7 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return how late a straggler must be for the earlier rounds to be hidden, without their programming."""
+        """Return the lateness of a straggler, in seconds, that just hides the rounds before the straggler joins."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
@@ -114,7 +114,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the buffer sizes between which this schedule beats another; ``None`` if it never does."""
+        """Return the smallest and largest buffer in bytes for which this schedule is faster; ``None`` if never."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
@@ -129,7 +129,7 @@ class ScheduleCost:
 
 
 def cost_of(schedule: Schedule) -> ScheduleCost:
-    """Return the counts of each cost of a schedule, for a straggler's with the reduce-scatter before it."""
+    """Return the cost counts of a schedule; for one with a straggler, the reduce-scatter before it is included."""
     parts = max(schedule.parts, 1)
     buffers = sum(round_.max_chunks for round_ in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
@@ -164,7 +164,7 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the k that minimises (n - 2 + k)(alpha + b / k), within the allowed number of pieces."""
+    """Return the number of pieces k of a ring broadcast that minimises (n - 2 + k)(alpha + b / k)."""
     if model.alpha_s == 0.0:
         return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)

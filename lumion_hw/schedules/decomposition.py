@@ -34,7 +34,7 @@ MAX_CONFIGURATIONS = 1_000_000
 
 @dataclass(frozen=True)
 class TimedConfiguration:
-    """One configuration and its hold time.
+    """One configuration of circuits, with the time for which it is held.
 
     Attributes:
         circuits: Directed circuits.
@@ -63,7 +63,7 @@ class Decomposition:
 
     @property
     def hold_bytes(self) -> int:
-        """Sum of all hold times, as bytes through one port."""
+        """Sum of the hold times of all configurations, as bytes through one port."""
         return sum(configuration.hold_bytes for configuration in self.configurations)
 
     @cached_property
@@ -79,11 +79,11 @@ class Decomposition:
 
     @property
     def served_share(self) -> float:
-        """Part of the demand that is served; 1 for an empty demand."""
+        """Fraction of the demand that is served; 1 for an empty demand."""
         return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
 
     def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
-        """Return the duration of the first configurations with their dark times, plus the remaining traffic.
+        """Return the time to serve a demand: the first configurations, their dark times, and the remaining traffic.
 
         Args:
             model: The fabric; only its rate and dark time are used.
@@ -108,7 +108,7 @@ class Decomposition:
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
-    """Return a demand with dummy traffic that raises every row and column sum to that of the busiest port."""
+    """Return a demand matrix with dummy traffic, so that every row and column sum equals the busiest port's."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     largest = max(int(rows.max()), int(columns.max()))
@@ -148,7 +148,7 @@ def birkhoff(demand: Demand) -> Decomposition:
 
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return a partner per row among allowed entries, each column once; ``None`` if there is no such matching."""
+    """Return a column for each row of a matrix of allowed entries, each column once; ``None`` if impossible."""
     from scipy.optimize import linear_sum_assignment
 
     if not (allowed.any(axis=0).all() and allowed.any(axis=1).all()):
@@ -197,7 +197,7 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Return configurations chosen one by one, each serving most per byte of hold time and price."""
+    """Return configurations chosen one by one, each serving most demand per byte of hold time plus fixed price."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -232,7 +232,7 @@ def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circui
 
 
 def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
-    """Return the integer hold times that serve most within a budget, from a rounded-down linear program."""
+    """Return integer hold times, in bytes, that serve most demand within a limit on their sum."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -327,7 +327,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return the index of an unknown: per configuration its hold (part 0), then a bit and an amount per pair."""
+    """Return the column of an unknown in :func:`optimal`: a configuration's hold time, or a pair's bit or amount."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 

@@ -33,12 +33,12 @@ class Demand:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks."""
+        """Number of ranks of the demand."""
         return len(self.pair_bytes)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the complete demand."""
+        """Bytes of the demand over all pairs of ranks."""
         return int(self.pair_bytes.sum())
 
     @property
@@ -54,7 +54,7 @@ class Demand:
 def demand_from_counts(
     counts: ArrayLike, *, bytes_per_count: float = 1.0, rank_of_column: Sequence[int] | None = None
 ) -> Demand:
-    """Return the demand for a matrix of counts.
+    """Return the traffic demand in bytes for a matrix of counts, such as token counts.
 
     Args:
         counts: Shape ``(ranks, ranks)`` from row to column, or ``(ranks, experts)`` with ``rank_of_column``.
@@ -96,7 +96,7 @@ def demand_from_counts(
 
 
 def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
-    """Return the columns of experts added up by their rank."""
+    """Return a matrix whose expert columns are added up by rank."""
     ranks, experts = matrix.shape
     if len(rank_of_column) != experts:
         raise ConfigError(f"got {len(rank_of_column)} ranks for {experts} columns", hint="Give one rank per column.")

@@ -102,7 +102,7 @@ def _round(reader: _Fields) -> ScheduleRound:
 
 
 class _Fields:
-    """A mapping in a document, read key by key."""
+    """A mapping in a JSON document, read key by key, with errors that name the place."""
 
     def __init__(self, document: Any, name: str) -> None:
         if not isinstance(document, Mapping):

@@ -231,7 +231,7 @@ class LeaseTable:
         return ended, tuple(new)
 
     def _earliest_start_s(self, requested: LeaseRequest, partner: str, over: LeaseRank | None) -> float:
-        """Return when both ports are free for long enough; ``over`` allows pre-empting leases of lower rank."""
+        """Return the earliest time when both ports are free for long enough; ``over`` ends leases of lower rank."""
         now_s = self._clock.now()
         ports = (requested.port, partner)
         others = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
@@ -256,13 +256,13 @@ class LeaseTable:
         return lease.rank == LeaseRank.PREEMPTIBLE and rank > lease.rank
 
     def _cut_short(self, ports: Sequence[str], starts_s: float, ends_s: float) -> None:
-        """End leases when another one begins."""
+        """Shorten pre-emptible leases so that they end when another lease begins."""
         for lease in self.leases:
             if any(lease.overlaps(port, starts_s, ends_s) for port in ports):
                 self._end_lease(lease, starts_s)
 
     def _end_lease(self, lease: Lease, ends_s: float) -> None:
-        """End a lease at a time; drop a lease that would not have started by then."""
+        """Set the end of a lease; drop the lease if it would start later."""
         if lease.number not in self._started and lease.starts_s >= ends_s:
             del self._leases[lease.number]
         else:

@@ -55,7 +55,7 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
     """Return a matching of approximately the largest weight, without proof.
 
-    The best assignment (permutation) consists of cycles; every other pair of each cycle is kept, and pairs then
+    The best assignment (permutation) consists of cycles; every other edge of each cycle is kept, and pairs then
     exchange partners two by two while that helps.
 
     Args:
@@ -84,7 +84,7 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 
 
 def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other pair along a cycle, from the best starting point."""
+    """Return every other edge along a cycle of ranks, starting where the sum of weights is largest."""
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
     ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
@@ -92,7 +92,7 @@ def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]
 
 
 def _improve_by_swaps(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
-    """Let two pairs exchange partners while the weight grows."""
+    """Let two pairs of ranks exchange partners as long as the total weight grows."""
     pairs = list(pairs)
     while len(pairs) > 1:
         a, b = np.array(pairs).T

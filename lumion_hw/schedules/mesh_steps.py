@@ -64,12 +64,12 @@ class MeshSchedule:
 
     @property
     def extra(self) -> int:
-        """Settings beyond one per round."""
+        """Number of mesh settings beyond one per round of the schedule."""
         return len(self.steps) - self.rounds
 
     @property
     def longest_hops(self) -> int:
-        """PUCs on the longest path."""
+        """Number of PUCs on the longest path of all steps."""
         return max((path.hops for step in self.steps for path in step.routing.paths), default=0)
 
     @cached_property
@@ -158,13 +158,13 @@ class MeshRouter:
         return True
 
     def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
-        """Return a router in which rank r has the ports of former rank ``places[r]``."""
+        """Return a router with ports reassigned: rank r gets the ports of former rank ``places[r]``."""
         return replace(
             self, inputs=[self.inputs[place] for place in places], outputs=[self.outputs[place] for place in places]
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
-        """Return, in order, the circuits whose remembered paths can be active together."""
+        """Return, in order, the circuits whose stored paths can be active at the same time."""
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
             if pair in self._ways:
@@ -242,7 +242,7 @@ def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
 
 
 def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
-    """Return parts of a set of circuits that can each be routed, and the proven smallest number of parts.
+    """Split a set of circuits into parts that can each be routed; also return a lower bound of the number of parts.
 
     Args:
         router: The mesh.
@@ -295,7 +295,7 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the smallest number of fitting subsets that form a set, as bit masks; single elements always fit."""
+    """Return the fewest routable subsets that cover a set, as bit masks; each single element is routable."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
@@ -326,7 +326,7 @@ def _merged(units: Iterable[Unit]) -> Circuits:
 
 
 def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
-    """Return a schedule that sends the same data in rounds that all have routes, in as few rounds as found.
+    """Regroup a schedule into rounds that the mesh can route, with the same data and few rounds.
 
     If no round depends on another, as in an all-to-all that sends every block directly, any circuits may share a round:
     there are many other factorisations, and rounds need not be full. The number is not proven to be the smallest;
@@ -369,13 +369,13 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
 
 
 def min_rounds(schedule: Schedule) -> int:
-    """Return a lower bound of the rounds on any mesh: the number of partners of the busiest port."""
+    """Return a lower bound of a schedule's rounds on any mesh: the number of partners of the busiest port."""
     pairs = {pair for round_ in schedule.rounds for pair in round_.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
 def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
-    """Return an assignment of ports to ranks with few rounds that have no routes, as port index by rank.
+    """Assign ports to ranks so that few rounds have no routes; return the port index by rank.
 
     Two ranks exchange their ports as long as the result gets no worse. Pass the result to
     :meth:`MeshRouter.with_ports_of`.
@@ -392,7 +392,7 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
     def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
-        """Return the number of rounds without routes; stop counting above the limit."""
+        """Return the number of rounds of a schedule that the mesh cannot route; stop counting above the limit."""
         with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
             found += 0 if with_ports_of.is_routable(circuits, hard=False) else count

@@ -15,7 +15,7 @@ _SPREAD = 4.0
 
 
 class Packer:
-    """Packs units into settings, and remembers which units are compatible.
+    """Packs units (groups of circuits) into mesh settings, and remembers which units are compatible.
 
     Args:
         routable: Returns whether circuits can be routed together; ``None`` if undecided.
@@ -27,7 +27,7 @@ class Packer:
         self._incompatible: list[frozenset[Unit]] = []
 
     def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
-        """Group the units into settings, each unit in exactly one, so that the mesh can route every setting.
+        """Group units of circuits into mesh settings, each unit in exactly one, so that every setting can be routed.
 
         Settings are filled one after the other, starting with ranks that need most circuits; then the smallest setting
         is dissolved into the others, as long as that works.
@@ -49,7 +49,7 @@ class Packer:
         return settings
 
     def fits(self, units: Sequence[Unit]) -> bool:
-        """Return whether units can be routed together; asks the router only if earlier results do not decide it."""
+        """Return whether units can be routed together; use the router only if earlier results do not decide."""
         requested = frozenset(units)
         if len(requested) < 2 or any(requested <= compatible for compatible in self._compatible):
             return True
@@ -80,7 +80,7 @@ class Packer:
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
-        """Return one setting fewer and the remaining steps; ``None`` if its units do not fit elsewhere."""
+        """Dissolve one setting into the others; return settings and remaining steps, or ``None`` if that fails."""
         smallest = min(settings, key=len)
         kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:

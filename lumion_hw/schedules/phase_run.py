@@ -1,4 +1,4 @@
-"""Prepared configurations on a bench: switched by tag, proven by light, with measured dark times of ports."""
+"""Prepared circuit configurations on a bench: switched by tag, verified by light, with measured dark times."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MeasuredSwitch:
 
     @property
     def longest_dark_s(self) -> float:
-        """Dark time of the last circuit; 0 if none changed."""
+        """Dark time of the circuit whose light arrived last; 0 if no circuit changed."""
         return max(self.dark_s.values(), default=0.0)
 
 
@@ -64,7 +64,7 @@ class MeasuredChange:
 
 @dataclass(frozen=True)
 class MeasuredPhase:
-    """Measurement of one phase.
+    """Measurement of one phase of a job.
 
     Attributes:
         iteration: Number of the iteration, from 0.
@@ -86,7 +86,7 @@ class MeasuredPhase:
 
 
 class PhaseSwitch:
-    """Switches a bench between prepared configurations.
+    """Switches a bench between prepared configurations of circuits.
 
     Args:
         setup: Circuit set-up of the bench.
@@ -101,7 +101,7 @@ class PhaseSwitch:
         self._running: set[str] = set()
 
     def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
-        """Set up every configuration once, align polarizations, and prove every circuit with all devices.
+        """Set up every configuration once, align polarizations, and verify every circuit with all devices.
 
         Transmitters stay on from then on, so that a change of configuration only has to move light.
 
@@ -126,7 +126,7 @@ class PhaseSwitch:
         return proofs
 
     def switch(self, tag: str) -> MeasuredSwitch:
-        """Switch to a configuration by its tag in one commit, proven by photodiodes; roll back if it fails.
+        """Switch to a configuration in one commit, verified by photodiodes; roll back on failure.
 
         Dual-polarization circuits are proven once their receivers have locked as well.
 
@@ -195,7 +195,7 @@ class PhaseSwitch:
         self._running.remove(tag)
 
     def measure(self) -> dict[str, MeasuredChange]:
-        """Go through all configurations once and return the duration of each change, receivers included.
+        """Switch through all configurations once and return the duration of each change, receiver lock included.
 
         Judge a plan by these durations, not by a data sheet.
         """
@@ -215,7 +215,7 @@ class PhaseSwitch:
     def run(
         self, plan: PhasePlan, *, iterations: int | None = None, watch: Callable[[MeasuredPhase], None] | None = None
     ) -> tuple[MeasuredPhase, ...]:
-        """Run the phases; each starts as soon as its circuits are proven.
+        """Run the phases of a job; each starts as soon as the light of its circuits is verified.
 
         A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no
         longer used, while the previous phase may still run over other circuits.
@@ -279,7 +279,7 @@ class PhaseSwitch:
                 )
 
     def _active_circuits(self) -> set[_CircuitPaths]:
-        """Return the active circuits with their PUCs."""
+        """Return the active circuits with the PUCs of their paths."""
         active = self._setup.active
         return _paths_of(() if active is None else active.circuits)
 
@@ -378,7 +378,7 @@ def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes,
 def model_with_measured_dark_times(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:
-    """Return the modelled iteration for the measured dark times, the median of each phase."""
+    """Return the iteration that the model predicts from measured dark times (the median of each phase)."""
     by_tag: dict[str, list[float]] = {}
     for phase in phases:
         if phase.switched is not None:

@@ -72,7 +72,7 @@ class PhasePlan:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """All modules that send or receive."""
+        """All modules that send or receive in any phase."""
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
@@ -86,7 +86,7 @@ class PhasePlan:
 
 
 def _with_remaining(active: ModuleCircuits, added: ModuleCircuits) -> ModuleCircuits:
-    """Return the circuits of a phase, and the active circuits that they leave room for."""
+    """Return the circuits of a phase plus the active circuits whose ports that phase does not need."""
     senders, receivers = {a for a, _ in added}, {b for _, b in added}
     remaining = [(a, b) for a, b in active if a not in senders and b not in receivers]
     return tuple(sorted((*added, *remaining)))
@@ -204,7 +204,7 @@ class DarkSpan:
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """Times of one iteration in steady state.
+    """Times of one iteration of a job in steady state.
 
     Attributes:
         starts_s: Start of each phase, from the start of the iteration.
@@ -229,7 +229,7 @@ class IterationTimes:
 def iteration_times(
     plan: PhasePlan, delta_s: float | Sequence[float], excludes_others: Sequence[bool] | None = None
 ) -> IterationTimes:
-    """Return the times of one iteration; a phase waits for darkness that earlier phases do not hide.
+    """Return the times of one iteration. A phase waits while ports are dark, unless earlier phases cover that time.
 
     A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no longer
     used.
@@ -314,7 +314,7 @@ class PreparedPhase:
 
     @property
     def changed(self) -> ModuleCircuits:
-        """Circuits that are set up for this phase."""
+        """Circuits that must be set up for this phase."""
         return tuple(pair for pair in self.circuits if pair not in self.kept)
 
 
@@ -369,7 +369,7 @@ class _Preparation:
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
-        """Return the configuration of the next phase, with remaining circuits of others if there is room."""
+        """Return the configuration of the next phase, with circuits of other phases if the mesh has room for both."""
         try:
             circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:
@@ -382,7 +382,7 @@ class _Preparation:
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
-        """Return circuits, whether they are only those of the phase, and their plan."""
+        """Plan one phase; return its circuits, whether other phases' circuits had to be removed, and the plan."""
         circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
@@ -392,7 +392,7 @@ class _Preparation:
         return phase.circuits, True, self._plan_circuits(phase.circuits)
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
-        """Return a plan on the former paths if possible, else keeping active circuits, else on any paths.
+        """Plan circuits on their former paths if possible, else around active circuits, else on any paths.
 
         Raises:
             LumionError: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`, if none of these works.
@@ -409,7 +409,7 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return, in order, the circuits whose last paths can be active together, trims included."""
+        """Return, in order, the circuits whose last paths can be active at the same time, trims included."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
@@ -471,7 +471,7 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
 
 
 def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
-    """Return warnings about a plan before it is run."""
+    """Return warnings about a plan of phases before it is run."""
     warnings = []
     if times.waiting_share > WARN_SHARE:
         warnings.append(

@@ -1,4 +1,4 @@
-"""Pictures of schedules and timelines, with matplotlib (extra ``plots``)."""
+"""Pictures of schedules and timelines, with matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def plot_costs(
 
 
 def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
-    """Draw the served part of a demand against the number of configurations.
+    """Draw the fraction of a demand that is served against the number of configurations.
 
     Args:
         found: The configurations.

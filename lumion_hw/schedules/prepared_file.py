@@ -45,7 +45,7 @@ class _Configuration:
 
 @dataclass(frozen=True)
 class _Content:
-    """Content of the file without its header."""
+    """Content of a file with prepared configurations, without the header."""
 
     software: str
     bench: str
@@ -150,7 +150,7 @@ def load_prepared(
 
 
 def _origin(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
-    """Return the identity of bench, mesh and record, by the names in the file."""
+    """Return the identity of bench, mesh and calibration record, under the keys used in the file."""
     # leave_on_s is chosen whenever a bench is opened, and no circuit depends on it.
     bench = model.model_dump(mode="json", exclude={"devices": {"__all__": {"leave_on_s"}}})
     return {
@@ -195,7 +195,7 @@ def _label_with_hash(label: str, sha256: str) -> str:
 
 
 def _restore_phase(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
-    """Return a configuration after tracing its paths through the mesh.
+    """Return a prepared configuration from the file, after tracing its paths through the mesh.
 
     Raises:
         ConfigError: The paths are wrong, or the number of currents differs from the number of heaters.

@@ -39,7 +39,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class ScheduleRound:
-    """One use of a configuration.
+    """One round of a schedule: circuits that are up together, and the data sent over them.
 
     Attributes:
         circuits: Directed circuits, a partial permutation; those of other ranks stay as they are.
@@ -105,17 +105,17 @@ class Schedule:
 
     @cached_property
     def parts(self) -> int:
-        """Number of chunks in one rank's buffer."""
+        """Number of chunks into which one rank's buffer is divided."""
         return self.ranks if self.collective == "all-to-all" else self.chunks
 
     @cached_property
     def configurations(self) -> int:
-        """Number of different configurations."""
+        """Number of different circuit configurations in the schedule."""
         return len({round_.circuits for round_ in self.rounds})
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """Per round, the ranks with a port whose partner differs from its last use; in the first use all ranks."""
+        """For each round, the ranks with a port whose partner has changed since the port's last use."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []
@@ -131,11 +131,11 @@ class Schedule:
 
     @cached_property
     def programmings(self) -> int:
-        """Number of rounds before which a circuit changes, including the first."""
+        """Number of rounds before which circuits must change, the first round included."""
         return sum(bool(change) for change in self.changes)
 
     def __str__(self) -> str:
-        """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends y; ``a>b x`` if only a can send."""
+        """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends y, ``a>b x`` for one direction."""
         head = (
             f"{self.name}: {self.collective}, {self.ranks} ranks, {'duplex' if self.duplex else 'simplex'} ports, "
             f"{len(self.rounds)} rounds, {self.programmings} programmings"
@@ -223,7 +223,7 @@ def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:
 
 
 def _spans(chunks: tuple[int, ...]) -> str:
-    """Return numbers with consecutive ones combined: ``0-3,7``."""
+    """Return a list of numbers as text, consecutive numbers combined: ``0-3,7``."""
     spans: list[list[int]] = []
     for chunk in sorted(chunks):
         if spans and chunk == spans[-1][1] + 1:

@@ -77,13 +77,13 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
 
 @cache
 def rotations() -> dict[int, Rotation]:
-    """Return the known rotations, by number of ranks."""
+    """Return the stored rotations (schemes of pairs for StragglAR), by number of ranks."""
     stored = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
     return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in stored["rotations"].items()}
 
 
 def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:
-    """Return a round of pairs, with the meeting of the late rank if another rank's turn remains."""
+    """Return a round of pairs, plus the pair with the late rank if some rank has not yet exchanged with it."""
     late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
     joined = list(pairs)
     if turn < late:
@@ -96,7 +96,7 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return the rounds for a power of two; a rank's label is its newest finished chunk."""
+    """Return StragglAR's rounds for a power of two; a rank's label is its newest finished chunk."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
@@ -144,7 +144,7 @@ def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int)
 def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return rounds by a rotation, then by matchings of high value where it ends or there is none."""
+    """Return StragglAR's rounds from a stored rotation, then from matchings of high value."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
@@ -169,7 +169,7 @@ def _search_rounds(
 def _transfers_by_rotation(
     rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    """Return the transfers of one round: the chunk of the stated age, or another if that is of no use."""
+    """Return the transfers of one round: the chunk of the stated age, or another if the receiver has that chunk."""
     late = held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
@@ -186,7 +186,7 @@ def _transfers_by_rotation(
 def _best_matching(
     held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    """Return a matching of free ranks with about the highest value; rare chunks are worth more."""
+    """Return a matching of free ranks with about the highest value; transfers of rare chunks have a higher value."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])

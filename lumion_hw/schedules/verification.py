@@ -48,7 +48,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
 
 
 def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
-    """Return which chunks each rank holds at the start, and their values; shapes ``(ranks, chunks)``."""
+    """Return which chunks each rank has at the start, and the chunks' values; shapes ``(ranks, chunks)``."""
     ranks, chunks = own.shape
     held = np.ones(own.shape, dtype=np.bool_)
     value = own.copy()

@@ -44,7 +44,7 @@ class Check:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as text, such as ``wiring.inputs[2].port``."""
+    """Return a path in a bench file as text, such as ``wiring.inputs[2].port``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".") or "(whole file)"
 
@@ -60,25 +60,25 @@ class CheckedKind(Protocol):
 
     @property
     def role(self) -> Role:
-        """Role of the device."""
+        """Role of the device kind, such as power meter."""
 
     @property
     def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
-        """Returns the number of channels of a power meter or an attenuator."""
+        """Return the number of channels of a power meter or an attenuator."""
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
-        """Checks the keys that only devices of this kind have."""
+        """Check the bench-file keys that only devices of this kind have."""
 
 
 class CheckedKinds(Protocol):
-    """The usable kinds."""
+    """The usable kinds of devices, by name."""
 
     def get(self, name: str) -> CheckedKind | None:
-        """Return the kind with this name, or ``None``."""
+        """Return the device kind with this name, or ``None``."""
 
     def with_role(self, *roles: Role) -> list[str]:
-        """Return the names of the kinds with one of these roles."""
+        """Return the names of the device kinds with one of the given roles."""
 
 
 def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
@@ -93,12 +93,12 @@ def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
 
 
 def mapping(value: object) -> Mapping[Any, Any]:
-    """Return the value if it is a mapping, otherwise an empty mapping."""
+    """Return a value of a bench file if the value is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> Sequence[Any]:
-    """Return the value if it is a list or tuple, otherwise an empty one."""
+    """Return a value of a bench file if the value is a list or tuple, otherwise an empty tuple."""
     return value if isinstance(value, list | tuple) else ()
 
 
@@ -156,7 +156,7 @@ def _inline_devices(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
 
 
 class BenchData:
-    """View of a bench file that tolerates mistakes."""
+    """View of unvalidated bench-file data, which tolerates mistakes."""
 
     def __init__(self, data: Mapping[Any, Any], kinds: CheckedKinds) -> None:
         self._kinds = kinds
@@ -254,7 +254,7 @@ def _devices(bench: BenchData) -> Iterator[Check]:
 
 
 def _kinds(bench: BenchData) -> Iterator[Check]:
-    """Run the checks of each kind on its devices."""
+    """Check every device of a bench file by the rules of its kind."""
     for name in bench.devices:
         kind = bench.kind_of(name)
         if kind is not None:
@@ -401,7 +401,7 @@ def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
 
 
 def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
-    """Check the devices in the light paths."""
+    """Check the attenuators, switches and amplifiers in the light paths of a bench file."""
     uses = PartedUses()
     for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
         for i, part in enumerate(_inline_devices(fibre)):
@@ -447,7 +447,7 @@ _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
-    """Check that the source is either a module or a laser, and that a laser has no keys of modules."""
+    """Check that an input has either a module or a laser as its source, and no module keys for a laser."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")
     if "laser" not in fibre:
@@ -578,7 +578,7 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Yield the problems that prevent the topology of a job."""
+    """Yield the mistakes that prevent the topology of a job."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:
@@ -615,5 +615,5 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
 
 
 def trigger_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that what triggers a meter is a laser of the bench."""
+    """Check that the trigger source of a power meter is a laser of the bench."""
     yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)

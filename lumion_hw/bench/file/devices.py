@@ -17,7 +17,7 @@ MeterT = TypeVar("MeterT", bound="PowerMeter")
 
 
 class DeviceModel(StrictModel):
-    """Base of the entries of all devices."""
+    """Base class of all device entries in a bench file."""
 
     address: Address | None = Field(
         None,
@@ -35,7 +35,7 @@ class DeviceModel(StrictModel):
 
     @property
     def inside(self) -> str | None:
-        """Name of the device that this one is plugged into, which has the address; ``None`` if there is none."""
+        """Name of the mainframe that contains this device and has the address; ``None`` without a mainframe."""
         return None
 
     @property
@@ -44,7 +44,7 @@ class DeviceModel(StrictModel):
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number that the emulated device reports: that of the bench file, or a made-up one.
+        """Return the serial number that the emulated device reports: from the bench file, or an invented one.
 
         Args:
             name: Device name of the bench file.
@@ -52,7 +52,7 @@ class DeviceModel(StrictModel):
         return getattr(self, "serial", None) or f"EMU-{name}"[:16]
 
     def set_up(self, device: Any) -> Any:
-        """Apply the settings of this entry to an open device and return the device; close it on an error.
+        """Apply the settings of the bench-file entry to an open device and return the device; close it on an error.
 
         Called when the device is opened, and by a served bench when the device returns with other settings. Must not
         switch light or heat on.
@@ -61,7 +61,7 @@ class DeviceModel(StrictModel):
 
 
 class HeaterDriverModel(DeviceModel):
-    """Base of the entries of all controllers of heater currents."""
+    """Base class of bench-file entries for controllers of heater currents."""
 
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
     heater_ohm: Number = Field(
@@ -82,7 +82,7 @@ class HeaterDriverModel(DeviceModel):
         return None
 
     def limits(self, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
-        """Return the limits in the bench file, which are the same for every heater."""
+        """Return the heater limits in the bench file, which are the same for every heater."""
         import numpy as np
 
         from lumion_hw.interfaces import ControllerLimits
@@ -96,13 +96,13 @@ class HeaterDriverModel(DeviceModel):
 
 
 class MeterModel(DeviceModel):
-    """Base of the entries of all power meters; each kind has its own limits and defaults."""
+    """Base class of bench-file entries for power meters; each kind has its own limits and defaults."""
 
     averaging_s: Number
     wavelength_nm: Number
 
     def set_up(self, device: MeterT) -> MeterT:
-        """Set every channel to automatic range and to the wavelength and averaging time of the entry."""
+        """Set every channel of the meter to automatic range and to the wavelength and averaging time in the file."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -121,7 +121,7 @@ def meter_faults() -> tuple[ScriptedFault, ...]:
 
 
 class TriggeredMeterModel(MeterModel):
-    """Base of the entries of power meters with a trigger input."""
+    """Base class of bench-file entries for power meters with a trigger input."""
 
     triggered_by: Name | None = Field(
         None,
@@ -131,6 +131,6 @@ class TriggeredMeterModel(MeterModel):
 
 
 class PartModel(DeviceModel):
-    """Base of the entries of devices in the light path; each kind has its own default insertion loss."""
+    """Base class of bench-file entries for devices in the light path; each kind has a default insertion loss."""
 
     insertion_loss_db: Number

@@ -30,7 +30,7 @@ class HeaterEfficiencyModel(StrictModel):
 
 
 def _model_field(key: EmulationKey) -> tuple[Any, Any]:
-    """Return type and field of a key."""
+    """Return type and field of a key in section ``emulation``, for a pydantic model."""
     if isinstance(key.default, bool):
         return Flag, Field(key.default, description=key.description)
     ge, gt = (key.low, None) if key.low_is_allowed else (None, key.low)
@@ -40,10 +40,10 @@ def _model_field(key: EmulationKey) -> tuple[Any, Any]:
 if TYPE_CHECKING:
 
     class EffectsModel(StrictModel):
-        """Sizes of single effects that replace the defaults of `physics`; 0 disables an effect."""
+        """Sizes of single physical effects, instead of the defaults of the chosen `physics`; 0 disables an effect."""
 
     class _PhysicsKeys(StrictModel):
-        """Keys of ``EMULATION_KEYS``."""
+        """The keys of section ``emulation`` that ``EMULATION_KEYS`` lists."""
 
 else:
     _SIZES: dict[str, Any] = {
@@ -51,7 +51,7 @@ else:
         for effect in CHIP_EFFECTS
     }
     EffectsModel = create_model("EffectsModel", __base__=StrictModel, **_SIZES)
-    EffectsModel.__doc__ = "Sizes of single effects that replace the defaults of `physics`; 0 disables an effect."
+    EffectsModel.__doc__ = "Sizes of single physical effects, replacing defaults of `physics`; 0 disables an effect."
     _PhysicsKeys = create_model(
         "_PhysicsKeys", __base__=StrictModel, **{name: _model_field(key) for name, key in EMULATION_KEYS.items()}
     )
@@ -75,7 +75,7 @@ class EmulationModel(_PhysicsKeys):
     )
 
     def effect_sizes(self) -> EffectSizes:
-        """Return the size of every effect: the default of `physics`, or the value in the file."""
+        """Return the size of every physical effect: the value in the file, or the default of `physics`."""
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
     def physics_parameters(self, *, puc_loss_db: float, access_loss_db: float, heater_ohm: float) -> PhysicsParameters:

@@ -42,7 +42,7 @@ SchemaLookup = Callable[[Location], tuple[Mapping[str, Any], Location]]
 
 
 def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
-    """Convert an error of pydantic to a message with its path in the file.
+    """Convert a validation error of pydantic to a message with the path in the bench file.
 
     Args:
         error: The error.
@@ -57,7 +57,7 @@ def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
 
 
 def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
-    """Return the text with the expected value and the value found."""
+    """Return the message for a mistake, with the expected value and the value found."""
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in {"missing", "union_tag_not_found"}:
         return "expected this key, found none"
@@ -73,12 +73,12 @@ def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
 
 
 def _unknown_word(what: str, choices: list[str], word: str) -> str:
-    """Return the message for a word that is not among the choices, with the closest choice."""
+    """Return the message for a value that is not one of the choices, with the closest choice."""
     return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
 
 
 def _hint(kind: str, value: object) -> str:
-    """Return how to correct a common YAML mistake, or an empty string."""
+    """Return a hint for a common YAML mistake, or an empty string."""
     if kind == "string_type" and isinstance(value, int | float):
         return ". Put it in quotes"
     if not isinstance(value, str):
@@ -91,7 +91,7 @@ def _hint(kind: str, value: object) -> str:
 
 
 def file_path(loc: Location) -> tuple[Path, bool]:
-    """Convert a location to a path in the file; also return whether the key itself is wrong."""
+    """Convert a pydantic location to a path in the bench file; also return whether the key itself is wrong."""
     path: Path = ()
     for part in loc:
         if part == "[key]":
@@ -101,7 +101,7 @@ def file_path(loc: Location) -> tuple[Path, bool]:
 
 
 def valid_keys(schema: Mapping[str, Any], loc: Location) -> list[str]:
-    """Return the valid keys of the mapping at a location."""
+    """Return the valid keys of the bench-file mapping at a location."""
     node = _resolve(schema, schema)
     for part in loc:
         node = _resolve(schema, _step(node, part))
@@ -109,7 +109,7 @@ def valid_keys(schema: Mapping[str, Any], loc: Location) -> list[str]:
 
 
 def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow the references of a schema; of an optional value, follow the branch that is not null."""
+    """Resolve the references of a JSON Schema; for an optional value, return the branch that is not null."""
     while True:
         if "$ref" in node:
             node = schema["$defs"][str(node["$ref"]).rsplit("/", 1)[-1]]
@@ -120,7 +120,7 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
-    """Return the schema of a child node."""
+    """Return the JSON Schema of a child node."""
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

@@ -14,7 +14,7 @@ _MAX_SHOWN_CHARS = 60
 
 
 class StrictModel(BaseModel):
-    """Base of all parts of a bench file: immutable, without unknown keys, NaN or infinity."""
+    """Base class of all parts of a bench file: immutable, without unknown keys, NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -36,7 +36,7 @@ def describe(value: object) -> str:
 
 
 def checked_version(version: object) -> object:
-    """Return the version of a bench file unchanged.
+    """Check the version of a bench file, and return the version unchanged.
 
     Raises:
         ValueError: It is not the integer 1; in Python, true and 1.0 are equal to 1 as well.
@@ -47,7 +47,7 @@ def checked_version(version: object) -> object:
 
 
 def checked_address(address: str) -> str:
-    """Return a device address unchanged.
+    """Check a device address, and return the address unchanged.
 
     Raises:
         ValueError: The address is invalid.
@@ -63,7 +63,7 @@ def checked_address(address: str) -> str:
 
 
 def checked_serial(serial: str) -> str:
-    """Return a serial number unchanged.
+    """Check a serial number, and return the number unchanged.
 
     Raises:
         ValueError: It is longer than the 16 ASCII characters of mesh controllers and SFP+ modules (HELLO reply, byte
@@ -75,7 +75,7 @@ def checked_serial(serial: str) -> str:
 
 
 def checked_module(module: str) -> str:
-    """Return the identity of a Qontrol module unchanged.
+    """Check the identity of a Qontrol module, and return the identity unchanged.
 
     Raises:
         ValueError: It is not an output module such as ``Q8iv-0001``; ``Q8iv-****`` is a module without a number.

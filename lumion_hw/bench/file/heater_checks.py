@@ -15,7 +15,7 @@ _MIN_PHASE_PI = 0.25
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the largest heater current has an effect, which detects a current in A instead of mA."""
+    """Check that the largest heater current changes the phase enough, which detects a value in A instead of mA."""
     from lumion_hw.bench.file.model import TypicalMeshModel
 
     if bench.mesh.get("controller") != name:
@@ -34,7 +34,7 @@ def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
 
 
 def _number(data: Mapping[Any, Any], model: type[BaseModel], key: str) -> float:
-    """Return a number of the file or its default; 0 if it is not a number, which the model reports."""
+    """Return a number from the bench file, or its default; 0 if the value is not a number."""
     value = data.get(key, model.model_fields[key].default)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 

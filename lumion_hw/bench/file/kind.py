@@ -57,7 +57,7 @@ class ScpiIdentity:
     names_model: bool
 
     def fits(self, vendor: str, model: str) -> bool:
-        """Return whether an instrument with this vendor and model is of the kind."""
+        """Return whether an instrument with this vendor and model belongs to the kind."""
         match = re.search(self.vendor, vendor, re.IGNORECASE) and re.match(self.model, model, re.IGNORECASE)
         return match is not None
 

@@ -14,11 +14,11 @@ GROUP = "lumion_hw.kinds"
 
 
 class UnusableKindError(ConfigError):
-    """A kind is registered but cannot be used."""
+    """A kind of device is registered but cannot be imported or is invalid."""
 
 
 def kind_names() -> list[str]:
-    """Return the names of all registered kinds, including those that cannot be imported."""
+    """Return the names of all registered kinds of devices, including kinds that cannot be imported."""
     return sorted(registrations(GROUP))
 
 
@@ -40,7 +40,7 @@ def kind_named(name: str) -> DeviceKind | None:
 
 
 def all_kinds() -> tuple[list[DeviceKind], list[UnusableKindError]]:
-    """Return all usable kinds, sorted by role and name, and the errors of the others."""
+    """Return all usable kinds of devices, sorted by role and name, and the errors of kinds that cannot be used."""
     usable, failures = [], []
     for name in kind_names():
         try:
@@ -54,30 +54,30 @@ def all_kinds() -> tuple[list[DeviceKind], list[UnusableKindError]]:
 
 
 def builtin_kinds() -> list[DeviceKind]:
-    """Return the kinds of this package, sorted by role and name."""
+    """Return the kinds of devices that come with this package, sorted by role and name."""
     own = {name for name, sources in registrations(GROUP).items() if sources[0].package == OWN}
     return [kind for kind in all_kinds()[0] if kind.name in own]
 
 
 class KindRegistry:
-    """The usable kinds, for checks of bench files."""
+    """The usable kinds of devices, for checks of bench files."""
 
     def get(self, name: str) -> DeviceKind | None:
-        """Return the kind with this name, or ``None`` if there is no usable one."""
+        """Return the usable kind of device with this name, or ``None``."""
         try:
             return kind_named(name)
         except UnusableKindError:
             return None
 
     def with_role(self, *roles: Role) -> list[str]:
-        """Return the names of the kinds with one of these roles, in the order of the roles."""
+        """Return the names of the device kinds with one of the given roles, in the order of the roles."""
         usable = all_kinds()[0]
         return [kind.name for role in roles for kind in usable if kind.role is role]
 
 
 @lru_cache(maxsize=256)
 def _load(source: Registration) -> DeviceKind:
-    """Import a kind. Raises ``UnusableKindError`` with the package and the entry point."""
+    """Import a kind of device. Raises ``UnusableKindError`` with the package and the entry point."""
     try:
         kind = source.entry.load()
         reason = None if isinstance(kind, DeviceKind) else f"it is a {type(kind).__name__} and not a DeviceKind"

@@ -33,7 +33,7 @@ class LayoutProblem:
 
 
 def layout_fields() -> dict[str, Any]:
-    """Return the fields that select the mesh, as arguments of ``pydantic.create_model``."""
+    """Return the bench-file fields that select the mesh, as arguments of ``pydantic.create_model``."""
     fields: dict[str, Any] = {
         "topology": (Literal[tuple(TOPOLOGIES)], Field(_FIRST, description="Kind of mesh.")),
         "layout": (
@@ -51,7 +51,7 @@ def layout_fields() -> dict[str, Any]:
 
 
 def topology_of(section: Mapping[str, Any]) -> MeshTopology:
-    """Return the mesh that the keys of a section select.
+    """Return the mesh that the keys of section ``mesh`` select.
 
     Raises:
         ConfigError: The keys contradict each other, or the size is invalid.
@@ -93,18 +93,18 @@ def _key(layout: MeshLayout) -> str:
 
 
 def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
-    """Return the topology of a section, by default the first one; ``None`` if its name is unknown."""
+    """Return the topology that section ``mesh`` names, by default the first; ``None`` if the name is unknown."""
     name = section.get("topology", _FIRST)
     return TOPOLOGIES.get(name) if isinstance(name, str) else None
 
 
 def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
-    """Return whether a section contains a size key of a topology, even with a value of a wrong type."""
+    """Return whether section ``mesh`` has a size key of a topology, even with a value of a wrong type."""
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return all layouts in a section, of any topology, with their sizes."""
+    """Return all layouts that section ``mesh`` gives, of any topology, with their sizes."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -117,7 +117,7 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts in a section that belong to its topology; by default the layout without a size."""
+    """Return the layouts in section ``mesh`` that fit its topology; by default the layout without a size."""
     kind = _kind(section)
     if kind is None:
         return {}

@@ -29,7 +29,7 @@ _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a bench file.
+    """One mistake in a bench file, with its position.
 
     Attributes:
         file: Path of the file, or the name given to the text.
@@ -128,7 +128,7 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
 
 
 def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
-    """Return an error that lists the problems of a file."""
+    """Return an error that lists the mistakes in a file."""
     listed = [str(problem) for problem in problems[:MAX_LISTED]]
     if len(problems) > MAX_LISTED:
         listed.append(f"… and {len(problems) - MAX_LISTED} more")
@@ -193,7 +193,7 @@ def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
 
 
 def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
-    """Return the model, or ``None`` with the problems."""
+    """Return the model of a bench file, or ``None`` with the mistakes."""
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     if text is None:
@@ -215,7 +215,7 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model, or ``None`` with all mistakes in the data, those of single values first."""
+    """Return the model of a bench file, or ``None`` with all mistakes, mistakes in single values first."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -248,12 +248,12 @@ def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], L
 
 @cache
 def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a model; cached, because it takes 30 ms and every wrong key needs it."""
+    """Return the JSON Schema of a model. Cached, because every wrong key needs the schema, which takes 30 ms."""
     return model.model_json_schema()
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return the path, position and message of a mistake, including the line of the other key concerned."""
+    """Return path, position and message of a mistake; the message names the line of a second key involved."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"
@@ -261,7 +261,7 @@ def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
 
 
 def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
-    """Return the problems with their source lines, in the order of the file."""
+    """Return the mistakes with their source lines, in the order of the file."""
     from lumion_hw.bench.file.checks import path_text
 
     lines = text.splitlines()

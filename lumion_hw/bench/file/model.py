@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _validate_device(device: object) -> object:
-    """Validate a device with the model of its kind, which is imported here."""
+    """Validate a device entry with the model of its kind, importing the kind."""
     if not isinstance(device, Mapping):
         if isinstance(device, DeviceModel):
             return device
@@ -67,7 +67,7 @@ class TypicalMeshModel(StrictModel):
 if TYPE_CHECKING:
 
     class MeshLayoutKeys(StrictModel):
-        """The keys that select the mesh."""
+        """The bench-file keys that select the mesh."""
 
 else:
     # Generated from the table of topologies, so that a new topology adds its own keys.
@@ -106,7 +106,7 @@ class MeshSection(MeshLayoutKeys):
     )
 
     def laid_out(self) -> MeshTopology:
-        """Return the mesh. Raises ``ConfigError`` if its size is invalid."""
+        """Return the topology of the mesh. Raises ``ConfigError`` if its size is invalid."""
         return topology_of(self.model_dump(exclude_unset=True))
 
     def heater_table(self) -> tuple[tuple[int, int], ...]:
@@ -313,7 +313,7 @@ class FabricModel(StrictModel):
 
     @property
     def all_jobs(self) -> tuple[JobModel, ...]:
-        """All jobs, first those given as pairs."""
+        """All jobs of the fabric, first the jobs given as pairs."""
         return (*(JobModel(name="-".join(pair), members=pair) for pair in self.pairs), *self.jobs)
 
 
@@ -333,7 +333,7 @@ class BenchModel(StrictModel):
     emulation: EmulationModel = Field(default_factory=EmulationModel, description="Physics of the emulated chip.")
 
     def __repr__(self) -> str:
-        """Return the name, the number of devices and the mesh as one line."""
+        """Return the bench's name, number of devices and mesh as one line."""
         mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.topology().label}'"
         return f"<BenchModel {self.name}: {len(self.devices)} devices {mesh}>"
 
@@ -346,7 +346,7 @@ class BenchModel(StrictModel):
 
     @property
     def mesh_section(self) -> MeshSection:
-        """The section ``mesh``. Raises ``ConfigError`` if the bench has no mesh."""
+        """Section ``mesh`` of the bench file. Raises ``ConfigError`` if the bench has no mesh."""
         if self.mesh is None:
             raise ConfigError(f"bench {self.name} has no mesh", hint="Add a section 'mesh' to the bench file.")
         return self.mesh
@@ -365,7 +365,7 @@ class BenchModel(StrictModel):
         return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 
     def to_wiring(self) -> Wiring:
-        """Convert the wiring to the form that path set-up, budgets and the emulator use."""
+        """Convert the wiring section to the form that circuit set-up, link budgets and the emulator use."""
         return Wiring(
             inputs=tuple(
                 InputPath(

@@ -1,6 +1,6 @@
 """Optical data of pluggable modules for circuit planning.
 
-Every kind of module provides them in this form (``optics`` of its model), so that planning does not depend on the kind.
+Every kind of module provides these data in this form (``optics`` of its model). So planning is independent of kinds.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ _CHECKOUT = Path(__file__).parents[3] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Registration:
-    """An entry point with the package that registers it."""
+    """An entry point and the package that registers the entry point."""
 
     package: str
     entry: EntryPoint
 
     def __str__(self) -> str:
-        """Return the package and the entry point as text."""
+        """Return the registering package and the entry point as text."""
         return f"package {self.package}, entry point '{self.entry.name} = {self.entry.value}'"
 
 
@@ -44,7 +44,7 @@ def registrations(group: str) -> dict[str, list[Registration]]:
 
 @lru_cache(maxsize=8)
 def _sources(group: str, _path: tuple[str, ...]) -> dict[str, list[Registration]]:
-    """Return the entry points of a group; ``_path`` is only a key of the cache, because packages depend on it."""
+    """Return the entry points of a group. ``_path`` is only a cache key: installed packages depend on the path."""
     sources: dict[str, list[Registration]] = {}
     own = tuple(_checkout_entries(group))
     for source in (*own, *_installed(group, excluded=OWN if own else None)):

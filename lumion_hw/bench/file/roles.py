@@ -6,7 +6,7 @@ import enum
 
 
 class Role(enum.Enum):
-    """Role of a device.
+    """Role of a device on a bench, such as power meter or laser.
 
     Attributes:
         attribute: Attribute of :class:`lumion_hw.bench.bench.Bench` that holds the devices of this role.

@@ -43,7 +43,7 @@ class Leakage:
 
 @dataclass(frozen=True)
 class LinkBudget:
-    """Expected power and signal quality of a circuit, with two arms for both together.
+    """Expected power and signal quality of a circuit; for a circuit with two arms, of both together.
 
     Attributes:
         launch_dbm: Launch power that the bench file states for the module.
@@ -93,16 +93,16 @@ class LinkBudget:
 
     @property
     def margin_db(self) -> float:
-        """Predicted margin over the receiver's sensitivity."""
+        """Predicted margin over the receiver's sensitivity, in dB."""
         return self.received_dbm - self.sensitivity_dbm
 
     @property
     def overload_margin_db(self) -> float:
-        """Predicted margin below the receiver's overload level."""
+        """Predicted margin below the receiver's overload power, in dB."""
         return self.overload_dbm - self.received_dbm
 
     def idle_leaks_above(self, level_db: float) -> tuple[Leakage, ...]:
-        """Return the idle receivers that get more of this circuit's light than a level relative to its own end."""
+        """Return the idle receivers that get more of this circuit's light than a limit relative to its own receiver."""
         return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 
     @property
@@ -112,7 +112,7 @@ class LinkBudget:
 
     @property
     def penalty_db(self) -> float:
-        """Signal-to-noise penalty that the difference of the arms causes in a dual-polarization receiver."""
+        """Signal-to-noise penalty in dB that unequal arms cause in a dual-polarization receiver."""
         return sum(
             cost * (value / at) ** 2 for (cost, at), value in ((_PDL_PENALTY, self.pdl_db), (_DGD_PENALTY, self.dgd_ps))
         )
@@ -127,7 +127,7 @@ class LinkBudget:
 
 @dataclass(frozen=True)
 class BudgetViolation:
-    """A value of a budget that is out of its limits.
+    """A value of a link budget that violates a limit.
 
     Attributes:
         what: Description of the value.
@@ -156,7 +156,7 @@ class BudgetViolation:
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:
-    """Yield every value of a budget that fails, the most important first.
+    """Yield every value of a link budget that violates a limit, the most important first.
 
     Args:
         request: The request.

@@ -19,7 +19,7 @@ _SAME_CARRIER_NM = 0.029
 
 @dataclass(frozen=True)
 class CircuitEnds:
-    """Both ends of a circuit, checked to fit each other.
+    """Both ends of a circuit, checked to be compatible.
 
     Attributes:
         request: The request.
@@ -52,7 +52,7 @@ class CircuitEnds:
 
 
 def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request: CircuitRequest) -> CircuitEnds:
-    """Return the ends of a circuit.
+    """Return the modules and fibres at both ends of a circuit.
 
     Raises:
         CircuitError: A module is not wired to the mesh, or the two modules do not fit; the message names the
@@ -153,7 +153,7 @@ def _arms(
     entries: tuple[InputPath, ...],
     exits: tuple[OutputPath, ...],
 ) -> _Arms:
-    """Return the fibres of each arm, and the polarization strategy that the wiring allows."""
+    """Return the fibres of each arm of a circuit, and the polarization strategy that the wiring allows."""
     split = len(entries) == 2
     if (split or sender.polarizations == 2) and (len(entries), len(exits)) != (2, 2):
         side = "inputs" if len(entries) != 2 else "outputs"
@@ -194,7 +194,7 @@ _REASONS: dict[Strategy, str] = {
 def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
-    """Pair inputs and outputs of two arms so that the longer path is short; tributary x first."""
+    """Pair inputs and outputs of two arms so that the longer path is as short as possible; x polarization first."""
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
     straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
     # Exchanging the tributaries is a rotation like any other, which the receiver compensates.
@@ -208,7 +208,7 @@ def _paired(
 
 
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
-    """Yield the circuits as they are, then with the outputs of each two-arm circuit exchanged."""
+    """Yield the circuit ends unchanged, then with the two outputs of each two-arm circuit exchanged."""
     yield ends
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:

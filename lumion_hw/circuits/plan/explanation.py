@@ -1,4 +1,4 @@
-"""Explanation of a plan in words: for each circuit its path, its polarization strategy, and its link budget."""
+"""Text that explains a circuit plan: for each circuit its path, its polarization strategy, and its link budget."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _at_most(limit: float | None, unit: str) -> str:
 
 
 def explain(plan: CircuitPlan) -> str:
-    """Return a plan in words: for each circuit its path, its strategy and the lines of its budget."""
+    """Return a text that lists for each circuit of a plan its path, polarization strategy and link budget."""
     return "\n".join(line for circuit in plan.everything for line in (*_circuit_lines(plan, circuit), "")) + _summary(
         plan
     )

@@ -44,7 +44,7 @@ class RoutedCircuit:
 def with_budgets(
     model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
 ) -> tuple[PlannedCircuit, ...]:
-    """Return circuits with their link budgets, all at the given heater currents."""
+    """Return routed circuits with their link budgets, calculated at the given heater currents."""
     return LinkBudgetSolver(model, wiring, planning, routed, currents_ma).circuits()
 
 
@@ -179,11 +179,11 @@ class LinkBudgetSolver:
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
     def _receiver_columns(self, index: int) -> list[int]:
-        """Return the columns of the receiver ports where a circuit ends."""
+        """Return the array columns of the receiver ports where a circuit ends."""
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return all other light at a circuit's end over its own, light of modules without a circuit included."""
+        """Return all other light at a circuit's receiver relative to its own, in dB; idle modules count."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
         others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
@@ -193,7 +193,7 @@ class LinkBudgetSolver:
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
-        """Return a circuit's light at every receiver that it is not meant for, over its own."""
+        """Return a circuit's light at every other receiver, relative to its light at its own receiver."""
         own = {port for _, port in self._routed[index].ends.pairs}
         used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
         level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
@@ -204,7 +204,7 @@ class LinkBudgetSolver:
         )
 
     def _osnr_db(self, ends: CircuitEnds, crosstalk_db: float) -> float | None:
-        """Return the OSNR in 0.1 nm at the receiver; ``None`` if no source of noise is known."""
+        """Return the OSNR of a circuit at its receiver, in 0.1 nm; ``None`` if no source of noise is known."""
         sent_db, launch_dbm = ends.sender.launch_osnr_db, ends.sender.launch_dbm
         # OSNR of a booster: 58 dB + input power - noise figure. Later losses weaken signal and noise alike.
         boosters = [

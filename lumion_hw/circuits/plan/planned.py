@@ -24,7 +24,7 @@ with its own path (``dual``)."""
 
 @dataclass(frozen=True)
 class ArmTrim:
-    """A PUC on an arm that couples only partly, so that the arm loses its excess power.
+    """A trim: one PUC on an arm couples only part of the light, so that the arm loses its excess power.
 
     Attributes:
         puc: The PUC; no other arm uses it.
@@ -99,7 +99,7 @@ class PlannedCircuit:
         )
 
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
-        """Return the circuit with other trims; its loss and received power follow from the sum of all arms."""
+        """Return the circuit with changed arms; its loss and received power follow from the sum of all arms."""
         before, after = (
             10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in arm_group))
             for arm_group in (self.arms, arms)
@@ -113,27 +113,27 @@ class PlannedCircuit:
 
     @property
     def entry(self) -> InputPath:
-        """Fibre from the transmitter to the mesh, of the first arm."""
+        """Fibre from the transmitter to the mesh, of the circuit's first arm."""
         return self.arms[0].entry
 
     @property
     def exit(self) -> OutputPath:
-        """Fibre from the mesh to the receiver, of the first arm."""
+        """Fibre from the mesh to the receiver, of the circuit's first arm."""
         return self.arms[0].exit
 
     @property
     def path(self) -> Path:
-        """Path of the first arm."""
+        """Path of the circuit's first arm through the mesh."""
         return self.arms[0].path
 
     @property
     def hops(self) -> int:
-        """Number of PUCs on the longest arm."""
+        """Number of PUCs on the circuit's longest arm."""
         return max(arm.path.hops for arm in self.arms)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Paths of all arms."""
+        """Paths of all arms of the circuit."""
         return tuple(arm.path for arm in self.arms)
 
 

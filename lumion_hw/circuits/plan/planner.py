@@ -93,7 +93,7 @@ def plan_circuits(
 
 
 def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
-    """Return the time limits of a route search that starts now."""
+    """Return the time limits for a route search that starts now."""
     until_s = time.monotonic() + _ALTERNATIVES_S
     return PlanningEffort(improve_s, _EXPLAIN_S, lambda: time.monotonic() >= until_s, progress)
 
@@ -116,7 +116,7 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan.
+    """Makes one plan of circuits: routes, heater settings and link budgets.
 
     Args:
         model: The bench.
@@ -159,7 +159,7 @@ class _Planner:
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
-        """Return the plan.
+        """Return the plan of all requested circuits.
 
         Raises:
             LumionError: As :func:`plan_circuits`.
@@ -193,7 +193,7 @@ class _Planner:
         return self._with_less_idle_light(plan, hop_limits)
 
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
-        """Return a plan with less light at idle receivers, if other routes give one that is otherwise as good.
+        """Return a plan with less light at idle receivers, if other routes allow it without other drawbacks.
 
         This light comes from imperfect couplers. The PUC at the idle port is parked in the other state, or, if circuits
         use it, they are routed around it. If that is not enough, circuits are routed around the leaking PUC.
@@ -225,7 +225,7 @@ class _Planner:
         return best
 
     def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
-        """Return the plan without hop limits if its budgets hold, or raise an error that gives the excess."""
+        """Return a plan made without hop limits if its link budgets hold; else raise an error that gives the excess."""
         try:
             plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
@@ -241,7 +241,7 @@ class _Planner:
         return budget_error(circuit, failing[index])
 
     def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
-        """Return the violations of each circuit that has any; active circuits are numbered down from -1."""
+        """Return the violated budget limits by circuit number; active circuits have the numbers -1, -2, and so on."""
         result = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
@@ -253,7 +253,7 @@ class _Planner:
         return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
-        """Return for each circuit the largest number of PUCs for which its loss can still be within limits."""
+        """Return for each circuit the largest number of PUCs that its loss limit allows."""
         typical_db = self._model.mesh_section.typical.access_loss_db
         least_db = float(self._planning.puc_loss_db.min())
         hop_limits: HopLimits = []
@@ -275,7 +275,7 @@ class _Planner:
     def _plan_once(
         self, hop_limits: HopLimits, avoided: Collection[int] = (), turned: Collection[int] = ()
     ) -> CircuitPlan:
-        """Return a plan within hop limits, whatever its budgets are.
+        """Return a plan within hop limits, without a check of its link budgets.
 
         Args:
             hop_limits: Largest number of PUCs of each circuit.
@@ -298,7 +298,7 @@ class _Planner:
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Return routes for the first pairing of inputs and outputs that has any."""
+        """Return the routes for the first pairing of inputs and outputs that can be routed."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
@@ -319,7 +319,7 @@ class _Planner:
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
     def _routed_again(self, circuit: PlannedCircuit) -> RoutedCircuit:
-        """Return an active circuit on its present paths."""
+        """Return an active circuit with its present paths, as input for a new link budget."""
         ends = replace(
             circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
             entries=tuple(arm.entry for arm in circuit.arms),
@@ -330,7 +330,7 @@ class _Planner:
     def _with_trims(
         self, routed: list[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return circuits and currents after trimming the arms that need it, one arm after the other."""
+        """Return circuits and heater currents after adding loss to arms whose power is too high, one by one."""
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
         todo = [

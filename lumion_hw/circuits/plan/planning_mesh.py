@@ -69,14 +69,14 @@ class PlanningMesh:
 
     @cached_property
     def solver(self) -> Solver:
-        """Solver of the mesh."""
+        """Solver for the optical field of the mesh."""
         return Solver(self.known.mesh)
 
     def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
 
-        A calibration that lit two ports by one module at once relates each port to the full power of the module, and
-        records only the first port's loss; the other port's loss follows from the powers that entered the mesh.
+        If one module sent light into two ports during calibration, the record relates each port to the module's full
+        power and has only the first port's loss. The other port's loss follows from the powers that entered the mesh.
 
         Args:
             wiring: All fibres of the bench.
@@ -106,7 +106,7 @@ class PlanningMesh:
         )
 
     def path_sigma_db(self, pucs: Sequence[int]) -> float:
-        """Return the standard error of the total loss of these PUCs."""
+        """Return the standard error of the total loss of the PUCs of a path, in dB."""
         return float(np.linalg.norm(self._loss_factor[list(pucs)].sum(axis=0)))
 
     def currents_ma(self, states: Mapping[int, State], couplings: Mapping[int, float], total_mw: float) -> Real:
@@ -156,7 +156,7 @@ class PlanningMesh:
         return record.dispersion is not None and low <= wavelength_nm <= high
 
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
-        """Return which part of the power leaving each PUC port ends at each port, shape ``(4 n_pucs, len(ports))``.
+        """Return the fraction of power from each PUC port to each mesh port, shape ``(4 n_pucs, len(ports))``.
 
         It is calculated by reciprocity, from unit light that enters at the port and travels backwards.
         """

@@ -51,7 +51,7 @@ _REMEDIES = {
 
 
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
-    """Return the error for a circuit, given the nearest plan that was found for it.
+    """Return the error for a circuit whose link budget fails, given the nearest plan for that circuit.
 
     Args:
         circuit: The circuit as it would be.
@@ -83,7 +83,7 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
 
 
 def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
-    """Return the devices in a circuit's fibres that block the light."""
+    """Return the devices in a circuit's fibres that block its light."""
     paths = [path for arm in circuit.arms for path in (arm.entry, arm.exit)]
     names = [
         part.device
@@ -95,7 +95,7 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
-    """Return the value of a request's field that the plan found would meet."""
+    """Return the limit, as a field of the request, that the plan would meet."""
     if violation.field == "min_margin_db":
         short = abs(violation.found - violation.limit)
         return max(math.floor((request.min_margin_db - short) * 10.0) / 10.0, 0.0)

@@ -55,7 +55,7 @@ class RouteFinder:
         ends: Ends of each new circuit.
         fixed: PUC states that must stay.
         active: Paths of active circuits.
-        exclusive: Those of them whose PUCs no other circuit may use.
+        exclusive: Active circuits whose PUCs no other circuit is allowed to use.
         trimmed: PUCs that couple only partly, for the path they belong to.
         effort: Time limits of the search.
 
@@ -80,7 +80,7 @@ class RouteFinder:
         self._effort = effort
 
     def find(self, hop_limits: HopLimits, avoided: Collection[int] = ()) -> tuple[list[tuple[Path, ...]], Routing]:
-        """Return the paths of each new circuit, and the routing of all circuits.
+        """Find the paths of each new circuit, and the mesh routing of all circuits.
 
         Args:
             hop_limits: Largest number of PUCs of each circuit.
@@ -106,7 +106,7 @@ class RouteFinder:
     def _route_groups(
         self, groups: Sequence[Sequence[int]], hop_limits: HopLimits, avoided: Collection[int], explain_s: float
     ) -> tuple[list[tuple[Path, ...]], Routing]:
-        """Route one group after the other, each next to the groups before it."""
+        """Route groups of circuits in order of priority, each around the paths of the groups before."""
         paths_of: dict[int, tuple[Path, ...]] = {}
         routings = []
         reserved = set(self._reserved)
@@ -180,7 +180,7 @@ class RouteFinder:
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
     ) -> Iterator[dict[int, int]]:
-        """Yield exact lengths for arms that cannot be equal by parity, smallest mismatch and shortest arms first."""
+        """Yield lengths in PUCs for two arms, one odd and one even; smallest difference first, then shortest arms."""
         options = []
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
@@ -207,7 +207,7 @@ class RouteFinder:
         reserved: Collection[int],
         own: Mapping[int, tuple[Path, ...]],
     ) -> None:
-        """Refuse routes over PUCs that are reserved for other circuits.
+        """Raise an error if a route uses PUCs that are reserved for another circuit.
 
         Raises:
             NoPathError: A route uses such PUCs; the message names the circuit and the PUCs.
@@ -233,7 +233,7 @@ class RouteFinder:
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Return one routing of all circuits, with the last group's states and without the prices in its cost."""
+        """Merge the routings of all groups of circuits into one; its cost leaves out the price of avoided PUCs."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

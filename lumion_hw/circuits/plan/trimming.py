@@ -1,4 +1,4 @@
-"""Trimming: a PUC on an arm couples only partly, so that the arm's excess light leaves by another port."""
+"""Trimming of circuit arms: one PUC couples only part of the light, so that excess light leaves by another port."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Trimmer:
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield where a path enters PUCs that it uses only once and no other path uses, with their states."""
+        """Yield the entry port and state of each PUC that a path uses only once and no other path uses."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
@@ -73,13 +73,13 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for stray light: power at a receiver, then light that circulates or enters a source."""
+        """Return a sort key for stray light: power at a receiver, then whether it circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
     def _stray_port(self, wave: int, state: State) -> int | None:
-        """Return the port where light leaves that takes the other state of a PUC; ``None`` if it circulates."""
+        """Return the port where light diverted at a PUC leaves the mesh; ``None`` if the light circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
         for _ in range(4 * self.mesh.n_pucs):
             if node < 0:

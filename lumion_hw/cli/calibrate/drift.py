@@ -1,4 +1,4 @@
-"""``lumion-calibrate drift``: check whether a record is still valid, and renew it from two seconds of measurements."""
+"""``lumion-calibrate drift``: check whether a calibration record is still valid, and renew it quickly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ policy_option = click.option(
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check whether a record may be used on a bench, and print the warnings; errors as in ``check_use``."""
+    """Check whether a calibration record is valid for a bench, and print warnings; raises as ``check_use``."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record.validity import CalibrationWarning
 
@@ -56,7 +56,7 @@ def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn
 
 
 def aged_s(days: float, emulate: bool) -> float:
-    """Convert ``--aged-days`` to seconds. Raises ``ConfigError`` for a bench that is not emulated."""
+    """Convert the value of ``--aged-days`` to seconds. Raises ``ConfigError`` for a bench that is not emulated."""
     if days and not emulate:
         raise ConfigError("--aged-days needs --emulate")
     return days * _DAY_S
@@ -149,7 +149,7 @@ def drift(
 
 
 def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
-    """Write a renewed record, with its readings in a file beside it; the record is written completely or not at all.
+    """Write a renewed record atomically, and its readings to a second file in the same directory.
 
     Raises:
         ConfigError: The path is not writable.
@@ -163,12 +163,12 @@ def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
 
 
 def health_document(health: Health) -> dict[str, Any]:
-    """Return the check result as a JSON document."""
+    """Return the result of the drift check as a JSON document."""
     return dataclasses.asdict(health) | {"holds": health.holds}
 
 
 def health_text(health: Health) -> str:
-    """Return the check result as text."""
+    """Return the result of the drift check as text."""
     from calibration.fit.drift import MAX_CHI2
 
     verdict = "The record is valid" if health.holds else "The record is no longer valid"
@@ -182,7 +182,7 @@ def health_text(health: Health) -> str:
 
 
 def change_text(change: RecordChange, after: Health, run: DriftRun) -> str:
-    """Return the changes of the parameters as text."""
+    """Return the drift of the calibrated parameters as text."""
     effort = run.logbook.effort
     return (
         f"Passive phases changed by {1e3 * change.passive_rms_rad:.1f} mrad rms, most at PUC {change.worst_puc} "
@@ -195,7 +195,7 @@ def change_text(change: RecordChange, after: Health, run: DriftRun) -> str:
 
 
 def cost_document(run: DriftRun) -> dict[str, Any]:
-    """Return the number of settings, the source changes and the hardware time as a JSON document."""
+    """Return the effort of a renewal as a JSON document: settings, source changes and hardware time."""
     effort = run.logbook.effort
     return {"settings": effort.settings, "source_changes": effort.source_changes, "hardware_s": effort.hardware_s}
 
@@ -210,7 +210,7 @@ def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
 
 
 def _large_change_error(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
-    """Return an error if the change was too large for a renewal, otherwise ``None``."""
+    """Return an error if the mesh has drifted too far for a renewal, otherwise ``None``."""
     if renewal.holds and after.holds:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))

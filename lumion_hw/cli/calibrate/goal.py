@@ -33,7 +33,7 @@ def goal_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def goal_of(sigma_mrad: float | None, seconds: float | None, settings: int | None) -> Goal:
-    """Return the goal given by the options."""
+    """Return the calibration goal given by the options."""
     from calibration.run.planning import Goal
 
     default = Goal()
@@ -45,6 +45,6 @@ def goal_of(sigma_mrad: float | None, seconds: float | None, settings: int | Non
 
 
 def goal_arguments(sigma_mrad: float | None, seconds: float | None, settings: int | None) -> list[str]:
-    """Return the command-line arguments of a goal."""
+    """Return the command-line arguments that give a calibration goal."""
     options = (("--sigma-mrad", sigma_mrad), ("--seconds", seconds), ("--settings", settings))
     return [part for name, value in options if value is not None for part in (name, f"{value:.10g}")]

@@ -72,7 +72,7 @@ def many(
 
 
 def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
-    """Return the common exit code of all failures, 1 if they differ, or 3 if benches are only out of tolerance."""
+    """Return the exit code for failed benches: their common code, 1 if codes differ, 3 if only out of tolerance."""
     codes = {outcome.exit_code for outcome in outcomes} - {0}
     failures = codes - {_OUT_OF_TOLERANCE}
     if not failures:

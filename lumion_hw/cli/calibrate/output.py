@@ -9,7 +9,7 @@ from lumion_hw.errors import LumionError
 
 
 def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
-    """Print a result, and an error if the result does not pass; return the exit code.
+    """Print the result of a command, and an error if the result does not pass; return the exit code.
 
     With ``--json`` both are printed as one document.
     """

@@ -1,4 +1,4 @@
-"""The commands of ``lumion-calibrate`` that only read records: ``show``, ``compare`` and ``export``."""
+"""The commands of ``lumion-calibrate`` that only read calibration records: ``show``, ``compare`` and ``export``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def show(record: str, as_json: bool) -> None:
 
 
 def _identity(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the identity of a record, and the optional contents that it has."""
+    """Return a record's identity, and the names of its optional contents."""
     kernel = record.crosstalk.kernel if record.crosstalk else None
     return {
         "record_id": record.record_id,
@@ -86,7 +86,7 @@ def _identity(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """Return an entry of the identity as text."""
+    """Return an entry of a record's identity as text."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -144,7 +144,7 @@ def compare(first: str, second: str, tolerance_sigma: float | None, as_json: boo
 
 
 def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
-    """Return an error if the records differ by more than the tolerance, otherwise ``None``.
+    """Return an error if two records differ by more than the tolerance, otherwise ``None``.
 
     Raises:
         ConfigError: A tolerance was given, but the records contain no standard errors.

@@ -52,7 +52,7 @@ class EmulatorProcess:
         return read_endpoints(str(self.endpoints))
 
     def failure(self) -> LumionError | None:
-        """Return an error that explains why the emulator ended, or ``None`` while it runs."""
+        """Return an error that explains why the emulator ended, or ``None`` while the emulator runs."""
         code = self.process.poll()
         if code is None:
             return None

@@ -14,7 +14,7 @@ from lumion_hw.errors import name_hint
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """One row of a command table.
+    """One command in the table of a command group, imported on first use.
 
     Attributes:
         name: Name that the user types.
@@ -47,7 +47,7 @@ class NamedGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name.
+        """Return the subcommand that the arguments name.
 
         Raises:
             UsageError: The command does not exist; the message suggests similar commands.

@@ -34,7 +34,7 @@ class Number(click.FloatRange):
         self.name = unit or "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
+        """Convert a command-line argument to a number and check its range."""
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -48,7 +48,7 @@ class Number(click.FloatRange):
 
     @property
     def range_text(self) -> str:
-        """The range as text, such as ``more than 0 to 10 dB``."""
+        """The allowed range as text, such as ``more than 0 to 10 dB``."""
         unit = f" {self.unit}" if self.unit else ""
         return f"{'more than ' if self.above else ''}{self.lowest:g} to {self.highest:g}{unit}"
 
@@ -59,7 +59,7 @@ class Duration(ParameterType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the duration in seconds."""
+        """Convert a command-line argument to a duration in seconds."""
         if isinstance(value, float):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)

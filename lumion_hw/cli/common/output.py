@@ -65,7 +65,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
-    """Return whether a column contains only numbers and gaps."""
+    """Return whether a table column contains only numbers and empty cells."""
     present = [cell for cell in column if cell is not None]
     return bool(present) and all(isinstance(cell, int | float) for cell in present)
 
@@ -77,7 +77,7 @@ def echo_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def note(text: str) -> None:
-    """Print progress or a remark on stderr, escaped as by :func:`echo_text`."""
+    """Print a progress message or a remark on stderr, escaped as by :func:`echo_text`."""
     click.echo(lines(text), err=True)
 
 

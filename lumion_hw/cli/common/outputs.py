@@ -19,7 +19,7 @@ class NamedFile(ParameterType[Path]):
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
+        """Convert a command-line argument to the path of a file to write."""
         path = Path(value)
         if str(value) == "-":
             self.fail("'-' (standard output) is not supported; give a file name.", param, ctx)

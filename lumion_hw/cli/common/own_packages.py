@@ -1,4 +1,4 @@
-"""Imports of commands that always use the installed package ``calibration``, even if a file has the same name.
+"""Import of commands: always from the installed package ``calibration``, even if a local file has that name.
 
 A lab may have its own ``calibration.py``. Python searches the directory of a script and ``PYTHONPATH`` before the
 installed packages, so it would import this file instead.

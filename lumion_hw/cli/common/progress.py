@@ -1,4 +1,4 @@
-"""Progress of a run with an estimate of the remaining time: a bar per stage on a terminal, otherwise a line."""
+"""Progress of a calibration run with remaining time: a bar per stage on a terminal, otherwise a line of text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Forecast:
         self._over: list[str] = []
 
     def at(self, stage: str, done: int, total: int) -> None:
-        """Update the estimate after a step of a stage; a stage may occur again."""
+        """Update the estimate of the remaining time after a step of a stage; a stage may occur again."""
         if stage != self._stage:
             if self._stage:
                 self._over.append(self._stage)
@@ -99,7 +99,7 @@ class RunProgress:
         self._beat: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Update the bar of a stage; a new stage ends the previous one."""
+        """Update the progress bar of a stage; a new stage ends the previous stage."""
         with self._drawing:
             if stage != self.stage:
                 self._end(finished=True)
@@ -111,7 +111,7 @@ class RunProgress:
             self.draw()
 
     def draw(self) -> None:
-        """Redraw the bar, if stderr is a terminal."""
+        """Redraw the progress bar, if stderr is a terminal."""
         bar = self._bar
         if bar is not None and not bar.hidden:
             bar.length, bar.label = self.total, self._label()
@@ -119,7 +119,7 @@ class RunProgress:
             bar.render_progress()
 
     def between(self) -> None:
-        """End the current stage, so that other text can be printed."""
+        """End the progress bar of the current stage, so that other text can be printed."""
         with self._drawing:
             self._end(finished=True)
             self.stage = ""
@@ -132,7 +132,7 @@ class RunProgress:
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
     def _end(self, *, finished: bool) -> None:
-        """End the stage: close its bar or print its line; a stage that needed fewer steps is shown as complete."""
+        """End the current stage: close its bar or print its line, as complete even if fewer steps were needed."""
         hidden = self._bar is None or self._bar.hidden
         if finished and not hidden:
             self.total = max(self.done, 1)
@@ -147,7 +147,7 @@ class RunProgress:
             note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
 
     def where(self) -> str:
-        """Return the current stage and step as text."""
+        """Return the current stage and step of the run as text."""
         return f"{self.stage}, {self.done} of {self.total}" if self.stage else "nothing measured"
 
     def _keep_drawing(self) -> None:

@@ -135,7 +135,7 @@ def _show_bench(bench: Bench) -> None:
 
 
 class _ResultPrinter:
-    """Prints each result of the run as soon as it is available.
+    """Prints each result of the demo as soon as it is available.
 
     Args:
         bars: Progress of the run; its current stage ends before a result is printed.
@@ -145,7 +145,7 @@ class _ResultPrinter:
         self._bars = bars
 
     def print_result(self, step: str, result: object) -> None:
-        """Print the result of a step."""
+        """Print the result of a step of the demo."""
         self._bars.between()
         from calibration.report.summary import calibration_text
         from lumion_hw.cli.demo import report as page

@@ -34,7 +34,7 @@ class Artifacts:
     Attributes:
         calibration: Calibration record.
         events: Event log, JSON lines.
-        picture_before: Figure of the mesh with the paths before the swap.
+        picture_before: Figure of the mesh with the paths before a spare replaced the server.
         picture: Figure of the mesh with the paths after the swap.
         timeline: Figure of the steps of the swap.
         report: Markdown report of the run.
@@ -69,7 +69,7 @@ class DemoRun:
 
     Attributes:
         record: Calibration record.
-        before: Proofs before the fault.
+        before: Measured results of all circuits before the fault.
         crosstalk_db: Ratio of the signal to all other light at the output of each circuit before the fault, in dB.
         recovery: The swap.
         artifacts: The files written.
@@ -94,7 +94,7 @@ def _number(value: float | None, digits: int = 1) -> str | None:
 
 
 def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the circuit table."""
+    """Return the rows of the circuit table in the demo report."""
     return [
         [
             circuit_name(proof),
@@ -112,7 +112,7 @@ def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the link budget table."""
+    """Return the rows of the link budget table in the demo report."""
     rows: list[list[object]] = []
     for proof in proofs:
         budget = proof.circuit.budget
@@ -125,7 +125,7 @@ def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def span_rows(recovery: Recovery) -> list[list[object]]:
-    """Return the rows of the table of recovery steps."""
+    """Return the rows of the table of recovery steps in the demo report."""
     return [
         [span.name, f"{span.bench_ms:.2f}", f"{span.at_ms:.2f}", f"{span.cpu_ms:.1f}", span.source]
         for span in recovery.spans
@@ -136,7 +136,7 @@ CROSSTALK_HEADERS = ("circuit", "signal over all other light, dB")
 
 
 def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
-    """Return the rows of the crosstalk table."""
+    """Return the rows of the crosstalk table in the demo report."""
     return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
 
 
@@ -168,7 +168,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a swap as a JSON document, with separate bench time and CPU time for each step."""
+    """Return a swap of a server as a JSON document, with time on the bench's clock and CPU time for each step."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,
@@ -225,7 +225,7 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def verdict(demo_run: DemoRun) -> str:
-    """Return the result of the whole run in one paragraph."""
+    """Return the result of the whole demo run in one paragraph."""
     recovery = demo_run.recovery
     before, after = (
         f"{sum(proof.proven for proof in proofs)} of {len(proofs)} circuits"
@@ -250,12 +250,12 @@ def _misses(record: CalibrationRecord) -> str:
 
 
 def _details(title: str, text: str) -> str:
-    """Return a part of the report that is folded until a reader opens it."""
+    """Return a folded section of the report, which the reader can open."""
     return f"<details><summary>{markdown(title)}</summary>\n\n{text}\n\n</details>"
 
 
 def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
-    """Return the report of a run: verdict, map, key figures and misses, then the details, folded."""
+    """Return the report of a demo run: result, map, key figures and missed goals, then folded details."""
     recovery, calibration_page = demo_run.recovery, demo_run.artifacts.calibration_report.name
     budgets = (
         "Losses are measured from fibre to fibre over the mesh. The received power is calculated from the meter on the "

@@ -1,4 +1,4 @@
-"""Failure detectors: light at photodiodes and receivers, network carrier, processes, heartbeats, health commands.
+"""Failure detectors, which observe photodiodes, receivers, network carrier, processes, heartbeats or health commands.
 
 A detector is a small class with its own options. It is registered as an entry point of the group
 ``lumion_hw.detectors`` and named in ``fabric.detectors`` of a bench file; other packages can register their own.

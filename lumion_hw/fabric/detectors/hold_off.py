@@ -1,4 +1,4 @@
-"""Hysteresis and hold-off of monitors, calculated by the host if the controller cannot (docs/protocol.md, 9.3)."""
+"""Hysteresis and hold-off of light monitors, for controllers without them (section 9.3 of docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Judge one scan; return how long the light has been different if the state changes, else ``None``.
+        """Process one scan of the monitors; return how long light has differed if the state changes, else ``None``.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
@@ -49,7 +49,7 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches monitors by the controller's telemetry, or by polling if it has none.
+    """Watches the light at monitors on the host, by the controller's telemetry or by polling.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
 
@@ -65,14 +65,14 @@ class HostWatch:
         self._period_s = 0.0
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Watch these monitors from now on."""
+        """Watch the given monitors from now on, instead of the former ones."""
         self.close()
         self._rule, self._period_s = HoldOff(thresholds), period_s
         if self._mesh.controller.info.telemetry:
             self._samples = iter(self._mesh.controller.telemetry(period_s))
 
     def wait(self, timeout_s: float) -> LightState | None:
-        """Return the next change of state; ``None`` after the time-out."""
+        """Return the next change between light and dark at a monitor; ``None`` after the time-out."""
         deadline = deadline_after(self._clock, timeout_s)
         while True:
             reading = (
@@ -87,7 +87,7 @@ class HostWatch:
                 self._clock.sleep(self._period_s)
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching the monitors; idempotent."""
         samples, self._samples = self._samples, None
         close = getattr(samples, "close", None)
         if close is not None:

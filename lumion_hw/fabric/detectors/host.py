@@ -25,7 +25,7 @@ _IFLA_IFNAME, _IFLA_CARRIER = 3, 33
 
 
 def link_changes(message: bytes) -> list[tuple[str, bool]]:
-    """Return interface and carrier state of every RTM_NEWLINK message in an rtnetlink datagram (rtnetlink(7))."""
+    """Return the interface and its carrier state for every RTM_NEWLINK message in a datagram (rtnetlink(7))."""
     changes: list[tuple[str, bool]] = []
     while len(message) >= 16:
         length, kind = struct.unpack_from("=IH", message)
@@ -81,7 +81,7 @@ class Carrier(PollingDetector):
         self._polled_s = 0.0
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch the interfaces where these circuits end."""
+        """Watch the network interfaces where the given circuits end."""
         super().start(watched)
         self._polled_s = self._clock.now()
         module_at = {
@@ -95,7 +95,7 @@ class Carrier(PollingDetector):
             self._socket = carrier_socket()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Return carrier changes since the last poll."""
+        """Return the changes of network carrier since the last poll."""
         del timeout_s
         evidence: list[Evidence] = []
         while self._socket is not None:
@@ -114,7 +114,7 @@ class Carrier(PollingDetector):
         return evidence
 
     def close(self) -> None:
-        """Close the socket; idempotent."""
+        """Close the detector's socket; idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -149,7 +149,7 @@ class Process(PollingDetector):
         self._polled_s = 0.0
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch the process, if it still exists.
+        """Watch the process named in the options, if it still exists.
 
         Raises:
             ConfigError: Neither the process ID nor its file is given, or the file holds no number.
@@ -177,7 +177,7 @@ class Process(PollingDetector):
             ) from error
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Return evidence if the process has ended since the last poll."""
+        """Return an observation if the watched process has ended since the last poll."""
         del timeout_s
         if self._is_reported or (self._handle is not None and not select.select([self._handle], [], [], 0.0)[0]):
             self._polled_s = self._clock.now()
@@ -232,7 +232,7 @@ class Heartbeat(PollingDetector):
         return str(host), int(port)
 
     def start(self, watched: WatchTargets) -> None:
-        """Open the socket and watch these units."""
+        """Open the socket, and expect heartbeats of the given servers and accelerators."""
         super().start(watched)
         self._units = watched.units
         if self._socket is None:
@@ -241,7 +241,7 @@ class Heartbeat(PollingDetector):
             self._socket.bind((self._options.host, self._options.port))
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Read received heartbeats, and return the units that are late or back."""
+        """Read received heartbeats; report servers and accelerators whose heartbeats are missing or are back."""
         del timeout_s
         evidence, now_s = list[Evidence](), self._clock.now()
         while self._socket is not None:
@@ -262,7 +262,7 @@ class Heartbeat(PollingDetector):
         return evidence
 
     def close(self) -> None:
-        """Close the socket; idempotent."""
+        """Close the detector's socket; idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -301,12 +301,12 @@ class HealthCommand(PollingDetector):
         self._failures = 0
 
     def start(self, watched: WatchTargets) -> None:
-        """Run the program from now on."""
+        """Run the health command periodically from now on."""
         super().start(watched)
         self._next_s = self._healthy_s = self._clock.now()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Check the running program, and start the next run when it is due."""
+        """Report the result of the health command if it has ended, and start its next run when due."""
         del timeout_s
         now_s = self._clock.now()
         if self._running is None:
@@ -349,5 +349,5 @@ class HealthCommand(PollingDetector):
             self._running = None
 
     def close(self) -> None:
-        """End a running program; idempotent."""
+        """End a running health command; idempotent."""
         self._stop()

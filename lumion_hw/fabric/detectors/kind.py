@@ -1,4 +1,4 @@
-"""The interface of detectors, and how those of a bench file are created."""
+"""Interface of failure detectors, and creation of the detectors that a bench file names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "lumion_hw.detectors"
 
 
 class DetectorOptions(StrictModel):
-    """Options of a detector without options of its own; other detectors add fields."""
+    """Options that every failure detector has; some detectors add fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +31,7 @@ class DetectorOptions(StrictModel):
 
 @dataclass(frozen=True)
 class WatchTargets:
-    """Circuits and units that detectors watch.
+    """Circuits, servers and accelerators that failure detectors watch.
 
     Attributes:
         bench: The bench.
@@ -48,12 +48,12 @@ class WatchTargets:
 
 
 class Detector(Protocol):
-    """Notices failures. One thread at a time calls its methods; each may raise errors of devices.
+    """A failure detector. One thread at a time calls its methods; each can raise device errors.
 
     Attributes:
-        name: Name of the detector in the evidence.
+        name: Name of the detector in its observations.
         period_s: Time between two polls, for detectors that do not block.
-        is_blocking: Whether :meth:`poll` waits for news and returns as soon as there are any.
+        is_blocking: Whether :meth:`poll` waits for an observation and returns at once when there is one.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Detector(Protocol):
         """Return the detector for an entry of a bench file. Raises pydantic's ``ValidationError``."""
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch these targets from now on instead of the former ones."""
+        """Watch the given circuits and units from now on, instead of the former ones."""
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Return new evidence; a blocking detector returns nothing only after ``timeout_s``."""
+        """Return new observations; a blocking detector returns an empty list only after ``timeout_s``."""
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching circuits and units; idempotent."""
 
 
 class PollingDetector:
@@ -83,22 +83,22 @@ class PollingDetector:
     _clock: Clock
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch these targets from now on."""
+        """Watch the given circuits and units from now on."""
         self._clock = watched.bench.clock
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching circuits and units; idempotent."""
 
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return evidence observed now; ``since_s`` is the last time without it, now if omitted."""
+        """Return an observation made now; ``since_s`` is the last time without that observation, by default now."""
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 
 
 def create_detectors(fabric: FabricModel) -> list[Detector]:
-    """Return the detectors of a bench file.
+    """Create the failure detectors that a bench file names.
 
     Raises:
         ConfigError: A detector is not registered, cannot be loaded, or has wrong options.

@@ -59,7 +59,7 @@ class Photodiodes:
         self.unwatched: tuple[str, ...] = ()
 
     def start(self, watched: WatchTargets) -> None:
-        """Take the present light of every output as its reference level, and watch it."""
+        """Store the present light of every output as its reference power, and watch for changes."""
         mesh, options = watched.bench.mesh, self._options
         monitor_of = {port: monitor for monitor, port in enumerate(mesh.monitor_ports)} if mesh.meters is None else {}
         levels_ma = mesh.monitors_ma(_LEVEL_SCANS).tolist() if monitor_of and watched.circuits else []
@@ -97,7 +97,7 @@ class Photodiodes:
         self._clock = watched.bench.clock
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Wait until light goes out or returns."""
+        """Wait until light at an output goes out or returns; report the changes."""
         if self._watcher is None:
             self._clock.sleep(timeout_s)
             return ()
@@ -121,7 +121,7 @@ class Photodiodes:
         ]
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching light; idempotent."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.close()
@@ -148,14 +148,14 @@ class Modules(PollingDetector):
         self._silent_units: set[str] = set()
 
     def start(self, watched: WatchTargets) -> None:
-        """Poll the receivers of these circuits from now on."""
+        """Poll the receivers of the given circuits from now on."""
         super().start(watched)
         self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
         self._last_lit_s = dict.fromkeys((circuit.request.name for circuit in watched.circuits), self._clock.now())
         self._dark, self._silences, self._ask_again_s, self._silent_units = set(), {}, {}, set()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Read all receivers once, in parallel, and return what has changed."""
+        """Read all receivers once, in parallel, and return the changes of their loss-of-signal flags."""
         del timeout_s
         watched = self._watched
         if watched is None:
@@ -188,7 +188,7 @@ class Modules(PollingDetector):
         return [*evidence, *self._evidence_on_units(watched, names)]
 
     def _evidence_on_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:
-        """Return the units whose receivers have all become silent, or have answered again."""
+        """Return observations on servers whose receivers all stopped answering, or answer again."""
         evidence: list[Evidence] = []
         for unit in watched.units:
             own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]
