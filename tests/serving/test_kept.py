@@ -1,4 +1,4 @@
-"""What an owner keeps and does on request: circuits, the fabric, a calibration. On the wall clock, so for long runs."""
+"""Maintenance and jobs of an owner: circuits, fabric and calibration, on the wall clock (long runs)."""
 
 import json
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 
 def told(client, name: str) -> object:
-    """Return a value, unwrapped or not: p4p 4.3 forgets how once it has seen a table."""
+    """Return a value, unwrapped or not, because p4p 4.3 stops unwrapping after the first table."""
     value = client.get(name)
     return getattr(value, "raw", value).value
 
