@@ -155,7 +155,7 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
     with refused("no fabric is maintained"):
         served.rpc(client, "fail", unit="a")
     for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
-        with refused("is no name for a record"):
+        with refused("is not a valid record name"):
             served.rpc(client, "calibrate", out=name)
     for seed in ("x", -1, 2**32):
         with refused(f"seed is {str(seed)!r}"):
