@@ -124,7 +124,7 @@ class RecordRing:
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def pushable(self) -> range:
-        """Return the indexes that can be pushed now: held, not yet pushed, and below the limit."""
+        """Return the indexes of the records that can be pushed now: stored, not yet pushed, and below the limit."""
         # Records that are no longer in the ring are not pushed, and events are
         # not sent again: the host requests missing records by index.
         first = max(self.next_push, self.oldest)

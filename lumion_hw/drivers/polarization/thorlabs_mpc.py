@@ -179,7 +179,7 @@ class ThorlabsMpc(Driver):
             return np.array([STEP_DEG * self._setting_counts(status) for status in reported.values()])
 
     def home(self) -> None:
-        """Home all paddles. Raises as :meth:`set`."""
+        """Move all paddles to their home positions. Raises as :meth:`set`."""
         with self._session.transaction():
             self._check_open()
             self._home(self._channels)
@@ -349,7 +349,7 @@ class ThorlabsMpc(Driver):
     # -- checks
 
     def _checked_targets(self, settings: NDArray[np.float64]) -> dict[int, int]:
-        """Return the target in counts by channel id."""
+        """Return the target position of each paddle in counts, by channel id."""
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (len(self._channels),):
             raise self._session.error(

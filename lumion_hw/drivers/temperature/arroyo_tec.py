@@ -123,7 +123,7 @@ class ArroyoTec(ScpiDriver):
         )
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
         self._check_open()
         self._scpi.set_number("TEC:OUT", "0", 0.0, 1.0, 0.0, "output")
 

@@ -39,7 +39,7 @@ _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigS
 
 @dataclass
 class _PathState:
-    """State of a data path between two checks.
+    """State of a data path, kept from one link check to the next.
 
     Attributes:
         init_since_s: Start of the initialisation.
@@ -309,7 +309,7 @@ def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockRe
 
 
 def _dbm(threshold_mw: object) -> float | None:
-    """Return a threshold in dBm; ``None`` if it is not set."""
+    """Return a threshold in dBm; ``None`` for a threshold of zero power."""
     if not isinstance(threshold_mw, (int, float)) or threshold_mw <= 0:
         return None
     return dbm_from_w(threshold_mw * 1e-3)
