@@ -159,7 +159,7 @@ class RecordTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} records would let no record pass")
+            raise ValueError(f"window of {window} records: it must be at least 1, or no record could be sent")
         self.window = window
         self.contiguous_end = 0
         self._later: list[range] = []

@@ -71,7 +71,7 @@ class EventTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} events would let no event pass")
+            raise ValueError(f"window of {window} events: it must be at least 1, or no event could be sent")
         self.window = window
         self.next_event = 0
         self.received = 0

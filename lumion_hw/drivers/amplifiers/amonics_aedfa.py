@@ -262,7 +262,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         try:
             return query()
         except LinkTimeout as error:
-            _log.info("feature counts as missing: %s", error)
+            _log.info("a query had no reply, so this feature counts as missing: %s", error)
             return None
 
     def _hold(self, mode: AmplifierMode, label: str, value: float, unit: str) -> None:

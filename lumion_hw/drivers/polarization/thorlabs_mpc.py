@@ -328,7 +328,7 @@ class ThorlabsMpc(Driver):
             except LinkTimeout as error:
                 # The controller does not report the number of paddles, so the third one is detected by its reply.
                 if index == 2 and self._model is None:
-                    _log.info("%s: no third paddle: an MPC220", self._device)
+                    _log.info("%s: no third paddle replied, so this is an MPC220", self._device)
                     return CHANNELS[:2]
                 raise self._identity_error(f"no paddle {index + 1}") from error
         return channels

@@ -145,7 +145,7 @@ class ArroyoTec(ScpiDriver):
                 now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s; it is {now}",
+                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s: the plate is at {now}",
                     command="wait_locked",
                     hint=f"Limit reached: {', '.join(state.faults)}."
                     if state.faults

@@ -197,7 +197,7 @@ class Tables:
         try:
             self.drive(zeros.codes)
         except LumionError as error:
-            _log.info("closing without driving zeros: %s", error)
+            _log.info("closing, but the outputs could not be set to zero: %s", error)
         else:
             return True
         try:

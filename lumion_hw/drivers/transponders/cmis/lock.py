@@ -174,7 +174,7 @@ class LockWatch:
                 yield self._initialising(path, lane, state)
             if state in (DataPathState.INITIALIZED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF):
                 self._state_of(path).init_since_s = None
-                reason = "Tx disable is set" if dark else "the transmitter is changing"
+                reason = "Tx disable is set" if dark else "the transmitter is being switched"
                 yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({reason})")
             if state != DataPathState.ACTIVATED:
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
