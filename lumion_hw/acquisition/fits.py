@@ -147,7 +147,7 @@ def fit_fringe(
         raise ConfigError(f"{points.y_label}: {len(y)} points with a number, at least 5 are needed")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
-        raise ConfigError(f"{points.name} has only one value", hint="Sweep it.")
+        raise ConfigError(f"{points.name} has only one value", hint="Sweep this setting over several values.")
     at, errors, residual = _solved_fringe(_Fringe(drive, power_mw, y))
     if not 0.0 < at[0] <= 2.2 * span_mw or not errors[0] < at[0]:
         raise ConfigError(

@@ -63,7 +63,7 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
-        """Return this process as an owner."""
+        """Return the owner entry for this process."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
 

@@ -143,7 +143,7 @@ class CircuitState:
     record: str | None = None
 
     def circuit(self, name: str) -> ActiveCircuit:
-        """Return a circuit by its name.
+        """Return an active circuit by its name.
 
         Raises:
             ConfigError: There is no circuit of this name.
@@ -443,7 +443,7 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 
 
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
-    """Return the fibres at both ends of a path, by its ports."""
+    """Return the fibres at the input and output port of a path."""
     request = circuit.request
     entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
     exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
@@ -482,7 +482,7 @@ def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
 
 
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
-    """Return the state and the unfinished change that the entries of a journal add up to."""
+    """Return the circuit state and the unfinished change, from all entries of a journal."""
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is not a {_FORMAT} journal", hint="Choose another directory with --state.")
     state, unfinished = CircuitState(), None

@@ -68,7 +68,7 @@ class FabricManager(JobCircuits):
     Attributes:
         standby: Plans for every single failure.
         judge: Collected observations of the detectors.
-        fault_s: Bench time of the next fault if it is known, as in a rehearsal; spans count from it.
+        fault_s: Bench time of the next fault if it is known, as in a recovery drill; durations of phases count from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
 
@@ -421,7 +421,7 @@ class FabricManager(JobCircuits):
 
         Raises:
             ConfigError: The unit has not failed.
-            LumionError: A device failed, or a job that is connected again could not be proven.
+            LumionError: A device failed, or a job that is connected again could not be verified by its light.
         """
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
@@ -438,7 +438,7 @@ class FabricManager(JobCircuits):
         """Return to the members of the bench file and treat all units as repaired, after a recovery drill.
 
         Raises:
-            LumionError: A device failed, or a circuit could not be proven.
+            LumionError: A device failed, or a circuit could not be verified by its light.
         """
         state = FabricState(fades=self.state.fades, false_alarms=self.state.false_alarms)
         for name in (*self.state.failed, *self.judge.dark):

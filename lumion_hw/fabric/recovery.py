@@ -1,4 +1,4 @@
-"""Result of a recovery."""
+"""Result of a recovery from a failure of the fabric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.fabric.spans import Span
 
 @dataclass(frozen=True)
 class Recovery:
-    """Result of a recovery.
+    """Result of a recovery from a failure of the fabric.
 
     Attributes:
         verdict: The verdict that it was begun for.

@@ -118,7 +118,7 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
     """Return the broadcast from rank 0 along a ring in pieces, with one configuration for all rounds."""
     check_ranks(ranks, "broadcast")
     if not 1 <= pieces <= MAX_PIECES:
-        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
+        raise ConfigError(f"a broadcast cannot be split into {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
     steps = [
         [Transfer(i, i + 1, (t - i,)) for i in range(ranks - 1) if 0 <= t - i < pieces]
         for t in range(pieces + ranks - 2)

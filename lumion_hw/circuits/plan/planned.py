@@ -91,7 +91,7 @@ class PlannedCircuit:
     reason: str
 
     def __repr__(self) -> str:
-        """Return the circuit, its length and its loss in one line."""
+        """Return the planned circuit, its length and its loss in one line."""
         budget = self.budget
         ends = self.request.name
         return (
@@ -159,7 +159,7 @@ class CircuitPlan:
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
-        """Return the circuits and their heat in one line."""
+        """Return the planned circuits and their heat in one line."""
         ends = ", ".join(circuit.request.name for circuit in self.everything)
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 

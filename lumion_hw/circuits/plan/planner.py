@@ -312,7 +312,7 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return all circuits with their budgets, active ones first, and the heater currents."""
+        """Calculate heater currents for routed circuits; return all circuits with link budgets, active ones first."""
         everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)

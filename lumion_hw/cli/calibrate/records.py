@@ -120,7 +120,7 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 @click.option(
     "--tolerance-sigma",
     type=Number("σ", 0.0, 1e6),
-    help="Largest accepted rms difference of a parameter group; the exit code is 3 if it is larger.",
+    help="Largest accepted rms difference of a parameter group, in standard errors; beyond it the exit code is 3.",
 )
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
@@ -152,7 +152,9 @@ def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> Cali
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:
-        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Compare without this option.")
+        raise ConfigError(
+            "--tolerance-sigma needs records with a covariance", hint="Compare without --tolerance-sigma."
+        )
     if result.worst_rms_sigma <= tolerance_sigma:
         return None
     worst = max((group for group in result.groups), key=lambda group: group.rms_sigma or 0.0)
@@ -187,7 +189,12 @@ def _echo_comparison(result: Comparison) -> None:
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
 @click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="Format to write."
+    "--format",
+    "kind",
+    type=click.Choice(_FORMATS),
+    default="json",
+    show_default=True,
+    help="Format to write: json, csv or npz.",
 )
 @out_option("File to write, or directory for csv.  [default: standard output, for json]")
 @force_option

@@ -25,8 +25,12 @@ def report_option(function: Any) -> Any:
 @click.argument("record", type=click.Path(dir_okay=False))
 @out_option("Report to write: FILE.html or FILE.md.  [default: RECORD.html]")
 @force_option
-@click.option("--bench", "bench_file", help="Emulated bench of the record: also compare with its true parameters.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of this bench.")
+@click.option(
+    "--bench",
+    "bench_file",
+    help="Emulated bench that the record was measured on: also compare with its true parameters.",
+)
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the emulated bench.")
 @json_option
 def report(record: str, out: Path | None, force: bool, bench_file: str | None, seed: int, as_json: bool) -> None:
     """Write a report of a calibration record: key figures, goals, faults, range of validity, plots, all elements.
