@@ -45,7 +45,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         source: The HDF5 file or journal.
         target: The picture file.
         patterns: Names of columns, with shell wildcards.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: An optional dependency is missing, the file is not a recording, or the picture cannot be written.

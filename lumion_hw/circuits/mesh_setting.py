@@ -51,7 +51,7 @@ def setting_with_active(
 
     Args:
         mesh: The mesh.
-        record: Its calibration.
+        record: Calibration record of the mesh.
         used: States of all PUCs in use; the others are parked.
         held: PUCs whose heaters keep their currents.
         driven_ma: Currents driven now, shape ``(2 n_pucs,)``.

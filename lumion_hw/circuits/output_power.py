@@ -99,7 +99,7 @@ class OutputPowerReader:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh: output losses and responsivity of the monitors.
+        record: Calibration record of the mesh: output losses and responsivity of the monitors.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:

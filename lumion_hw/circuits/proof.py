@@ -173,7 +173,7 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         arm: The measured arm.
         mesh_sigma_db: Standard error of the predicted loss.
     """

@@ -48,7 +48,7 @@ class CircuitService:
 
     Args:
         bench: The open bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.

@@ -58,7 +58,7 @@ class PathSetup:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         aligner: Polarization search. Share it with the calibration, so that it knows the controllers already.
         policy: Whether an outdated record, or one made at another temperature, is refused or causes a warning.
 

@@ -80,10 +80,10 @@ class ActiveCircuit:
 
     Attributes:
         request: The request.
-        arms: Its paths through the mesh; two for two tributaries.
-        since_utc: Time when it was set up, ISO 8601.
-        lease: End of its lease; ``None`` without a lease.
-        seen_utc: Time of its last measurement.
+        arms: Paths of the circuit through the mesh; two for two polarizations.
+        since_utc: Time when the circuit was set up, ISO 8601.
+        lease: End of the circuit's lease; ``None`` without a lease.
+        seen_utc: Time of the circuit's last measurement.
         proof: Results of that measurement: ``launch_dbm``, ``measured_loss_db``, ``predicted_loss_db``,
             ``received_dbm``, ``margin_db``, ``overload_margin_db``; for two polarizations also ``pdl_db``, ``dgd_ps``
             and ``prefec_ber``. ``None`` where there was no number.
@@ -353,9 +353,9 @@ def active_circuit(
 
     Args:
         circuit: The planned circuit.
-        proof: Its measurement, if there is one.
+        proof: Measurement of the circuit, if there is one.
         time: Clock for its lease and age.
-        before: Its earlier record, from which age, lease and the last proof are taken.
+        before: Earlier journal record of the circuit, from which age, lease and the last proof are taken.
     """
     lease_s, now = circuit.request.lease_s, _utc_text(time.utc())
     if before is None:

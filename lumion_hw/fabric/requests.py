@@ -71,7 +71,7 @@ class Outcome:
     """Outcome of a request to the fabric's manager.
 
     Attributes:
-        error: Why it failed; empty if it succeeded.
+        error: Reason why the request failed; empty if it succeeded.
         exit_code: Exit code of a command that reports it.
     """
 

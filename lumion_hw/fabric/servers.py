@@ -17,8 +17,8 @@ class FabricUnit:
     Attributes:
         name: Name of the unit.
         server: Name of the server.
-        nics: Its modules, in NIC order.
-        interfaces: Its network interfaces, as far as the bench file names them.
+        nics: Optical modules of the unit, in the order of its network ports (NICs).
+        interfaces: Network interfaces of the unit, if the bench file names them.
         risks: Groups that fail together with it: the server's risk groups, and the server itself.
     """
 

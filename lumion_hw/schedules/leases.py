@@ -41,7 +41,7 @@ class LeaseRequest:
 
     Attributes:
         holder: Name of the requester.
-        port: Its port.
+        port: Port of the requester.
         partners: Possible partner ports; the one that is free soonest is used, the first of equal ones.
         duration_s: Duration of the lease.
         wait_s: Latest start, from now.

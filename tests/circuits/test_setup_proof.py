@@ -84,7 +84,7 @@ def test_a_circuit_below_sensitivity_is_not_proven_however_clear_its_los(tmp_pat
     assert "sfp-a to sfp-b: received -10." in verdict
     assert "is below the sensitivity of -10.0 dBm" in verdict
     assert "loss of signal" not in verdict
-    assert "1 of 2 circuits could not be proven" in verdict
+    assert "1 of 2 circuits could not be verified by their light" in verdict
     assert "Verified: sfp-b to sfp-a" in verdict
     assert "The mesh was rolled back" in verdict
 

@@ -177,7 +177,7 @@ def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: 
     bench.emulated.faults.kill_port(6)
     with pytest.raises(CircuitError) as caught:
         setup.establish(setup.plan(A_TO_B))
-    assert str(caught.value).startswith("2 of 2 circuits could not be proven")
+    assert str(caught.value).startswith("2 of 2 circuits could not be verified by their light")
     assert "Verified: none" in str(caught.value)
     assert not bench.mesh.confirmed_currents_ma().any()
 

@@ -22,8 +22,8 @@ class BudgetLine:
     Attributes:
         what: Description of the value.
         value: The value; ``None`` if there is none.
-        unit: Its unit.
-        limit: Its limit in words; empty if there is none.
+        unit: Unit of the value.
+        limit: Limit of the value as text; empty without a limit.
     """
 
     what: str

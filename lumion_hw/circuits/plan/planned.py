@@ -78,7 +78,7 @@ class PlannedCircuit:
 
     Attributes:
         request: The request.
-        arms: Its paths through the mesh; with two of them, tributary x first.
+        arms: Paths of the circuit through the mesh; of two paths, x polarization first.
         budget: The expected power and signal quality.
         strategy: How the polarization is handled.
         reason: Reason for this strategy, as a sentence.
