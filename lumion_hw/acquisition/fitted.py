@@ -150,7 +150,7 @@ class LeastSquares(NamedTuple):
 
     Attributes:
         at: The parameters, shape ``(k,)``.
-        covariance: Covariance of the parameters from the scatter of the points, shape ``(k, k)``; infinite if it is unknown.
+        covariance: Covariance of parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
         residual: Point minus curve, shape ``(n,)``.
         slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
     """

@@ -76,7 +76,7 @@ class RingFit(FittedCurve):
         q: Loaded quality factor of the resonance, ν0 / fwhm.
         q_error: Standard error of ``q``.
         extinction_db: Highest over lowest transmission of its curve; a lower bound if its error is infinite.
-        extinction_error_db: Standard error of ``extinction_db``; infinite if the lowest transmission is within its error.
+        extinction_error_db: Standard error of ``extinction_db``; infinite if the minimum is within its error.
         fsr_nm: Free spectral range in vacuum wavelength at the resonance.
         resonances: All resonances, by frequency.
     """

@@ -250,7 +250,7 @@ class Prover:
         alignments: Mapping[CircuitRequest, Alignment],
         levels: Mapping[CircuitRequest, ArmLevels],
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by their readings, their budgets and the uncertainty of the record."""
+        """Judge circuits by their readings, link budgets, and the uncertainty of the calibration record."""
         return tuple(
             self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, reading in zip(circuits, light, strict=True)

@@ -274,7 +274,7 @@ class PathSetup:
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
     def drop(self, requests: Sequence[CircuitRequest]) -> None:
-        """Remove circuits without using their modules, which may be dead; the others keep their exact currents.
+        """Remove circuits without access to their modules, which may be dead. Other circuits keep their currents.
 
         Raises:
             LumionError: The controller failed.

@@ -312,7 +312,7 @@ class LightEnsemble:
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Make the first member the best explanation, and estimate the noise from its residual."""
+        """Move the best-fitting member to the front, and estimate the noise from its residual."""
         misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(misfits))
         if best:

@@ -160,7 +160,7 @@ def all_to_all_bruck(ranks: int) -> Schedule:
 
 
 def all_to_all_ring(ranks: int) -> Schedule:
-    """Return the all-to-all that forwards over a fixed ring: n - 1 rounds, on average b / 2 each."""
+    """Return the all-to-all over a fixed ring: n - 1 rounds, each with half of a rank's buffer on average."""
     check_ranks(ranks, "all-to-all over a ring", maximum=_MAX_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):

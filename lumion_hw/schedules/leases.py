@@ -214,7 +214,7 @@ class LeaseTable:
         self._end_lease(self._current_lease(number), self._clock.now())
 
     def revoke(self, port: str) -> tuple[Lease, ...]:
-        """End all leases of a lost port now, and return them."""
+        """End all leases of a port that has failed, and return these leases."""
         self._check_ports((port,))
         lost = tuple(lease for lease in self._leases.values() if port in lease.ports)
         for lease in lost:

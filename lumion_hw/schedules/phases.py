@@ -107,7 +107,7 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 
 def _read(text: str, name: str) -> PhasePlan:
-    """Return the plan in the text of a phase file; ``name`` identifies the file in messages."""
+    """Parse the text of a phase file to a plan; ``name`` identifies the file in messages."""
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 

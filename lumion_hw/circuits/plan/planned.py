@@ -182,7 +182,7 @@ class CircuitPlan:
 
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
-        """All circuits of the setting: those that were active before, then the planned ones."""
+        """All circuits of the mesh setting: first circuits that were active before, then the planned circuits."""
         return (*self.active, *self.circuits)
 
     @property

@@ -99,7 +99,7 @@ def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
 
 
 def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
-    """Return the mesh of a bench after checking that the record belongs to it.
+    """Return the mesh of a bench after checking that the calibration record belongs to this mesh.
 
     Raises:
         CalibrationError: The record belongs to another mesh.

@@ -47,7 +47,7 @@ def many(
     tolerance_db: float | None,
     as_json: bool,
 ) -> int:
-    """Calibrate several benches in parallel, each like `run`, and write the records to the directory --out.
+    """Calibrate several benches in parallel, each like `run`, and write their records to the directory --out.
 
     If one bench fails, the others continue. Ctrl-C stops all benches, switches heaters and light off, and saves the
     results so far. The exit code is 3 if a bench is out of tolerance, the code of the failure if a bench failed, or 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report_option(function: Any) -> Any:
-    """Add ``--report FILE`` to a command that writes a record, as the parameter ``report_file``."""
+    """Add ``--report FILE`` to a command that writes a calibration record, as the parameter ``report_file``."""
     text = "Report to write as well: FILE.html, or FILE.md with a folder of figures."
     return out_option(text, "--report", "report_file")(function)
 
@@ -56,7 +56,7 @@ def report(record: str, out: Path | None, force: bool, bench_file: str | None, s
 
 
 def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]:
-    """Compare a record with the true parameters of the emulated bench that it was measured on.
+    """Compare a calibration record with the true parameters of the emulated bench.
 
     Raises:
         CalibrationError: The file is not a calibration record, or belongs to another mesh.
