@@ -48,7 +48,7 @@ class Breakdown:
 
     Attributes:
         number: Heater (2·PUC + arm), or port of a monitor.
-        first: Number of the first setting without the element; 0 if it has never worked.
+        first: Number of the first setting in which the element did not work; 0 if it has never worked.
         turn_rad: Change of the passive phase of the heater's PUC after the failure, for a heater stuck at a current.
         gain: Decrease of the robust cost.
     """
@@ -137,18 +137,18 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the cost of every setting for other observations, with the sigma of the original fit."""
+        """Return the robust cost of every setting for other observations, with the weights of the original fit."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the cost of the chosen settings for other parameters."""
+        """Return the robust cost of the chosen settings for other parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
-        """Return the largest gain if a heater failed, the setting of the failure and the turn of the passive phase."""
+        """Return gain, setting and change of the passive phase for the most likely failure of one heater."""
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).
@@ -187,7 +187,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return the robust cost of every sixth setting, with allowance for a model that is somewhat wrong."""
+    """Return the robust cost of every sixth setting, with extra noise because the model is not exact."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())

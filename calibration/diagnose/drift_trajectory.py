@@ -77,15 +77,15 @@ _POWER = (
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Deviation of every setting from the fit, in power and in common phase.
+    """Deviation of every setting from the fit: in power, and in the phase that all PUCs have in common.
 
     Attributes:
-        taken_s: Shape ``(N,)``; bench time of the setting.
-        source: Shape ``(N,)``; port of its light.
-        power_db: Shape ``(N,)``; power above that of the fit.
-        power_sigma_db: Shape ``(N,)``; standard error.
+        taken_s: Shape ``(N,)``; time of the setting on the clock of the bench.
+        source: Shape ``(N,)``; port where the light of the setting enters.
+        power_db: Shape ``(N,)``; measured power relative to the prediction of the fit.
+        power_sigma_db: Shape ``(N,)``; standard error of the power.
         phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
-        phase_sigma_rad: Shape ``(N,)``; standard error.
+        phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
         sure: Shape ``(N,)``; whether all heaters are within the fitted range of their laws. Sweeps go beyond it.
         square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
@@ -101,13 +101,13 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; settings that measure the common phase to a few milliradians."""
+        """Shape ``(N,)``; which settings measure the phase common to all PUCs to a few milliradians."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; settings that measure the power to some hundredths of a decibel."""
+        """Shape ``(N,)``; which settings measure the power of the light to some hundredths of a decibel."""
         tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
         return tells
 
@@ -122,7 +122,7 @@ class DriftTrajectories:
 
     Attributes:
         at_s: Shape ``(k,)``; instants of the temperature trajectory, for settings within the fitted heater range.
-        temperature_rad: Shape ``(k,)``; common phase due to temperature, 0 at the last setting.
+        temperature_rad: Shape ``(k,)``; phase of all PUCs due to temperature, 0 at the last setting.
         hops: By source, the time and the size in rad of a frequency jump.
         power_at_s: By source, instants of its power trajectory.
         power_db: By source, the power at these instants, 0 at the last setting.
@@ -136,7 +136,7 @@ class DriftTrajectories:
 
     @property
     def moved(self) -> bool:
-        """Whether anything drifted by more than the free level and phase of a setting absorb."""
+        """Whether temperature, frequency or power drifted by more than the fit allows from setting to setting."""
         return bool(
             np.ptp(self.temperature_rad) > _FOLLOWED_RAD
             or self.hops
@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether the trajectories differ from those corrected before."""
+        """Return whether these drift trajectories differ from the ones already corrected."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -158,7 +158,7 @@ class DriftTrajectories:
         )
 
     def taken_out(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
-        """Return the settings as if the drift had already ended: phase as detuning, power in the readings."""
+        """Return the settings with the drift removed: phase drift becomes detuning, power drift scales readings."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))
         for source, (hop_s, size_rad) in self.hops.items():
@@ -173,7 +173,7 @@ class DriftTrajectories:
         )
 
     def defects(self, delay_s: float) -> tuple[Defect, ...]:
-        """Return a defect for every drift that is large enough to require a check of the bench."""
+        """Return one defect for each drift large enough that the user should check the bench."""
         found = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
@@ -202,7 +202,7 @@ def measure_drift(
     noise: NoiseModel,
     reach_ma: Real,
 ) -> Drift:
-    """Return the deviation of every setting from the fit in power and common phase; dark settings are left out.
+    """Return how far power and common phase of every setting deviate from the fit; dark settings are left out.
 
     Args:
         model: The model.
@@ -255,7 +255,7 @@ def excess_db(
     noise: NoiseModel,
     min_mw: float = 1e-4,
 ) -> float:
-    """Return the rms error of predicted powers above noise, after correction of each setting for drift.
+    """Return the rms error of the predicted powers in dB, without noise and without the drift of each setting.
 
     Args:
         drift: Measured deviation of each setting in power and common phase.
@@ -281,7 +281,7 @@ def excess_db(
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
     """Return phase and power of every setting, smoothed over the neighbouring settings of its source.
 
-    A single setting may have a wrong value, or none: a setting that routes all light to one port shows no phase.
+    Smoothing removes outliers and gaps: a setting that routes all light to one port does not measure any phase.
     """
     result = []
     for values, sigma, telling in (
@@ -302,7 +302,7 @@ def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
 def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
     """Return the trajectories that explain the deviations of all settings.
 
-    A jump of one source, while the others are constant, is a jump of its frequency; anything else is temperature.
+    A phase jump of one source alone is a jump of its frequency; any other phase change is a temperature change.
     """
     # Jumps first: a temperature trajectory would absorb part of a mode hop and shift all other sources.
     hops = _hops(drift)
@@ -329,7 +329,7 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
 
 
 def _without_small_drift(trajectory: Real, most: float) -> Real:
-    """Return a trajectory, or zeros if its range is within what the free level and phase of a setting absorb."""
+    """Return a drift trajectory, or zeros if the drift is small enough for the fit to absorb in each setting."""
     return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
@@ -355,13 +355,13 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
 
 
 def _spread(values: Real) -> float:
-    """Return the sum of absolute deviations from the median."""
+    """Return the sum of the absolute deviations of the values from their median."""
     spread: float = np.abs(values - np.median(values)).sum()
     return spread
 
 
 def _temperature(drift: Drift) -> Real:
-    """Return the common phase of every setting due to temperature, with one free frequency per source.
+    """Return the phase of all PUCs due to temperature for every setting; the frequency of each source is free.
 
     The trajectory is piecewise linear; a common deviation of neighbouring settings from it is added. A phase
     proportional to the heat of a setting is crosstalk and not temperature: the chosen settings at the end of a run heat
@@ -399,7 +399,7 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians, with a shorter window at both ends of each group of consecutive settings."""
+    """Return running medians of the values, with a shorter window at the ends of each group of consecutive settings."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

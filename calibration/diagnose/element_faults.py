@@ -120,7 +120,7 @@ def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tup
 def stuck_puc_defect(
     puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
 ) -> Defect:
-    """Return the defect of a stuck PUC; if its coupling is known, its state may remain usable."""
+    """Return the defect of a stuck PUC. If its coupling is known to be bar or cross, that state remains usable."""
     states: tuple[State, ...] = ()
     at = ""
     if coupling is not None:
@@ -136,7 +136,7 @@ def stuck_puc_defect(
 
 
 def mark_unseen_pucs(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Return defects in which PUCs without any light are listed as unseen instead of stuck or without heaters."""
+    """Return the defects, with PUCs that receive no light reported as unseen instead of stuck or without heaters."""
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     kept = [each for each in defects if _puc_of(each) not in unseen]
     words = DEFECT_TEXTS[UNSEEN_PUC]
@@ -152,7 +152,7 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return defects of a mesh with little light, with dark elements listed as faint or unseen instead of dead.
+    """Return the defects, with dark elements reported as faint or unseen instead of dead if there is little light.
 
     Args:
         defects: Defects found.
@@ -178,7 +178,7 @@ def relabel_in_low_light(
 
 
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
-    """Return the defect of a heater that failed at a random setting; 0 if it worked in none of them."""
+    """Return the defect of a heater that failed during the random settings; setting 0 means that it never worked."""
     kind = "died in the run" if first else "silent"
     words = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
     return Defect("dead heater", "heater", heater, words)
@@ -223,7 +223,7 @@ def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
 
 
 def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return defects in which a dead source and a dead monitor at one port are replaced by a dead port."""
+    """Return the defects, with a dead source and a dead monitor at the same port replaced by one dead port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
     # One broken facet is more likely than a dead diode and a dead source at the same port.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
@@ -233,7 +233,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return defects without repetitions; a stuck PUC replaces the defects of its two dead heaters."""
+    """Return the defects without duplicates; a stuck PUC replaces the defects of its two dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
@@ -283,7 +283,7 @@ def _off_balance(puc: int, least: float, largest: float) -> Defect:
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    """Return defects of heaters that do not reach a full fringe, with the couplings that they reach alone."""
+    """Return a defect for every heater too weak for a full fringe, with the couplings that it reaches alone."""
     square = np.linspace(0.0, max_ma**2, 200)
     found = []
     for arm, law in enumerate(laws):

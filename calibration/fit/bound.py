@@ -1,6 +1,6 @@
 """The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
 
-The Fisher information of a plan is that of the normal equations at the readings that the model predicts. Combinations
+The Fisher information of a plan comes from the normal equations at the readings that the model predicts. Combinations
 of parameters without any information are described as text. Joint phases are counted as loop phases, so the phase gauge
 does not appear among these combinations (docs/calibration.md, 1.2).
 """
@@ -137,7 +137,7 @@ class Bound:
 
     @cached_property
     def _unobservable(self) -> Real:
-        """Unobservable combinations, ``(P - rank, P)``, each parameter scaled by its own information."""
+        """Unobservable parameter combinations, ``(P - rank, P)``, with each parameter scaled by its own information."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)

@@ -81,13 +81,13 @@ class DiagnosedFit:
         dead: Heaters without effect at the end of the run.
         defects: Defects with messages and data.
         exchanged: Pairs of heaters whose channels are exchanged.
-        trajectories: Drift; ``None`` if drift was not tested.
+        trajectories: Drift during the run; ``None`` if drift was not tested.
         deaths: Heaters that failed.
         followed: Number of drift corrections since the last settings were added.
-        rough: Whether the fit did not converge with full steps from a start that was not near enough.
+        rough: Whether the fit did not converge because its start was too far away for full steps.
         physics: Additional physics that the fit includes.
-        gains: By row name of the physics table, the gain in log evidence when the row was added.
-        refused: Rows that were tried and did not explain as much as predicted.
+        gains: By name of an additional effect, the gain in log evidence when the fit added it.
+        refused: Names of effects that were tried and did not explain as much as predicted.
         widened: By parameter group, the factor by which standard errors were increased.
         doubts: Reasons why the fit or its errors cannot be certified.
     """
@@ -146,8 +146,8 @@ class FaultDiagnosis:
         swept_sigma: By heater, the significance of its effect in the sweep.
         rho2_range: Smallest and largest expected ρ2, rad/mA².
         likelihood: The readings to explain.
-        whole: All settings of the run; those of the likelihood are the last ones with heat.
-        done: Called after every round of a fit.
+        whole: All settings of the run. The likelihood contains the last of them, those with heated PUCs.
+        done: Called after every step of a fit.
         trying: Called with a description of the cause that is tested.
         scored: Scores of the last pass over the data and the fit they belong to, because several steps need the same
             scores.
@@ -167,7 +167,7 @@ class FaultDiagnosis:
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
-        """Return a diagnosis of the same readings with other additional physics."""
+        """Return a diagnosis of the same readings with another set of additional physical effects."""
         if physics is self.model.space.physics:
             return self
         model = self.model.with_physics(physics)
@@ -191,7 +191,7 @@ class FaultDiagnosis:
         return self.with_physics(grown.physics)._try_other_branches(grown)
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Search for causes until all readings are explained or no known cause is left."""
+        """Correct one cause of misfit after another until all readings are explained or no known cause is left."""
         me = self.with_physics(now.physics)
         return me._with_defects(me._try_exchanged_channels(me._correct_causes(now)))
 
@@ -209,7 +209,7 @@ class FaultDiagnosis:
         return me.settle(me._refit(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with all physics that the readings require and with its final standard errors."""
+        """Return the fit with all physical effects that the readings require and with its final standard errors."""
         if not now.fit.certified:
             return self._with_doubts(now)
         now = self.with_physics(now.physics)._finish_fit(now)
@@ -238,29 +238,29 @@ class FaultDiagnosis:
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
     def _has_work_for_rows(self) -> bool:
-        """Return whether the work limit still allows additional rows in a fit that explains its readings."""
+        """Return whether the work limit still allows a fit that explains its readings to add physical effects."""
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(TAKEN_IN * derivatives)
 
     def _finish_fit(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that has converged fully; intermediate fits end earlier."""
+        """Continue a fit until it has fully converged; intermediate fits end earlier."""
         given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
             return now
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
-        """Return the scores of a fit that explains its readings; ``chosen`` contains only the rows that it needs."""
+        """Return the scores of all effects for a fit that explains its readings; ``chosen`` are those it needs."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
 
     def _rows_for_certificate(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
-        """Return the rows without which the errors of a fit cannot be certified."""
+        """Return the physical effects that a fit must include before its errors can be certified."""
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings, with the reasons among its doubts."""
+        """Return a fit that does not explain its readings, with the reasons added to its doubts."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
@@ -279,13 +279,13 @@ class FaultDiagnosis:
         return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        """Return the rows to add next, if the readings require any and work is left."""
+        """Return the physical effects to add next, if the readings require any and the work limit allows it."""
         if self.model.work.is_used_up or now.exchanged:
             return ()
         return self._scores(now).chosen
 
     def _grow_physics(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings, after addition of the rows that the readings require."""
+        """Add the physical effects that the readings require to a fit that does not explain its readings."""
         for _ in PHYSICS:
             rows = self.with_physics(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
             if not rows:
@@ -294,7 +294,7 @@ class FaultDiagnosis:
         return now
 
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
-        """Return the fit with added rows; if they explain no more, the old fit with these rows marked as refused."""
+        """Return the fit with added effects; if they do not help, mark these effects as refused in the old fit."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
         _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
@@ -315,11 +315,11 @@ class FaultDiagnosis:
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood with less weight on readings that depend on pairs without a fitted direction."""
+        """Return a likelihood with less weight on readings that depend on crosstalk pairs that are not fitted."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _estimate_widths(self, now: DiagnosedFit) -> Physics:
-        """Return the physics of a fit with prior widths estimated from its own values."""
+        """Return the physical effects of a fit, with prior widths estimated from the fitted values."""
         physics = now.physics
         for name, width in now.physics.widths.items() if now.fit.certified else ():
             physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
@@ -341,7 +341,7 @@ class FaultDiagnosis:
         return replace(self.likelihood, observations=alive)
 
     def _correct_causes(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit after correction of up to six causes, as long as each one explains more."""
+        """Return the fit after correction of up to six causes of misfit, as long as each improves the fit."""
         for _ in range(_MAX_ROUNDS):
             if now.physics is not self.model.space.physics:
                 return self.with_physics(now.physics)._correct_causes(now)
@@ -360,7 +360,7 @@ class FaultDiagnosis:
         return now
 
     def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with one source moved by half a turn per PUC, if the better fit outweighs its lower prior."""
+        """Try to move one source phase by half a turn per PUC; return the fit with the best posterior."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -380,7 +380,7 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit of fewer settings with the drift of all settings, if drift had been found before.
+        """Extend the drift of a fit of fewer settings to all settings of the run, if the fit includes drift.
 
         A fit knows phases to a few milliradians. Drift that continues is corrected before it misleads the next fit.
         """
@@ -395,7 +395,7 @@ class FaultDiagnosis:
         )
 
     def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return the fit with one more cause corrected, before the next fit; ``None`` if no cause explains more."""
+        """Return the fit with one more cause of misfit corrected; ``None`` if no cause explains more."""
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
@@ -426,7 +426,7 @@ class FaultDiagnosis:
         return None
 
     def _measure_trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
-        """Return the drift, determined from the uncorrected readings."""
+        """Return the drift trajectories of the run, determined from the uncorrected readings."""
         whole, noise = self.whole, self._readings_of_live_monitors.noise
         # Drift is determined from readings that are corrected for failures and exchanges, but not for earlier drift;
         # otherwise drift that is corrected already would no longer be found.
@@ -436,12 +436,12 @@ class FaultDiagnosis:
         )
 
     def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        """Return how much better the readings fit after correction for these trajectories."""
+        """Return by how much the misfit falls after correction for these drift trajectories."""
         other = self._corrected_observations(replace(now, trajectories=trajectories))
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
     def _corrected_observations(self, now: DiagnosedFit) -> Observations:
-        """Return settings and readings corrected for all known causes."""
+        """Return settings and readings of the run, corrected for all known causes of misfit."""
         observations = self._readings_of_live_monitors.observations
         for death in now.deaths:
             observations = without_dead_heater(observations, death)
@@ -453,7 +453,7 @@ class FaultDiagnosis:
         return observations
 
     def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
-        """Return a diagnosed fit with other trajectories, its parameters shifted to the end of these trajectories.
+        """Return the fit with other drift trajectories, its parameters shifted to the end of these trajectories.
 
         The parameters of a fit hold for the end of its trajectories. Another end means another phase common to all
         PUCs, the same phase on all joints, and another power of the sources. The difference between old and new
@@ -476,10 +476,10 @@ class FaultDiagnosis:
         return replace(following, fit=replace(now.fit, parameters=moved))
 
     def _refit(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
-        """Return a new fit after correction for all known causes.
+        """Fit the readings again after correction for all known causes of misfit.
 
         Args:
-            now: Start point, and the known causes.
+            now: Diagnosed fit that gives the start point and the known causes.
             known: The last fit, if its settings and parameters are still almost the same.
         """
         likelihood = self._reweight(
@@ -502,7 +502,7 @@ class FaultDiagnosis:
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
     def _try_exchanged_channels(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with two channels exchanged, if that explains more than two dead heaters."""
+        """Return the fit with two heater channels exchanged, if this explains more than two dead heaters do."""
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
@@ -516,11 +516,11 @@ class FaultDiagnosis:
         return now
 
     def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with two channels exchanged, if that explains everything.
+        """Return the fit with the channels of two heaters exchanged, if this exchange explains all readings.
 
         This is the last cause that is tested. Exchanged channels spoil the fit of all parameters. At its start point
         the phases of all other PUCs are about right, and the two PUCs are among those with the worst misfit; exchanging
-        the right pair removes most of the misfit.
+        the right two channels removes most of the misfit.
 
         Args:
             start: Start point of the fit.
@@ -585,12 +585,12 @@ class FaultDiagnosis:
 
 
 def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    """Return the positions of the fitted settings in the whole run, reference settings excluded."""
+    """Return the positions of the fitted settings in the whole run, without reference settings."""
     return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return the whole run with its last settings replaced by their corrected versions."""
+    """Return the settings of the whole run, the last ones replaced by their corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

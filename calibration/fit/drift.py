@@ -34,13 +34,13 @@ class DriftModel:
     """Changes with time (assumed; docs/calibration.md, 6), as one-sigma spreads.
 
     Attributes:
-        temperature_k: Of the whole chip, for any duration.
-        common_phase_rad_per_k: Of every PUC.
-        resistance_per_root_day: Of every heater, relative; random walk.
-        passive_phase_rad_per_root_day: Of every PUC; random walk.
-        loop_phase_rad_per_root_day: Of the joints; random walk.
-        source_db: Of every source, and of its second port relative to its first, for any duration.
-        monitor_db: Of every monitor, for any duration.
+        temperature_k: Temperature change of the whole chip, for any duration.
+        common_phase_rad_per_k: Phase change of every PUC per kelvin.
+        resistance_per_root_day: Relative change of every heater resistance; random walk.
+        passive_phase_rad_per_root_day: Change of every passive phase; random walk.
+        loop_phase_rad_per_root_day: Phase change of the waveguide joints; random walk.
+        source_db: Power change of every source, and of its second port relative to its first, for any duration.
+        monitor_db: Sensitivity change of every monitor, for any duration.
     """
 
     temperature_k: float = 0.1
@@ -52,7 +52,7 @@ class DriftModel:
     monitor_db: float = 0.05
 
     def covariance(self, space: ParameterSpace, vector: Real, days: float) -> Real:
-        """Return the covariance of the changes after some days, shape ``(size, size)``."""
+        """Return the covariance of the parameter changes after some days, shape ``(size, size)``."""
         root, groups = np.sqrt(days), space.groups
         spread = np.zeros(space.size)
         spread[groups["passive_phase_rad"]] = self.passive_phase_rad_per_root_day * root
@@ -100,7 +100,7 @@ class Renewal:
     Attributes:
         fit: The new fit.
         covariance: Shape ``(size, size)``; of all parameters, prior included; 0 for fixed parameters.
-        holds: Whether the drift was of the assumed kind.
+        holds: Whether the measured drift agrees with the drift model.
         worst_pucs: PUCs with the largest misfit, the worst first; measure these again if the drift was of another kind.
     """
 
@@ -111,7 +111,7 @@ class Renewal:
 
 
 def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Prior:
-    """Return the prior some days after a fit.
+    """Return the prior for a fit some days after the last one.
 
     Raises:
         CalibrationError: A free parameter of the last fit has no finite error.
@@ -206,7 +206,7 @@ class Health:
     Attributes:
         readings: Number of compared readings.
         chi2_per_reading: Mean squared residual, correlations included.
-        but_temperature: The same with a free chip temperature, which does not affect switching.
+        but_temperature: Mean squared residual with a free chip temperature, which does not affect switching.
         worst_sigma: Largest residual.
         worst_at: Monitor and source port of the largest residual.
     """
@@ -267,7 +267,7 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals for a given covariance of the parameters."""
+        """Return the covariance of the residuals that follows from a covariance of the parameters."""
         covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
         return covariance
 
@@ -302,7 +302,7 @@ def _chi2_at_best_temperature(
     """
 
     def at(rise: float) -> tuple[float, float]:
-        """Return χ² per reading at a temperature, and the Newton step from there."""
+        """Return χ² per reading at a given temperature change, and the Newton step from there."""
         found = _compared(model, likelihood, model.space.unpack(vector + rise * warmed))
         along = found.slope @ warmed
         turned = np.linalg.solve(found.covariance(spread), np.column_stack([found.residual, along]))
@@ -323,5 +323,5 @@ def _chi2_at_best_temperature(
 
 
 def _chi2(residual: Real, covariance: Real) -> float:
-    """Return the mean squared residual, correlations included."""
+    """Return the mean squared residual of the compared readings, correlations included."""
     return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)

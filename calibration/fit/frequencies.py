@@ -77,14 +77,14 @@ def nearest_branches(source_phase_rad: Real) -> Real:
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
-    """Return points with almost the same light, with one source shifted by half a turn per PUC, the likeliest first.
+    """Return parameters that predict almost the same light, with one source shifted by half a turn per PUC.
 
     Args:
         parameters: A point; its phases hold at the mean frequency of the sources.
         sigma_hz: Standard error of the stated frequencies.
 
     Returns:
-        Points, and the increase of the χ² of their frequencies.
+        Parameter points, the likeliest first, and by how much each increases the χ² of the source frequencies.
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s

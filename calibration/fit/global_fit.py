@@ -92,7 +92,7 @@ class FitResult:
 
     Attributes:
         parameters: The point of largest likelihood.
-        vector: The same as a vector.
+        vector: The point of largest likelihood as a parameter vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
         prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo a
@@ -191,7 +191,7 @@ class GlobalFit:
         model: The model.
         likelihood: The readings and their noise.
         prior: Knowledge without readings.
-        free: Groups of parameters, or a mask of shape ``(size,)``; other parameters keep their start values.
+        free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
         done: Called after every round.
         give_up: Called with the model discrepancy after every round; the fit ends if the call returns true.
     """
@@ -211,7 +211,7 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Return the free parameters; early in a fit only coarse ones, so that fine parameters cannot replace them."""
+        """Return the parameters to fit; early in a fit only coarse ones, whose errors fine ones would absorb."""
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
@@ -277,13 +277,13 @@ class GlobalFit:
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
     def _first(self, point: Real) -> _FitState:
-        """Return the state at a start point far from the solution."""
+        """Return the state of a fit that starts far from the solution."""
         reading_ma = self._reading_ma(point)
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
         return self._gathered(point, discrepancy)
 
     def _near(self, point: Real, known: FitResult | None) -> _FitState:
-        """Return the state at a start point near the end of another fit."""
+        """Return the state of a fit that starts near the end of another fit."""
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
@@ -300,7 +300,7 @@ class GlobalFit:
         return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.information_distance_sigma)
 
     def _gathered(self, point: Real, discrepancy: float) -> _FitState:
-        """Return the state at a point with the information calculated there."""
+        """Return the state of the fit at a point, with the information matrix calculated at this point."""
         parameters = self._model.space.unpack(point)
         return self._here(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
@@ -310,7 +310,7 @@ class GlobalFit:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
     def _after(self, here: _FitState, step: _FitStep, *, anew: bool) -> _FitState:
-        """Return the state after a step, with new information if necessary or requested."""
+        """Return the state of the fit after a step, with a new information matrix if necessary or requested."""
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
@@ -337,7 +337,7 @@ class GlobalFit:
         return slope
 
     def _step(self, here: _FitState, damping: float) -> _FitStep:
-        """Return the step to the next point; the same point if no step lowers the cost."""
+        """Return the next step of the fit; a step of length zero if no step lowers the cost."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, then a tenth of it.
@@ -360,7 +360,7 @@ class GlobalFit:
         raise AssertionError("the search with growing damping did not end")
 
     def _shortening(self, step: Real) -> float:
-        """Return the factor that shortens a step so that no phase and no level changes too much at once."""
+        """Return the factor that shortens a step so that no phase and no power level changes too much at once."""
         space = self._model.space
         # Derivatives are valid within about 0.4 rad only.
         full = np.zeros(space.size)
@@ -405,7 +405,7 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    """Return whether a positive discrepancy has hardly fallen over many rounds."""
+    """Return whether a positive model discrepancy has hardly fallen over many rounds."""
     discrepancies = [one.discrepancy for one in history]
     if discrepancies[-1:] == [0.0]:
         return False

@@ -1,8 +1,8 @@
-"""Selection of additional physics: scores of all rows of the physics table from one pass over the data.
+"""Selection of additional physics: scores of all effects in the table ``PHYSICS`` from one pass over the data.
 
 At the end of a fit, the slope of the likelihood with respect to parameters that are not fitted yet, and their
 information after elimination of the fitted parameters, show how much better the readings would be explained. No further
-fit is needed. The evidence of a row whose parameters have a prior width s around zero is
+fit is needed. The evidence of an effect whose parameters have a prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ, u: eigenvalues of that information, slope along its vectors
 
@@ -46,14 +46,14 @@ class Scores:
     """Result of one pass over the data for a fit with P free parameters.
 
     Attributes:
-        rows: Scores of the rows that are not fitted, the largest gain first.
-        chosen: Rows to add together; each still gains after the rows before it.
+        rows: Scores of the effects that are not fitted, the largest gain first.
+        chosen: Scores of the effects to add together; each one still gains after those before it.
         information: Shape ``(P, P)``; Fisher information of the settings in this pass, at the end of the fit.
         by_segment: Shape ``(c, P)``; slope of the likelihood by segments of settings with the same light.
         by_monitor: Shape ``(M, P)``; slope of the likelihood by monitors.
-        tail: Effect of pairs in directions that are not fitted; ``None`` if pairs are not fitted.
+        tail: Effect of crosstalk pairs in directions that are not fitted; ``None`` if no pairs are fitted.
         by_reading: Shape ``(N, M)``; squares of the whitened residuals.
-        by_source: Shape ``(S,)``; their mean by source.
+        by_source: Shape ``(S,)``; mean of these squares for each source.
     """
 
     rows: tuple[RowScore, ...]
@@ -74,15 +74,15 @@ def score_rows(
     names: Sequence[str],
     but: Collection[str] = (),
 ) -> Scores:
-    """Return the scores of rows that a fit does not include, with the data for its standard errors.
+    """Return the scores of the physical effects that a fit does not include, with the data for its standard errors.
 
     Args:
         model: The model of the fit.
         fit: The fit.
         likelihood: The fitted readings.
         prior: The prior of the fit, over all parameters of the model.
-        names: The rows.
-        but: Rows that must not be chosen, whatever they gain.
+        names: Names of the effects.
+        but: Names of effects that must not be chosen, whatever their gain.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     but = {*but, *(row.name for row in PHYSICS if not row.fitted)}
@@ -115,7 +115,7 @@ def score_rows(
 def pair_directions(
     model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, before: PairDirections
 ) -> PairDirections:
-    """Return the best-determined directions of pairs, for a fit that includes pairs in other directions.
+    """Return the best-determined directions of pair crosstalk for a fit that includes other directions.
 
     Additional settings determine other combinations of pairs than those chosen first.
 
@@ -148,7 +148,7 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors of the law terms per relative deviation of a law at its points, shape ``(P, 2E)``.
+    """Return the errors of the heater-law terms per relative deviation of a law at its points, shape ``(P, 2E)``.
 
     The three terms cannot absorb the whole deviation, and their fitted errors do not show the rest.
     """

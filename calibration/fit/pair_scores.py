@@ -1,6 +1,6 @@
-"""Scores of pairwise crosstalk.
+"""Scores of pairwise crosstalk: the crosstalk from one heater to one waveguide, beyond the kernel over distance.
 
-There are more pairs than the readings can determine, so only the best-determined directions are fitted. See
+There are more such pairs than the readings can determine, so only the best-determined combinations are fitted. See
 docs/decisions/0023-pairs-that-are-not-fitted.md.
 """
 
@@ -38,7 +38,7 @@ _ASKED_SIGMA = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Effect of pairs in unfitted directions on P fitted parameters.
+    """Effect of crosstalk pairs in unfitted directions on P fitted parameters.
 
     Attributes:
         covariance: Shape ``(P, P)``.
@@ -56,7 +56,7 @@ class Pairs:
     Args:
         model: The model of the fit.
         fit: The fit.
-        pass_: The settings, with derivatives by the fitted parameters and by those of small rows.
+        pass_: The settings, with derivatives by the fitted parameters and by those of effects with few parameters.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -73,7 +73,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings for directions of shape ``(2E, W, c)``, shape ``(N·M, c)``."""
+        """Return the change of the readings, shape ``(N·M, c)``, for pair crosstalk along directions ``(2E, W, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -92,16 +92,16 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield blocks of settings: phases of all waveguides for all directions take half a gigabyte."""
+        """Yield the settings in blocks, because phases of all waveguides for all directions take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Return the score of pairs, next to other rows to be added, in the best-determined directions.
+        """Return the score of pair crosstalk in its best-determined directions, next to other effects to be added.
 
         Args:
             ahead: Information of the prior of the fitted parameters, for these settings.
-            beside: Positions and widths of the other rows to be added.
-            share: Share of all settings in this pass.
+            beside: Parameter positions and prior widths of the other effects to be added.
+            share: Fraction of all settings that this pass uses.
         """
         extra_physics = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in beside)])
         halves, slopes = self._pass.gram.among(extra_physics)
@@ -148,7 +148,7 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the extended normal equations with pairs in other directions counted as noise of each reading."""
+        """Return the extended normal equations, with pair crosstalk in other directions as noise of each reading."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -169,13 +169,13 @@ class Pairs:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
-        """Return the best-determined directions of pairs, next to all fitted parameters.
+        """Return the best-determined directions of pair crosstalk, with all fitted parameters eliminated.
 
         Args:
             before: The best directions for fewer settings.
             ahead: Information of the prior of the fitted parameters, for these settings.
-            width: Width of the pairs.
-            share: Share of all settings in this pass.
+            width: Prior width of the relative deviation of a pair.
+            share: Fraction of all settings that this pass uses.
         """
         known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
@@ -192,7 +192,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return random directions in which every pair deviates by about one, shape ``(2E, W, c)``."""
+        """Return random directions of pair crosstalk, each element about one in size, shape ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -200,7 +200,7 @@ class Pairs:
     def _score_without_directions(
         self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
     ) -> RowScore | None:
-        """Return a score without directions if the slopes of pairs are no larger than noise makes them.
+        """Return a score without directions if the likelihood slopes of the pairs are no larger than noise explains.
 
         Score test of a variance (Rao 1948); its traces are estimated with random directions (Hutchinson 1989).
         """
@@ -223,10 +223,10 @@ class Pairs:
     def _directions(
         self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], Real]:
-        """Return the best-determined directions and their effect on the readings, known parameters eliminated.
+        """Return the best-determined directions of pair crosstalk and their effect on the readings.
 
         Args:
-            known: As :func:`_elimination_matrix` returns it.
+            known: Matrix from :func:`_elimination_matrix` that eliminates the fitted parameters.
             begin: The best directions for other settings, ``(2E, W, c)``.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
@@ -245,7 +245,7 @@ class Pairs:
     def unfitted_effect(
         self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
     ) -> Tail:
-        """Return the effect of pairs in unfitted directions on the fitted parameters.
+        """Return the effect of pair crosstalk in unfitted directions on the fitted parameters.
 
         Random directions (Hutchinson 1989) give the variances to a tenth.
         """

@@ -74,7 +74,7 @@ class Levels:
     """Power levels of sources and sensitivities of monitors, up to a common factor.
 
     Attributes:
-        source: Shape ``(S,)``; level of every source.
+        source: Shape ``(S,)``; power level of every source.
         monitor: Shape ``(M,)``; relative sensitivity of every monitor, with geometric mean 1.
         second: Shape ``(S,)``; ratio of the power at the second port of a source to that at its first, 0 without a
             second port; ``None`` if no source has two ports.
@@ -85,7 +85,7 @@ class Levels:
     second: Real | None = None
 
     def first_source_only(self) -> Levels:
-        """Return the levels of the first source alone."""
+        """Return the power levels with the first source alone."""
         return Levels(self.source[:1], self.monitor, None if self.second is None else self.second[:1])
 
 
@@ -178,7 +178,7 @@ class SearchPlan:
             heater law that is wrong by 7 % leaves 0.5 % from every start.
         source_phase_rad: Spread of the common phase per PUC between sources with their own lasers; 0 for a single
             laser.
-        source_prior: Additional fraction of light that a source must explain to lie one such spread from the others.
+        source_prior: Additional fraction of the light that a phase one spread away from the other sources must explain.
         one_laser_first: Whether to search in the light of one source first, and then find the phases of the other
             lasers.
     """
@@ -224,14 +224,14 @@ class SearchResult:
 
     Attributes:
         passive_rad: Shape ``(E,)``; passive phases.
-        joint_rad: Shape ``(J,)``; joint phases, in no particular gauge.
+        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, in no particular gauge.
         source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
         levels: Levels of sources and monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.
         steps: Number of steps from the last start.
         starts: Number of starts.
-        agreed: Whether two starts ended in the same valley, which is not by chance however much light is unexplained.
+        agreed: Whether two starts ended in the same minimum; this is no coincidence, even if much light is unexplained.
         work: Number of readings evaluated, as :class:`calibration.model.work.FitWork` counts them.
     """
 
@@ -253,9 +253,9 @@ class PhaseSearch:
     Args:
         model: Model of the amplitudes.
         observations: Readings of random settings.
-        source_number: Shape ``(N,)``; index of the lit source among the model's sources.
+        source_number: Shape ``(N,)``; index of the active source among the model's sources.
         arm_rad: Shape ``(N, 2E)``; arm phases caused by heat.
-        joint_rad: Shape ``(N, J)``; joint phases caused by heat.
+        joint_rad: Shape ``(N, J)``; phases of waveguide joints caused by heat.
         noise: Noise of a reading.
         plan: Parameters of the search.
         rng: Random numbers for subsets and starts.
@@ -291,7 +291,7 @@ class PhaseSearch:
         seed_result: SearchResult | None = None,
         max_work: float = math.inf,
     ) -> SearchResult:
-        """Search from a guess, or continue a search of fewer settings.
+        """Search for all phases from a guess, or continue a search of fewer settings.
 
         Each later start begins at the best result so far and redraws the phases that explain least. On a large mesh
         most phases are right by then, and no random start would be right everywhere.
@@ -301,7 +301,7 @@ class PhaseSearch:
             levels: Initial levels of sources and monitors.
             on_step: Called at each step with the step number and the unexplained fraction.
             before: Result of the search to continue.
-            seed_result: Result of a search from another start; the search ends if it reaches the same valley.
+            seed_result: Result of a search from another start; the search ends if it reaches the same minimum.
             max_work: No further start is begun after this many readings were predicted.
         """
         if before is None:
@@ -329,7 +329,7 @@ class PhaseSearch:
         return replace(best, starts=starts, work=self._work)
 
     def add_other_lasers(self, corrected: SearchResult, levels: Levels) -> SearchResult:
-        """Return a search result in the light of the first source, completed by the best phase of each other laser.
+        """Extend a search result for the first source by the best phase of each other laser.
 
         Args:
             corrected: Result with the first source only.
@@ -347,12 +347,12 @@ class PhaseSearch:
         return replace(found, source_phase_rad=turned - turned[0])
 
     def _drawn_point(self, passive_rad: Real) -> Real:
-        """Return the given passive phases with random joint phases and equal sources."""
+        """Return a start point: the given passive phases, random phases of the joints, and equal sources."""
         drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 
     def _redrawn(self, found: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
-        """Return the result with a fraction of its phases drawn again: those whose readings fit worst."""
+        """Return a start point in which the phases whose readings fit worst are replaced by random ones."""
         point, worst = _to_point(found), found.misfit >= np.quantile(found.misfit, 1.0 - quantile)
         # Keep passive phases that were estimated with a strong signal.
         worst[: len(guess.strength)] &= guess.strength < _TRUSTED_STRENGTH
@@ -361,7 +361,7 @@ class PhaseSearch:
         return point
 
     def _resolve_laser_valleys(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the result of a search with no laser, or group of lasers, in a wrong valley.
+        """Return the search result after moving lasers, or groups of lasers, out of wrong minima.
 
         A laser phase that is off by a sixth of a turn per PUC leaves light around a cell of six PUCs unchanged, and the
         other loops settle between the lasers. Half of all starts end with one laser in a wrong valley and ten times the
@@ -373,10 +373,10 @@ class PhaseSearch:
         return self._with_lasers_moved(self._by_one_laser(found, on_step), on_step)
 
     def _by_one_laser(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the result after a search in the light of one laser, then of all.
+        """Search with the light of one laser first, then with the light of all lasers.
 
-        In the light of one laser, no loop is caught between groups of lasers. Once the loops are right, the phase of
-        each other laser is a scan of one number.
+        With the light of one laser, no loop phase ends between the values that two groups of lasers prefer. Once the
+        loops are right, the phase of each other laser is a scan of one number.
         """
         if not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible) <= found.unexplained < _MAX_GROUPS_UNEXPLAINED:
             return found
@@ -389,7 +389,7 @@ class PhaseSearch:
         return found
 
     def _with_lasers_moved(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the result after moving lasers to neighbouring valleys until no move explains more."""
+        """Return the search result after moving laser phases to neighbouring minima while this explains more light."""
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
         if not mesh.faces or not enough < found.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
@@ -418,7 +418,7 @@ class PhaseSearch:
         max_steps: int | None = None,
         only_source: int | None = None,
     ) -> SearchResult:
-        """Search from a point, in the light of all sources or of one source."""
+        """Search for all phases from a start point, with the light of all sources or of one source."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
@@ -459,7 +459,7 @@ class PhaseSearch:
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        """Return whether the last steps made no progress; the patience is longer while much light is unexplained."""
+        """Return whether a search has stalled; more steps count while much light is unexplained."""
         for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
@@ -470,7 +470,7 @@ class PhaseSearch:
     def _step(
         self, point: Real, scale: tuple[Real, ...], chosen: NDArray[np.int64]
     ) -> tuple[Real, tuple[Real, ...], float, Real]:
-        """Make one step on a subset of the settings.
+        """Improve all phases by one step on a subset of the settings.
 
         Returns:
             Point, square roots of the levels, mean squared residual, and mean squared residual of the readings that
@@ -512,7 +512,7 @@ class PhaseSearch:
     def _drawn_monitors(self, n: int) -> NDArray[np.int64]:
         """Draw the monitors to use in n settings, shape ``(n, k)``.
 
-        They are equal in all settings, because only these monitors are solved.
+        All settings of a step use the same monitors, because the field is calculated for these monitors only.
         """
         drawn = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
         return np.tile(drawn, (n, 1))
@@ -538,7 +538,7 @@ class PhaseSearch:
         return amplitude, derivative, by_second
 
     def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
-        """Return the point with the common phase of each source at its best value.
+        """Return the point after a scan of each source's phase per PUC, which finds its best value.
 
         A shift by a sixth of a turn leaves every loop around one cell unchanged, so neighbouring valleys must be
         compared.
@@ -561,7 +561,7 @@ class PhaseSearch:
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        """Return the mean squared residual of settings lit by one source, for a given common phase of this source."""
+        """Return the mean squared residual of the settings with light from one source, for a trial phase per PUC."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
@@ -572,7 +572,7 @@ class PhaseSearch:
         return float(np.minimum(residual**2, _HUBER_RESIDUAL**2).mean())
 
     def _turn(self, matrix: Real, slope: Real) -> Real:
-        """Return the damped step of all phases, limited to half a radian each."""
+        """Return the damped step of all phases, with each phase limited to half a radian."""
         diagonal = np.diag(matrix)
         phases = len(diagonal) - self._n_sources
         # Adding the mean keeps phases without light from running away.
@@ -583,7 +583,7 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the levels, moved part of the way to their best fit."""
+        """Return the square roots of the power levels, moved part of the way to their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
@@ -599,7 +599,7 @@ def _to_point(found: SearchResult) -> Real:
 
 
 def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
-    """Return whether two searches of the same readings ended in the same valley.
+    """Return whether two searches of the same readings ended in the same minimum.
 
     Args:
         one: First result.
@@ -612,7 +612,7 @@ def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float
 
 
 def is_same_valley_from_other_search(one: SearchResult, other: SearchResult) -> bool:
-    """Return whether two searches with different starts and subsets ended in the same valley."""
+    """Return whether two searches with different starts and random subsets ended in the same minimum."""
     return is_same_valley(one, other, _SAME_VALLEY_UNEXPLAINED_OTHER_SEARCH)
 
 

@@ -1,4 +1,4 @@
-"""Scores of rows of the physics table from the normal equations of fitted parameters and of all rows.
+"""Scores of additional physical effects, from the normal equations of fitted parameters and of all effects.
 
 See :mod:`calibration.fit.growth` for the purpose of the scores.
 """
@@ -42,16 +42,16 @@ _DECADES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RowScore:
-    """Predicted gain of a row of the physics table.
+    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit.
 
     Attributes:
-        name: The row.
+        name: Name of the effect.
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
-        width: Most likely width of the row's parameters.
+        width: Most likely prior width of the effect's parameters.
         excluded_effect: Shape ``(P, k)``, in single precision; F, where F·Fᵀ is the covariance of the fitted parameters
-            that results from leaving the row out. F is stored because the covariances of all rows would fill gigabytes.
-        pairs: Directions of pairs, if the row describes pairs.
+            that results from leaving the effect out. F is stored because the covariances of all effects take gigabytes.
+        pairs: Directions of pair crosstalk, if this is the effect.
     """
 
     name: str
@@ -63,26 +63,26 @@ class RowScore:
 
     @property
     def is_supported_by_data(self) -> bool:
-        """Whether both evidence and held-out settings support the row."""
+        """Whether both the evidence and the held-out settings support adding the effect."""
         return self.gain > MIN_GAIN and self.held_out > MIN_GAIN
 
     def __str__(self) -> str:
-        """Return the score as one line of text."""
+        """Return the score as one line for a log."""
         return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
 class HalvedEquations:
-    """Normal equations of P fitted parameters and p row parameters, for each half of the settings.
+    """Normal equations of P fitted parameters and p parameters of further effects, for each half of the settings.
 
-    The information of row parameters is calculated on request only: a large mesh has thousands of them, and few rows
+    The information about effect parameters is calculated on request: a large mesh has thousands of them, and few
     gain anything.
 
     Attributes:
-        main: Each of shape ``(P, P)``; information of the fitted parameters.
-        across: Each of shape ``(P, p)``; information between fitted and row parameters.
-        slope: Each of shape ``(P + p,)``.
-        inner: Function that returns the information of chosen row parameters, each ``(k, k)``, by their numbers.
+        main: For each half, shape ``(P, P)``; information about the fitted parameters.
+        across: For each half, shape ``(P, p)``; information between fitted and effect parameters.
+        slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
+        inner: Function that returns the information about chosen effect parameters for each half, ``(k, k)``.
     """
 
     main: tuple[Real, Real]
@@ -91,7 +91,7 @@ class HalvedEquations:
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
     def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return information and slope of the fitted parameters and of chosen row parameters, for each half."""
+        """Return information and slope of the fitted and of chosen effect parameters, for each half of the settings."""
         inner = self.inner(chosen)
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
@@ -103,17 +103,17 @@ class HalvedEquations:
 
 
 class Pass:
-    """One pass over the settings of a fit: whitened derivatives by its parameters and those of small rows, and sums.
+    """One pass over the settings of a fit: whitened derivatives by its parameters and by those of small effects.
 
     Args:
         model: The model of the fit.
         fit: The fit.
         likelihood: The settings.
-        small: Names of rows whose parameters follow those of the fit.
+        small: Names of effects with few parameters, which follow those of the fit in the parameter vector.
 
     Attributes:
         main: Number of parameters of the fit, P.
-        places: By name of a small row, the position of its parameters among all parameters.
+        places: By name of a small effect, the position of its parameters among all parameters.
         by_segment: Shape ``(c, P)``; slopes by segments of settings.
         by_monitor: Shape ``(M, P)``; slopes by monitors.
         misfit: Shape ``(N, M)``; whitened residuals.
@@ -152,14 +152,14 @@ class Pass:
 
     @property
     def gram(self) -> HalvedEquations:
-        """Normal equations of the fitted parameters and of those of all small rows."""
+        """Normal equations of the fitted parameters and of the parameters of all small effects."""
         # Not cached: the object and the pass would refer to each other and hold gigabytes until the next garbage
         # collection.
         (main, across, slope), (second_main, second_across, second_slope) = self._halves
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return the normal equations of one half: fitted parameters, fitted by row parameters, and all slopes."""
+        """Return information and slopes of one half of the settings: fitted, fitted × effect parameters, all slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -170,7 +170,7 @@ class Pass:
         return main, across, slope
 
     def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return the information of chosen row parameters, for each half of the settings."""
+        """Return the information about chosen effect parameters, for each half of the settings."""
         halves = np.zeros((2, len(chosen), len(chosen)))
         for half in (0, 1):
             for settings in self._settings(half):
@@ -179,21 +179,21 @@ class Pass:
         return halves[0], halves[1]
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the settings of one half in large blocks, because small products are slow."""
+        """Yield the settings of one half in large blocks, because products of small matrices are slow."""
         mine = np.flatnonzero(self.half == half)
         at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
         return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
 
 
 class Selection:
-    """Selection of rows to add, one after the other, by the normal equations of all rows.
+    """Selection of the physical effects to add to a fit, one after the other.
 
     Args:
-        gram: Normal equations of fitted parameters and of all row parameters.
-        ahead: Shape ``(P, P)``; prior information of the fitted parameters.
+        gram: Normal equations of fitted parameters and of the parameters of all effects.
+        ahead: Shape ``(P, P)``; prior information about the fitted parameters.
         away: Shape ``(P,)``; slope of the prior, with the sign of a cost.
-        places: Positions of the rows among all parameters.
-        share: Share of the settings in this pass.
+        places: By effect, the position of its parameters among all parameters.
+        share: Fraction of the settings that this pass uses.
         errors: By name of an effect that is never fitted, the resulting errors of the fitted parameters, given as
             ``excluded_effect`` for a width of one.
     """
@@ -223,18 +223,18 @@ class Selection:
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return information and slope of some row parameters after elimination of the fitted ones."""
+        """Return information and slope of some effect parameters after elimination of the fitted parameters."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, but: Collection[str]) -> list[RowScore]:
-        """Return the scores of all rows, the largest gain first, with held-out gains of the refused rows."""
+        """Return the scores of all effects, the largest gain first, with held-out gains of the effects in ``but``."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in but else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
-        """Return the rows to add: repeatedly the cheapest of those with about the largest gain."""
+        """Return the scores of the effects to add: repeatedly the cheapest of those with about the largest gain."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in but}
@@ -263,7 +263,7 @@ class Selection:
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
-        """Return a score without ``excluded_effect``, whose calculation is slow and needed for few rows."""
+        """Return the score of an effect without ``excluded_effect``, which is slow to calculate and rarely needed."""
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(
@@ -281,7 +281,7 @@ class Selection:
         )
 
     def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
-        """Return a score with its held-out gain, if the row has any gain."""
+        """Return the score of an effect with its gain on held-out settings, if the effect has any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in beside]
@@ -296,7 +296,7 @@ class Selection:
 
 
 def parameter_numbers(place: slice) -> NDArray[np.int64]:
-    """Return the parameter numbers of a position."""
+    """Return the numbers of the parameters at a position in the vector."""
     return np.arange(place.start, place.stop)
 
 
@@ -308,7 +308,7 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
 
 
 def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``excluded_effect`` of :class:`RowScore` for row parameters that may differ from zero."""
+    """Return ``excluded_effect`` of :class:`RowScore`: the errors from leaving effect parameters at zero."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
@@ -326,12 +326,12 @@ def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the half of every setting, by its number in the order of the run."""
+    """Return which half every setting belongs to, by its number in the order of the run."""
     return settings // _STRETCH % 2
 
 
 def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
-    """Return widths from far below to beyond the largest, and the evidence of each."""
+    """Return trial prior widths, from far below to above the largest allowed one, and the log evidence of each."""
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
     values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
     widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)
@@ -341,12 +341,12 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Return the width of a row's fitted parameters, limited to the largest width in the table.
+    """Return the prior width of an effect from its fitted parameters, limited to the largest width in the table.
 
     Args:
         space: Layout of the parameter vector.
         fit: The fit.
-        name: The row.
+        name: Name of the effect.
         width: Prior width of the fit.
     """
     free = np.flatnonzero(fit.free)
@@ -361,7 +361,7 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
 
 @dataclass(frozen=True, eq=False)
 class _CrossValidation:
-    """Cross-validation of m row parameters: one half of the settings finds their values, the other half judges them.
+    """Cross-validation of m effect parameters: one half of the settings finds the values, the other half judges them.
 
     Attributes:
         information: Shape ``(m, m)``; of the half that finds the values.
@@ -379,7 +379,7 @@ class _CrossValidation:
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
     ) -> _CrossValidation:
-        """Return the equations for one half that finds values, from information and slopes of both halves."""
+        """Return the cross-validation in which a given half of the settings finds the values."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
@@ -395,7 +395,7 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return the gain of the judging half for the values that the other half found for some rows."""
+        """Return the gain of the judging half for the parameter values that the other half found."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

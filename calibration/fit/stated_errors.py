@@ -1,7 +1,7 @@
 """Standard errors that remain valid where the model is incomplete, and reasons for which a fit is not certified.
 
 The covariance of a fit is correct for a chip that obeys the model. Two kinds of unmodelled effects increase it. First,
-every row of the physics table that is not fitted contributes with the width that the readings allow, and pairwise
+every effect in the table ``PHYSICS`` that is not fitted contributes with the width that the readings allow; pairwise
 crosstalk contributes in the directions that are not fitted. Second, unknown effects cause residuals that are correlated
 within settings or monitors: the errors are increased by the excess scatter of the likelihood slopes (sandwich
 estimator). docs/decisions/0021-stated-errors.md compares the methods.
@@ -51,12 +51,12 @@ class StatedErrors:
 def needed_rows(
     space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
 ) -> tuple[RowScore, ...]:
-    """Return the rows whose omission increases the errors of some parameter group by more than a factor."""
+    """Return the effects whose omission increases the errors of a parameter group by more than a given factor."""
     return tuple(row for row in rows if _error_growth(space, fit, row) > by)
 
 
 def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
-    """Return the largest factor by which the omission of a row increases the errors of a parameter group."""
+    """Return the largest factor by which leaving an effect out increases the errors of a parameter group."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
     grown = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
@@ -64,12 +64,12 @@ def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float
 
 
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
-    """Return a fit with its standard errors increased by unmodelled effects.
+    """Return the fit with standard errors that include the effects its model leaves out.
 
     Args:
         space: Layout of the parameter vector.
         fit: The fit.
-        scores: Scores of a pass over the data.
+        scores: Scores of the effects, from one pass over the data.
     """
     plain = fit.inverse
     whole = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
@@ -96,7 +96,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
 def sandwich_factors(
     space: ParameterSpace, fit: FitResult, scores: Scores, clusters: tuple[str, ...] = ("by_segment", "by_monitor")
 ) -> dict[str, float]:
-    """Return by parameter group the ratio of its errors to those from noise, from correlated slopes.
+    """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
 
     The larger result of the two groupings of residuals is used (White 1980; Cameron, Gelbach, Miller 2011).
     """

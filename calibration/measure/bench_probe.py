@@ -1,4 +1,4 @@
-"""Probe for an open bench: its modules and lasers supply the light, its monitors are read.
+"""Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
 
 Only one source is on at a time. A source is the transmitter of a module or a tunable laser. Its polarization is aligned
 once at the start by maximizing the sum of all monitors, which follows the coupled power whatever the state of the mesh.
@@ -52,16 +52,16 @@ class LightSource(Protocol):
         """Standard deviation of the true frequency from the reported one."""
 
     def on(self) -> None:
-        """Switch the light on, and wait until its power and frequency are stable."""
+        """Switch the light source on, and wait until its power and frequency are stable."""
 
     def off(self) -> None:
-        """Switch the light off."""
+        """Switch the light source off."""
 
     def launched_dbm(self) -> float:
         """Return the reported launch power while the source is on. Raise ``DeviceError`` if the device reports none."""
 
     def frequency_hz(self) -> float:
-        """Return the reported frequency."""
+        """Return the optical frequency that the light source reports."""
 
     def tunable_hz(self) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of the source; ``None`` if it is not tunable."""
@@ -105,20 +105,20 @@ class ModuleSource:
         self._module.disable()
 
     def launched_dbm(self) -> float:
-        """Return the power that the module reports."""
+        """Return the launch power that the module reports."""
         power_dbm = self._module.monitors().tx_power_dbm
         if power_dbm is None:
             raise DeviceError("the module reports no launch power", device=self._name)
         return power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency that was tuned, otherwise the frequency of the nominal wavelength."""
+        """Return the frequency to which the module was tuned, otherwise that of its nominal wavelength."""
         if self._tuned_hz is not None:
             return self._tuned_hz
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)
 
     def tunable_hz(self) -> tuple[float, float] | None:
-        """Return the lowest and highest frequency of its grids."""
+        """Return the lowest and highest frequency of the module's channel grids."""
         tuning = self._laser.capabilities().tuning if self._laser is not None else ()
         if not tuning:
             return None
@@ -159,12 +159,12 @@ class LaserSource:
         self._laser, self._clock = laser, clock
 
     def on(self) -> None:
-        """Switch the output on and wait until the laser has settled."""
+        """Switch the laser output on and wait until the laser has settled."""
         self._laser.enable()
         self._laser.wait_ready(_READY_S)
 
     def off(self) -> None:
-        """Switch the output off."""
+        """Switch the laser output off."""
         self._laser.disable()
 
     def launched_dbm(self) -> float:
@@ -190,7 +190,7 @@ class LaserSource:
 
 
 def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
-    """Return, by first port, the second port of every source that feeds two ports.
+    """Return the second port of every source that feeds two ports, keyed by its first port.
 
     The lower port identifies the source. A coherent module sends both tributaries or none: CMIS switches media lanes,
     and both tributaries share one lane. They carry independent data, so their interference averages out in a monitor
@@ -292,10 +292,10 @@ class BenchProbe:
         return self._bench.mesh.monitor_step_ma
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
-        """Raise ``ConfigError`` if a calibration record was made with other pairs of ports on one source.
+        """Raise ``ConfigError`` if the record was made with light at other ports for a source that feeds two ports.
 
         Raises:
-            ConfigError: A tributary was connected or disconnected since.
+            ConfigError: A fibre of such a source was connected or disconnected since the calibration.
         """
         space = space_from_record(record)
         made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
@@ -427,7 +427,7 @@ class BenchProbe:
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
         """Align all sources that the monitors can separate at the same time; return the results.
 
-        Sources without a result must be aligned alone: dim sources, and all sources if more than their power changed.
+        Sources without a result must be aligned one by one: dim sources, or all if the separation by pattern failed.
         """
         self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
@@ -464,7 +464,7 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the polarization of the source at one port."""
+        """Search the best polarization for the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -508,7 +508,7 @@ class BenchProbe:
         self._lit = port if port is not None else -1
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power at the fibre end of the facet: reported launch power plus gain minus fixed losses."""
+        """Return the power in the fibre at the facet: reported launch power plus gain minus fixed losses."""
         path = self._inputs[port]
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
@@ -528,7 +528,7 @@ class BenchProbe:
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of temperature-lock losses of earlier sessions; ``keep`` is called with every new one."""
+        """Continue the list of temperature-lock losses of earlier sessions; ``keep`` is called with every new loss."""
         self._temperature.keep_temperature_lock_losses(before, keep)
 
     def measurement_warnings(self) -> tuple[str, ...]:
@@ -556,7 +556,7 @@ class BenchProbe:
         return powers
 
     def elapsed_s(self) -> float:
-        """Return the bench time since this probe was created."""
+        """Return the time since this probe was created, by the clock of the bench."""
         return self._bench.clock.now() - self._began_s
 
     def switch_everything_off(self) -> None:
@@ -575,7 +575,7 @@ class BenchProbe:
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
-    """Mesh of a bench that is read at a chosen time after a setting."""
+    """Mesh whose monitors are read at a chosen time after each change of the heaters."""
 
     mesh: MeshAccess
 
@@ -589,7 +589,7 @@ class _TimedMeshReader:
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
-    """Return the groups of ports that share a source."""
+    """Return the groups of ports that share one light source."""
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 

@@ -61,7 +61,7 @@ class IncrementalSettings:
         monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
         changed: Number of heaters changed from setting to setting.
-        off_share: Share of heaters that are off.
+        off_share: Fraction of the heaters that are off.
     """
 
     max_ma: Real
@@ -72,7 +72,7 @@ class IncrementalSettings:
     off_share: float = OFF_SHARE
 
     def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
-        """Return ``count`` settings without readings.
+        """Return ``count`` random settings, to be measured.
 
         ``first`` is the number of the first setting when a sequence continues.
         """
@@ -85,7 +85,7 @@ class IncrementalSettings:
         return self.with_light(currents, np.array(self.sources)[turn])
 
     def step(self, now: Real, rng: np.random.Generator) -> Real:
-        """Return the currents of the next setting."""
+        """Return the heater currents of the next setting, in which only some heaters change."""
         # Writing 18 of 144 channels takes a third of the time of a full write and gives nearly as much information,
         # because the light of a recirculating mesh already changes completely.
         following = now.copy()
@@ -99,7 +99,7 @@ class IncrementalSettings:
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
-        """Return random currents, uniform in their square, or zero."""
+        """Return random heater currents: zero, or uniform in their square."""
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
         drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
@@ -108,10 +108,10 @@ class IncrementalSettings:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Chosen settings with their predicted result.
+    """Settings chosen for measurement, with the accuracy that they should give.
 
     Attributes:
-        plan: The settings, without readings.
+        plan: The settings; readings are NaN.
         seconds: Their hardware time.
         sigma_rad: Rms standard error of passive phases and loops after each setting, the larger of the two.
         reached: Whether the required standard error is reached.
@@ -171,24 +171,24 @@ class Designer:
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions of the wanted parameters of a group among the free ones."""
+        """Return the positions of a group's parameters of interest among the free parameters."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
 
     def sigma_rad(self) -> float:
-        """Return the rms standard error of the wanted passive phases or of the wanted loops, whichever is larger."""
+        """Return the rms standard error of the passive phases or the loop phases of interest, whichever is larger."""
         # The sum of squares of a row of R is the variance of its parameter, without any matrix inversion.
         sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
-        """Add settings as measured."""
+        """Add settings to the information of the design, as if they had been measured."""
         for rows in self._rows(observations):
             self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
-        """Return the reduction of the summed variances by each candidate setting, shape ``(N,)``."""
+        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(N,)``."""
         return self._gains(self._rows(candidates))
 
     def choose(
@@ -201,17 +201,17 @@ class Designer:
         most: int | None = None,
         progress: Callable[[int], None] = lambda chosen: None,
     ) -> Design:
-        """Choose settings until the goal is reached, always the step with the most information per second.
+        """Choose settings until the goal is reached, each time the one with the most information per second.
 
         After every ``walk.settings_per_source`` settings the source may change to the one with the most information per
         second, where the time of the change counts.
 
         Args:
-            walk: Kind of settings.
+            walk: Generator of candidate settings.
             seconds: Available hardware time.
             wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
-            rng: Random generator of the steps.
-            tries: Number of candidate steps.
+            rng: Random generator for the candidate settings.
+            tries: Number of candidate settings to compare for each choice.
             most: Maximum number of settings.
             progress: Called with the number of settings chosen so far.
 
@@ -252,7 +252,7 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the step with the most information per second for a source, its derivatives, and its time."""
+        """Return the setting with the most information per second for a source, its derivatives, and its duration."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -261,7 +261,7 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second over a segment, including the time of the change."""
+        """Return the source with the most information per second until the next change, switching time included."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -276,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return the derivatives of every setting's readings in sigmas, each of shape ``(M, P)``."""
+        """Return, for every setting, the derivatives of its readings divided by their sigma, shape ``(M, P)``."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -287,7 +287,7 @@ class Designer:
         return rows
 
     def _gains(self, rows: list[Single]) -> Real:
-        """Return the reduction of the summed variances by every setting."""
+        """Return by how much every setting reduces the sum of the phase variances."""
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)
@@ -298,7 +298,7 @@ class Designer:
         return gains
 
     def _add_information(self, rows: Single) -> None:
-        """Add the information of a setting: R·(1 + FᵀF)^-1/2 with F = rows·R, through the few eigenvalues of F·Fᵀ."""
+        """Add one setting to the covariance root R: R·(1 + FᵀF)^-1/2 with F = rows·R, by eigenvalues of F·Fᵀ."""
         felt = rows @ self._root
         # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
         squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
@@ -308,7 +308,7 @@ class Designer:
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
-    """Return the information about the free parameters, shape ``(P, P)``, for a known mean frequency of the sources.
+    """Return information on the free parameters, ``(P, P)``, as if the mean frequency of the sources were known.
 
     An error of the mean frequency turns all loops alike; with several lasers only differences are observable.
     """
@@ -318,7 +318,7 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return R, where R·Rᵀ is the covariance; the root keeps its digits while the covariance shrinks by many decades.
+    """Return the root R of a covariance R·Rᵀ; R keeps its digits while the covariance shrinks by many decades.
 
     Unobservable combinations (phases are known modulo a turn) get a large but finite variance that no setting reduces.
     """

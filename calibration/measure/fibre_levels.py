@@ -67,7 +67,7 @@ def fibre_losses_db(
 
 
 def _spread(settings: Observations, source: int) -> np.ndarray:
-    """Return the numbers of a few widely spaced settings of a source."""
+    """Return the indices of a few settings of one source, spread evenly over the run."""
     own = np.flatnonzero(settings.source == source)
     if not len(own):
         return own

@@ -52,11 +52,11 @@ _AMBIGUOUS_SIGMA = 25.0
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """Readings of one heater at a few levels, with everything else constant.
+    """Monitor readings at a few currents of one heater, with everything else constant.
 
     Attributes:
-        squares_ma2: Shape ``(n,)``; I².
-        reading_ma: Shape ``(n, M)``; all detectors. Detectors with a NaN are ignored.
+        squares_ma2: Shape ``(n,)``; squared heater currents I².
+        reading_ma: Shape ``(n, M)``; photocurrents of all monitors. Monitors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -65,7 +65,7 @@ class HeaterSweep:
 
 @dataclass(frozen=True)
 class HeaterFit:
-    """Result of the sweeps of a heater.
+    """Heater law fitted to the sweeps of one heater.
 
     Attributes:
         law: The law; ``None`` if no detector showed an effect.
@@ -83,7 +83,7 @@ class HeaterFit:
 def fit_heater(
     sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, rho2_range: tuple[float, float]
 ) -> HeaterFit:
-    """Fit the law of one heater.
+    """Fit phase as a function of current to the sweeps of one heater.
 
     Args:
         sweeps: One or several sweeps.
@@ -116,7 +116,7 @@ def fit_heater(
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Terms of the numerators besides a constant: harmonics of these orders, and a drift with the heat."""
+    """Terms in the numerators of the power formula besides a constant: harmonics of φ, and a drift with the heat."""
 
     orders: tuple[int, ...]
     drift: bool
@@ -132,13 +132,13 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class _SweepTrace:
-    """A sweep in units of noise, with its detectors compressed to as many columns as it has levels.
+    """A heater sweep in units of noise, with its detectors compressed to as many columns as it has currents.
 
     Attributes:
         squares: Shape ``(n,)``.
         values: Shape ``(n, m)``.
         detectors: Number of detectors.
-        modulation: Rms swing of the best detector.
+        modulation: Rms swing of the detector with the largest swing.
     """
 
     squares: Real
@@ -149,7 +149,7 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A minimum of the cost: ρ2, κ, and D, E of every sweep, with cost and normal matrix."""
+    """A minimum of the fit: law parameters ρ2, κ, and D, E of every sweep, with cost and normal matrix."""
 
     point: Real
     cost: float
@@ -159,7 +159,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Return the minima of one numerator form, the best first, and its χ² per degree of freedom."""
+    """Fit the law with one form of the numerators; return the minima, the best first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -169,7 +169,7 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a law has half the true rate, so that its second harmonic replaces the first."""
+    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
@@ -179,7 +179,7 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals at a point after the best fit of the numerators."""
+    """Return the sum of squared residuals for given law parameters after the best fit of the numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -201,9 +201,9 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals after the fit of A, B, C of every detector, for k laws at once, shape ``(k, n, m)``.
+    """Return the residuals, shape ``(k, n, m)``, for k trial laws after the fit of A, B, C of every detector.
 
-    ``loop`` has the shape ``(k, 2)``.
+    ``loop`` contains D and E, shape ``(k, 2)``.
     """
     square, bend = trace.squares, bending[:, None]
     phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
@@ -224,7 +224,7 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return the best grid points with different ρ2, each with the best D, E for every sweep."""
+    """Return start points for the fit: the best grid values of ρ2, each with the best D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2 = np.arange(*rho2_range, _GRID_RAD / most)
     laws, loops = np.repeat(rho2, len(_LOOP_GRID)), np.tile(_LOOP_GRID, (len(rho2), 1))
@@ -246,7 +246,7 @@ def _initial_guesses(
 
 
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
-    """Improve all start points at once by damped Gauss-Newton steps."""
+    """Improve all start points of the fit at once by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
     sigma = np.concatenate([[np.inf, _BENDING_SIGMA], np.full(2 * len(traces), _LOOP_SIGMA)])
@@ -293,7 +293,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
 
 
 def _turn_sigma(found: _Point) -> float:
-    """Return the standard error of the phase at one turn of the law, for the given noise."""
+    """Return the standard error of the heater phase at one full turn, for the given noise."""
     rho2, bending = found.point[:2]
     square = 2.0 * np.pi / rho2
     slope = np.zeros(len(found.point))

@@ -1,4 +1,4 @@
-"""Sweep of every heater on an arbitrary background, with one channel changing from setting to setting.
+"""Sweep of every heater while all other heaters keep arbitrary constant currents (the background).
 
 A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so the order is free:
 heaters are grouped by the nearest source. The last level of one heater becomes the background of the next, and its last
@@ -32,7 +32,7 @@ class HeaterSweepPlan:
         levels: Settings per sweep, uniform in I².
         turns: Range of a sweep, in turns of the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
-        views: Maximum number of sweeps of a heater, each with another source and background.
+        views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
     """
 
     levels: int = 8
@@ -41,7 +41,7 @@ class HeaterSweepPlan:
     views: int = 5
 
     def reach_ma2(self, rho2_range: tuple[float, float], heater_max_ma: float) -> float:
-        """Return the largest I² of a sweep."""
+        """Return the largest squared current I² of a heater sweep."""
         return min(2.0 * np.pi * self.turns / rho2_range[0], heater_max_ma**2)
 
 
@@ -100,7 +100,7 @@ class HeaterSweeps:
         Args:
             fits: Receives the result for each heater.
             done: Called with the number of sweeps made and planned so far.
-            found: Called after every sweep of a heater.
+            found: Called with the result after every sweep of a heater.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
@@ -128,7 +128,7 @@ class HeaterSweeps:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])
 
     def _sweep(self, heater: int, view: int) -> None:
-        """Step one heater through all its levels, starting and ending at any level."""
+        """Step one heater through all currents of its sweep, starting and ending at any of them."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
             self._logbook.light_only_port(source)

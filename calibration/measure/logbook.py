@@ -41,9 +41,9 @@ class LogbookEntry:
         source: Port of the source, or :data:`DARK`.
         currents_ma: Settings of the batch, shape ``(n, 2E)``; no rows for the other kinds.
         answer: Answer of the bench.
-        at_s: Bench time of the run when the answer arrived.
+        at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
-        spent_s: Bench time of the settings, without changes of the source; ``None`` if not recorded.
+        spent_s: Duration of the settings without source changes, by the clock of the bench; ``None`` if not recorded.
     """
 
     kind: Kind
@@ -55,7 +55,7 @@ class LogbookEntry:
     spent_s: float | None = None
 
     def has_same_request(self, other: LogbookEntry) -> bool:
-        """Return whether both entries contain the same request."""
+        """Return whether two logbook entries contain the same request to the bench."""
         return (
             self.kind == other.kind
             and self.source == other.source
@@ -65,7 +65,7 @@ class LogbookEntry:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the entry as a JSON-compatible document; arrays keep every bit."""
+        """Return the logbook entry as a JSON-compatible document; arrays keep every bit."""
         return {
             "kind": self.kind,
             "source": self.source,
@@ -78,7 +78,7 @@ class LogbookEntry:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> LogbookEntry:
-        """Return the entry stored in a document.
+        """Return the logbook entry stored in a JSON document.
 
         Raises:
             CalibrationError: The document is not a valid entry.
@@ -96,7 +96,7 @@ class LogbookEntry:
 
 
 def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
-    """Raise ``ValueError`` if an answer is impossible."""
+    """Raise ``ValueError`` if a stored answer has impossible values or shapes."""
     if not np.isfinite(currents_ma).all():
         raise ValueError("currents_ma holds NaN or infinity")
     if np.isinf(answer).any():
@@ -121,9 +121,9 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the bench time of every setting of a run.
+    """Return the time of every setting of a run, by the clock of the bench.
 
-    A batch without its own time gets all the time since the previous entry.
+    A batch without a recorded duration gets all the time since the previous entry.
     """
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
@@ -163,11 +163,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the times of a bench with a given wait after every setting; the default times for ``None``."""
+        """Return hardware times for a given wait after every setting; the default times if the wait is ``None``."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the time of settings in which the given numbers of channels change, any shape."""
+        """Return the duration of settings in which the given numbers of channels change, any shape."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -175,7 +175,7 @@ class HardwareTimes:
         return seconds
 
     def plan_s(self, plan: Observations) -> float:
-        """Return the time of a sequence of settings that starts with all heaters off and no light."""
+        """Return the duration of a sequence of settings that starts with all heaters off and no light."""
         before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
         changes = int((np.diff(plan.source) != 0).sum()) + 1
         seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
@@ -184,7 +184,7 @@ class HardwareTimes:
 
 @dataclass(frozen=True)
 class MeasurementEffort:
-    """Effort of a stage.
+    """Effort of a calibration stage: settings, readings, source changes and times.
 
     Attributes:
         settings: Settings of heaters and light.
@@ -214,7 +214,7 @@ class MeasurementEffort:
         )
 
     def since(self, before: MeasurementEffort) -> MeasurementEffort:
-        """Return the effort added since an earlier count."""
+        """Return the effort spent since an earlier count."""
         return MeasurementEffort(
             self.settings - before.settings,
             self.readings - before.readings,
@@ -237,8 +237,8 @@ class Logbook:
     Attributes:
         probe: Access to the mesh.
         times: Duration of the steps.
-        keep: As given; may be changed at any time.
-        light_db: By source, its power increase since the answers in ``before``; new readings are scaled to the old
+        keep: Called with every new answer; may be replaced at any time.
+        light_db: By source, its power increase since the interrupted run; new readings are scaled to the old
             power.
         stages: Effort of each stage.
         entries: All requests and answers.
@@ -333,7 +333,7 @@ class Logbook:
         return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
 
     def launched_dbm(self, port: int) -> float:
-        """Return the first launch power that a source reported, at the fibre end before the mesh.
+        """Return the first launch power that a source reported, as power in the fibre at the facet.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -368,7 +368,7 @@ class Logbook:
         return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
 
     def elapsed_s(self) -> float:
-        """Return the bench time of the run so far, including the interrupted part."""
+        """Return the time of the run so far by the clock of the bench, including the interrupted part."""
         return self._before_s + self.probe.elapsed_s()
 
     def switch_everything_off(self) -> None:
@@ -381,7 +381,7 @@ class Logbook:
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return currents rounded to the steps and the range of the drive, any shape."""
+        """Return heater currents rounded to the steps and the range of the controller, any shape."""
         step_ma = self.probe.current_step_ma
         if not step_ma:
             return currents_ma
@@ -417,7 +417,7 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of some settings, either stored ones or new ones, which are counted and stored."""
+        """Return the readings of some settings, from the interrupted run or newly measured, counted and stored."""
 
         def ask() -> NDArray[np.float64]:
             self._light_up()
@@ -444,7 +444,7 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the stored answer to a request if the interrupted run got this far, otherwise that of the bench."""
+        """Return the answer of the interrupted run to a request if it exists; otherwise ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
@@ -471,7 +471,7 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        """Switch the light to the wanted source."""
+        """Switch the light to the source of the next readings."""
         if not self._lit_known or self._lit != self._wanted:
             self._light(self._wanted)
 
@@ -498,12 +498,12 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the time of one setting; a repeated setting takes only the time of a read."""
+        """Return the duration of one setting; a repeated setting takes only the time of a read."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
     def observations(self, first: int = 0, last: int | None = None) -> Observations:
-        """Return the stored readings in time order; dark ones have source -1.
+        """Return the stored settings and readings in time order; settings without light have source -1.
 
         Frequencies are relative to the first tuned frequency of each source.
         """

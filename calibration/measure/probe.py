@@ -46,7 +46,7 @@ class Probe(Protocol):
         """Smallest photocurrent step."""
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on one source and no other, or none."""
+        """Switch on the source at one port and all others off, or all sources off."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
@@ -60,7 +60,7 @@ class Probe(Protocol):
         """
 
     def launched_dbm(self, port: int) -> float:
-        """Return the reported launch power of a source at the fibre end before the mesh."""
+        """Return the reported launch power of a source, as power in the fibre at the facet."""
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, wait until they have settled, and read all monitors.
@@ -89,7 +89,7 @@ class Probe(Protocol):
         """
 
     def elapsed_s(self) -> float:
-        """Return the bench time since the probe was opened."""
+        """Return the time since the probe was opened, by the clock of the bench."""
 
     def switch_everything_off(self) -> None:
         """Switch heaters and sources off."""

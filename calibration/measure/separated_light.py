@@ -29,10 +29,11 @@ _SCANS = 20
 
 
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
-    """Return the sources, by port, that the monitors can separate while all of them are on; none or at least two.
+    """Return the sources that the monitors can tell apart while all are on, as patterns by port.
 
     Args:
-        patterns_ma: By port, the monitor readings of this source alone, minus dark current; NaN if saturated.
+        patterns_ma: By source port, the monitor readings while only this source is on, minus dark current; NaN if
+            saturated.
     """
     brightest_ma = max((float(np.nansum(seen)) for seen in patterns_ma.values()), default=0.0)
     ports = [port for port, seen in patterns_ma.items() if np.nansum(seen) > _DIM * brightest_ma]
@@ -47,10 +48,10 @@ def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
 
 
 class SeparatedLight:
-    """Measures the power of several sources that are on at the same time.
+    """Measures the power of each of several sources that are on at the same time.
 
     Args:
-        patterns_ma: By port, the monitor readings of this source alone, minus dark current.
+        patterns_ma: By source port, the monitor readings while only this source is on, minus dark current.
         dark_ma: Monitor readings without light.
         scan: Function that reads all monitors.
     """
@@ -62,7 +63,7 @@ class SeparatedLight:
         self._scan = scan
 
     def look(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Return the sum over all monitors for each source alone, by port, in mA.
+        """Read all monitors and return, by source port, the total photocurrent due to this source, in mA.
 
         Raises:
             DeviceError: The patterns do not explain the readings, or too many monitors are saturated.

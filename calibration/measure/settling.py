@@ -53,11 +53,11 @@ class StepResponse(Protocol):
         """Drive the heaters and read all monitors after a wait, shape ``(n_monitors,)``; NaN if saturated."""
 
     def read_again(self, wait_s: float) -> Real:
-        """Wait and read all monitors without a change of the setting."""
+        """Wait and read all monitors again without a change of the heaters."""
 
 
 def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
-    """Return heater steps, shape ``(4, n_heaters)``; they are the same at every call and use no seed of a run."""
+    """Return currents of four heater steps, shape ``(4, n_heaters)``; they are the same at every call."""
     phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
     currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
     return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
@@ -94,7 +94,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait after which the light is constant for four times as long; ``None`` if there is none."""
+    """Return a wait after which the light stays constant for four times as long; ``None`` if it never moved."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -120,7 +120,7 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 
 def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
-    """Return the time constant that explains readings of shape ``(n, M)`` at these waits after steps."""
+    """Return the thermal time constant that explains readings of shape ``(n, M)`` at given waits after steps."""
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
     scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors
@@ -140,7 +140,7 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
-    """Return the smallest mean square per degree of freedom of a series with so many terms, and the log of its tau."""
+    """Fit a series with a given number of terms; return its mean square per degree of freedom, and log tau."""
     from scipy.optimize import minimize_scalar
 
     def left(log_tau: float) -> float:

@@ -67,7 +67,7 @@ class Survey:
 
     @property
     def is_dim(self) -> bool:
-        """Whether there is so little light that dark elements need not be broken."""
+        """Whether there is so little light that an element may look dark without being broken."""
         return self.contrast < MIN_CONTRAST
 
 
@@ -128,7 +128,7 @@ def _judged(
     noise: NoiseModel,
     level_ma: NDArray[np.float64],
 ) -> Survey:
-    """Return the survey result from the largest reading of every source at every monitor.
+    """Decide which sources and monitors work, from the largest reading of every source at every monitor.
 
     Args:
         probe: The mesh.
@@ -167,14 +167,14 @@ def _judged(
 def _dead(
     element: Literal["source", "monitor"], ports: Sequence[int], alive: Sequence[int], text: str
 ) -> tuple[Defect, ...]:
-    """Return the defects of sources or monitors that do not work."""
+    """Return one defect for every source or monitor that does not work."""
     return tuple(
         Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in alive
     )
 
 
 def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
-    """Return the dark level of the monitors, shape ``(M,)``; 0 if it may be noise or is clipped at zero."""
+    """Return the reading of every monitor without light, shape ``(M,)``; 0 if it is not significant or clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
@@ -194,7 +194,7 @@ def dark_noise_ma(dark: NDArray[np.float64]) -> float:
 
 
 def scatter(readings: NDArray[np.float64], floor_ma: float) -> list[float]:
-    """Return the relative scatter of every bright monitor over repeated readings."""
+    """Return the relative scatter of every bright monitor over repeated readings of one setting."""
     mean, spread = readings.mean(axis=0), readings.std(axis=0, ddof=1)
     bright = mean > _BRIGHT_SIGMA * floor_ma
     relative: list[float] = (spread[bright] / mean[bright]).tolist()
@@ -214,7 +214,7 @@ _MIN_REPEATED = 8
 
 @dataclass(frozen=True)
 class ReferenceChange:
-    """Change of a reading at the same setting.
+    """Change of the light at the reference setting (all heaters off) during a run.
 
     Attributes:
         source: Port of the source.
@@ -227,7 +227,7 @@ class ReferenceChange:
     shape_sigma: float
 
     def words(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
-        """Return a sentence for each limit that is exceeded."""
+        """Return one sentence for each limit that the change exceeds."""
         said = []
         if abs(self.power_db) > max_power_db:
             said.append(
@@ -244,7 +244,7 @@ class ReferenceChange:
 
 
 def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
-    """Return the change of a reading of shape ``(M,)`` relative to an earlier one."""
+    """Return the change of monitor readings, shape ``(M,)``, relative to earlier readings of the same setting."""
     # The usual changes of light and temperature are not a fault, even if a meter has less noise.
     noise = replace(noise, relative=max(noise.relative, _MIN_COMPARED))
     seen = np.isfinite(before_ma) & np.isfinite(now_ma)
@@ -261,7 +261,7 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
     """Return all readings of the reference setting in time order, by source and its tuned frequency.
 
-    The frequency of a source that was not tuned is 0. The frequency tuned last comes last.
+    The key of a source that was not tuned has frequency 0. The frequency tuned last comes last.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}
@@ -299,7 +299,7 @@ def reference_changes(
 
 
 def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | None:
-    """Return the noise of the readings from repeated settings; ``None`` without such settings."""
+    """Estimate the noise of the readings from repeated settings; ``None`` without repeated settings."""
     dark: list[Real] = []
     relative: list[float] = []
     for group in _repeated(entries):

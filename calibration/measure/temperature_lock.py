@@ -17,7 +17,7 @@ Read = TypeVar("Read")
 
 
 class TemperatureLock:
-    """Temperature controller of a bench's mesh. Without a controller all checks pass.
+    """Guard of a measurement by the temperature controller of the mesh. Without a controller all checks pass.
 
     Args:
         bench: The bench.
@@ -47,7 +47,7 @@ class TemperatureLock:
         self._lost, self._keep = [*before, *self._lost], keep
 
     def wait(self) -> None:
-        """Wait until the temperature is stable.
+        """Wait until the temperature of the chip is stable.
 
         Raises:
             DeviceError: The output is off, or the controller reports a fault.
@@ -67,7 +67,7 @@ class TemperatureLock:
         )
 
     def held(self, read: Callable[[], Read]) -> Read:
-        """Return the result of a read with stable temperature; the read is repeated if the lock was lost meanwhile.
+        """Call a read function with stable chip temperature; call it again if the lock was lost meanwhile.
 
         Raises:
             CalibrationError: The lock is lost in every attempt.

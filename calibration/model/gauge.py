@@ -42,7 +42,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable joint phases, shape ``(J, N_loop)``: the complement of G."""
+    """Return an orthonormal basis of the observable joint phases, shape ``(J, N_loop)``, orthogonal to G."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
@@ -65,7 +65,7 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 
 
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the phase common to all PUCs and joints that explains most of a difference, modulo half a turn.
+    """Return the phase per PUC and joint, modulo half a turn, that explains most of a joint-phase difference.
 
     A change of frequency or temperature turns a loop of six PUCs six times as far, so it is subtracted before loops are
     wrapped.
@@ -116,7 +116,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: each is reduced by all others until none shrinks."""
+    """Return a basis of the same lattice with shorter vectors: reduce each by all others until none shrinks."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

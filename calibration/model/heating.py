@@ -35,7 +35,7 @@ class Heated:
         by_own: Shape ``(N, 2E)`` or one number; derivative of the phase of an arm by its own phase.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
-        driven_ma: Shape ``(N, 2E)``; currents as set.
+        driven_ma: Shape ``(N, 2E)``; heater currents as set.
         late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings; ``None`` if there is none.
     """
 
@@ -67,7 +67,7 @@ class Heating:
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the crosstalk of the kernel plus the deviations of single pairs."""
+        """Return the thermal crosstalk: the kernel over distance plus the deviations of single pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -82,7 +82,7 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return phases for N settings.
+        """Return the phases of arms and joints in N settings.
 
         Args:
             parameters: The point.
@@ -113,7 +113,7 @@ class Heating:
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
-        """Convert derivatives by phases into derivatives by laws, heat factors and the kernel.
+        """Convert derivatives by phases into derivatives by heater laws, heat factors and the crosstalk kernel.
 
         Args:
             parameters: The point.
@@ -146,10 +146,10 @@ class Heating:
     def by_rows(
         self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
     ) -> dict[str, Slopes]:
-        """Return derivatives by the heat-related rows of the physics table, by group, each ``(N, M, size)``.
+        """Return derivatives by the parameters of heat-related effects, by group, each ``(N, M, size)``.
 
         Args:
-            names: Rows that the model includes.
+            names: Names of the effects that the model includes.
             parameters: The point.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
@@ -196,7 +196,7 @@ class Heating:
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by amplitude, decay length and floor of the kernel, shape ``(N, M, 3)``."""
+        """Return derivatives by amplitude, decay length and floor of the crosstalk kernel, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
@@ -206,7 +206,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the increase of crosstalk along directions of the die, shape ``(N, M, 2)``."""
+        """Return derivatives by the relative increase of crosstalk along directions of the die, shape ``(N, M, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -217,7 +217,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the coupling of all pairs for this decay length, its derivative, and a floor, for amplitude one."""
+        """Return the thermal coupling of all pairs at amplitude one, its derivative by decay length, and the floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -234,9 +234,9 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return own phases ``(N, 2E)`` with relative deviations from the three terms, and derivatives by these.
+    """Return own phases ``(N, 2E)`` with deviations from the three-term law, and derivatives by these deviations.
 
-    The deviation is zero at rest, linear between the points, and constant beyond the last point.
+    The relative deviation is zero at rest, linear between the points, and constant beyond the last point.
     """
     if deviation is None:
         return own_rad, 1.0
@@ -255,7 +255,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 def _law_point_weights(own_rad: Real) -> Real:
     """Return the weight of each law point for own phases of any shape; one more axis.
 
-    The weight is 1 at the point and 0 at its neighbours.
+    The weight is 1 at its point and 0 at the neighbouring points.
     """
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)

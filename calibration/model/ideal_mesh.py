@@ -27,7 +27,7 @@ TYPICAL_LOSS_DB = 0.5
 
 @dataclass(frozen=True, eq=False)
 class MeanLight:
-    """Mean power between all ports.
+    """Mean power between all ports, averaged over random settings.
 
     Attributes:
         entering: Shape ``(E, n_ports)``; power that enters each PUC, from both ends, per power into each port.
@@ -41,7 +41,7 @@ class MeanLight:
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
-        """Return the mean light of a mesh."""
+        """Return the mean power between all ports of a mesh in which every PUC splits evenly."""
         # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input.
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
         elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)
@@ -56,7 +56,7 @@ class MeanLight:
         return cls(met.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
-        """Return the mean light with the sum of both ports in the columns of sources that feed two ports."""
+        """Return the mean power with both input ports added in the columns of sources that feed two ports."""
         first, second = list(seconds), list(seconds.values())
         entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
         entering[:, first] += self.entering[:, second]
@@ -79,7 +79,7 @@ _DARK = 1e-9
 
 
 class AmplitudeModel:
-    """Predicts |S| between ports.
+    """Predicts field amplitudes |S| between ports with an ideal mesh.
 
     Args:
         mesh: The mesh.
@@ -116,7 +116,7 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> Real:
-        """Return |S| of n settings with one source each and k monitors, shape ``(n, k)``.
+        """Return the field amplitude |S| of n settings with one source each at k monitors, shape ``(n, k)``.
 
         See :meth:`linearise` for the arguments.
         """
@@ -140,7 +140,7 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> tuple[Real, Single]:
-        """Return amplitudes and their derivatives for n settings with k monitors each.
+        """Return field amplitudes |S| and their derivatives for n settings with k monitors each.
 
         Args:
             upper_rad: Shape ``(n, E)``; phases of the upper arms, including the passive part.
@@ -191,7 +191,7 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the contribution of one light to the derivatives of the amplitudes, shape ``(n, k, E + J)``."""
+        """Return the contribution of the light from one input port to the amplitude derivatives, ``(n, k, E + J)``."""
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
@@ -203,7 +203,7 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the derivatives by upper arms and joints, shape ``(n, k, E + J)``."""
+        """Return the derivatives of fields by the phases of upper arms and joints, shape ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)

@@ -82,7 +82,7 @@ class Likelihood:
 
     @cached_property
     def target_ma(self) -> Real:
-        """Shape ``(N, M)``; the readings, full scale for saturated ones."""
+        """Shape ``(N, M)``; the readings, with full scale for saturated readings."""
         bound = 0.0 if self.full_scale_ma is None else self.full_scale_ma
         target: Real = np.where(self.observations.saturated, bound, np.nan_to_num(self.observations.reading_ma))
         return target
@@ -124,7 +124,7 @@ class Likelihood:
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
-        """Return which readings have no influence on a fit: unused ones and satisfied bounds."""
+        """Return which readings have no influence on a fit: unused readings, and bounds that are satisfied."""
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
@@ -165,9 +165,9 @@ def weight(residual: Real) -> Real:
 
 
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
-    """Return values whitened for the drift of each setting: V^-1/2 · values with V = 1 + D·Dᵀ.
+    """Return values with the drift of each setting whitened out: V^-1/2 · values with V = 1 + D·Dᵀ.
 
-    With D = U·s·Wᵀ that root is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
+    With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
 
     Args:
         values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The result has their precision.

@@ -48,10 +48,10 @@ _LN10_PER_10 = math.log(10.0) / 10.0
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """Linear model around a point, for some of the settings.
+    """Linear model of the readings around a parameter point, for some of the settings.
 
     Attributes:
-        settings: Numbers of the settings.
+        settings: Indices of the settings.
         reading_ma: Shape ``(n, M)``; predicted readings.
         jacobian: Shape ``(n, M, size)``; derivatives by the parameters of
             :class:`calibration.model.space.ParameterSpace`.
@@ -62,7 +62,7 @@ class Linearised:
     jacobian: Slopes
 
     def beside(self, other: Linearised) -> Linearised:
-        """Return the sum of two incoherent lights in the same settings."""
+        """Return the sum of the linear models of two incoherent lights in the same settings."""
         return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
 
 
@@ -74,7 +74,7 @@ class _SettingLight:
         number: Shape ``(n,)``; index of the source.
         detuning_hz: Shape ``(n, 1)``.
         cells: The unit cells.
-        elements: Shape ``(4E, n)``; elements of T.
+        elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
         joints: Shape ``(n, 1, J)``; transmission of the joints.
         heated: Effect of the heaters.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
@@ -124,7 +124,7 @@ class MeshModel:
         reference_hz: Frequency at which phases are given. Heat changes an optical path length, so its phase is
             proportional to frequency.
         compiled: Whether to use the compiled loops of the solver; by default if available.
-        physics: Physics beyond the model that applies to every chip.
+        physics: Additional physical effects of this chip.
         work: Counter of predictions.
         precise: Whether derivatives are calculated in double precision. Single precision takes half the time; its
             rounding errors cancel in sums over many readings, but make unobservable parameters look observable by some
@@ -132,7 +132,7 @@ class MeshModel:
 
     Attributes:
         mesh: The mesh.
-        space: Its parameters.
+        space: Layout of the parameter vector.
         work: Counter of predictions.
     """
 
@@ -166,13 +166,13 @@ class MeshModel:
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def with_physics(self, physics: Physics) -> MeshModel:
-        """Return a model of the same mesh and light with other additional physics."""
+        """Return a model of the same mesh and light with another set of additional physical effects."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
         """Return the same model with derivatives in double precision.
 
-        Only these show whether a parameter is observable.
+        Only double precision shows whether a parameter is observable.
         """
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
@@ -204,7 +204,7 @@ class MeshModel:
         return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
-        """Return the variance of readings by pairs in unfitted directions, ``(N, M)``; ``None`` without pairs.
+        """Return the variance of readings due to unfitted pair crosstalk, ``(N, M)``; ``None`` without pairs.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -266,7 +266,7 @@ class MeshModel:
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``.
 
-        They are calculated by finite differences.
+        The derivatives are calculated by finite differences.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -298,7 +298,7 @@ class MeshModel:
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the power at the first port and, if any source has one, at the second port, relative to the first."""
+        """Return the relative power at the first port and, if any source has one, at the second port."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -314,7 +314,7 @@ class MeshModel:
     def _cells(
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
     ) -> tuple[UnitCells, Heated]:
-        """Return the cells of every setting, all light at the reference frequency, and the effect of heat."""
+        """Return the unit cells in every setting, for light at the reference frequency, and the effect of heat."""
         heated = self.heating.phases(parameters, part.currents_ma, part.late)
         detuning = self._detuning_hz(parameters, part, number)
         common = 2.0 * np.pi * parameters.delay_s * detuning
@@ -393,7 +393,7 @@ class MeshModel:
     # -- derivatives --------------------------------------------------------------------------------------------------
 
     def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
-        """Return the light from the first ports and, if any source has one, from the second ports; their powers add."""
+        """Return the light from the first ports and, for sources with a second port, from those; their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is omitted, so that results of such benches are bit-identical.
@@ -428,7 +428,7 @@ class MeshModel:
         return lights
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
-        """Return the photocurrents and their derivatives by the sum of all lights."""
+        """Return the photocurrents and their derivatives, summed over all incoherent lights."""
         linear = functools.reduce(np.add, [light.linear for light in lights])
         number = lights[0].number
         return Response.of(parameters.extra_physics, linear, number, self._scale(parameters, number))
@@ -443,7 +443,7 @@ class MeshModel:
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the power levels of the first or second ports, and the settings that depend on them."""
+        """Yield each parameter for the power at first or second ports, with the settings that depend on it."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -554,13 +554,13 @@ class MeshModel:
         return by_pair
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives by thermal phases of arms and joints at the reference frequency, shape ``(n, K, W)``."""
+        """Return derivatives by the thermal phases of arms and joints at the reference frequency, ``(n, K, W)``."""
         by_waveguide: Slopes = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1)
         by_waveguide *= (1.0 + light.detuning_hz / self._reference_hz)[:, None].astype(by_waveguide.dtype)
         return by_waveguide
 
     def _by_physics(self, by_phase: dict[str, Slopes], heated: Heated) -> dict[str, Slopes]:
-        """Return the derivatives by the table rows that act inside cells, by group."""
+        """Return the derivatives by the additional effects that act inside unit cells, by group."""
         names, found = self.space.physics.names, dict[str, Slopes]()
         if "arm_difference_db" in names:
             found["arm_difference_db"] = by_phase["arm_difference_db"]
@@ -573,7 +573,7 @@ class MeshModel:
         return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives by all parameters, shape ``(n, K, size)``; those by levels are left at zero."""
+        """Return the derivatives by all parameters, shape ``(n, K, size)``; derivatives by power levels stay zero."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
         jacobian = np.zeros((*arm.shape[:2], space.size), arm.dtype)
@@ -608,7 +608,7 @@ class MeshModel:
 
 
 def _amplitudes(reflection: Real | None) -> Complex | None:
-    """Return complex reflections from their real parts followed by imaginary parts; ``None`` for none."""
+    """Return complex reflections from real parts followed by imaginary parts; ``None`` without reflections."""
     if reflection is None:
         return None
     real, imaginary = np.split(reflection, 2)
@@ -617,7 +617,7 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
 
 
 def _parts(by_amplitude: Waves) -> Slopes:
-    """Return derivatives by real and imaginary parts from derivatives by complex amplitudes."""
+    """Return derivatives by real and imaginary parts of reflections from derivatives by their complex amplitudes."""
     parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
 

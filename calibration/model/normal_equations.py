@@ -46,7 +46,7 @@ def normal_equations(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the normal equations around a point.
+    """Return the normal equations of a fit around a parameter point.
 
     Args:
         model: The model.
@@ -70,10 +70,10 @@ def normal_equations(
 def portions(
     model: MeshModel, observations: Observations, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the settings of each source, and the free parameters that their light depends on, both by number.
+    """Yield the indices of each source's settings and of the free parameters that the light of this source depends on.
 
-    Rows for port ripple per source have the most parameters. Light of other sources does not depend on them; their
-    columns of zeros would take half the time of a pass.
+    Port ripple has the most parameters: one per monitor and source. Light of other sources does not depend on them;
+    their columns of zeros would take half the time of a pass.
     """
     everything = np.arange(len(observations))
     if all(model.space.depends_on_source(number).all() for number in range(len(model.space.sources))):
@@ -124,7 +124,7 @@ class WhiteRows:
     """Whitened residuals and derivatives of some settings, after marginalization of their drift.
 
     Attributes:
-        settings: Numbers of the settings.
+        settings: Indices of the settings.
         rows: Shape ``(n, M, P)``; in single precision, like the derivatives.
         misfit: Shape ``(n, M)``.
         by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
@@ -150,7 +150,7 @@ def white_rows(
         model: The model.
         parameters: The point.
         likelihood: The readings and their noise.
-        wanted: Shape ``(P,)``; numbers of the parameters.
+        wanted: Shape ``(P,)``; indices of the parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
@@ -180,7 +180,7 @@ def equations_with(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the equations around a point with the information of another point nearby.
+    """Return the normal equations around a point, with the information matrix of another point nearby.
 
     This takes a fraction of the time of :func:`normal_equations`, with the same slope.
 
@@ -203,7 +203,7 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the sum of squares for other readings, with the weights at the point of the equations.
+    """Return half the weighted sum of squared residuals for other readings, with the weights of the equations.
 
     The robust cost lies below this value and touches it at that point, so a step that lowers it lowers the robust cost.
     """
@@ -231,7 +231,7 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return weighted residuals of some settings, and the factors for the derivatives of their readings."""
+    """Return the weighted residuals of some settings, and the weights for the derivatives of their readings."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)

@@ -13,7 +13,7 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 
 
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
-    """Return ``late`` for settings in time order, shape ``(N, 2E, T, 3)``.
+    """Return the slow heat left by earlier settings (``Observations.late``), shape ``(N, 2E, T, 3)``.
 
     Args:
         currents_ma: Shape ``(N, 2E)``; heaters were off before the first setting.
@@ -84,7 +84,7 @@ class Observations:
         )
 
     def __add__(self, other: Observations) -> Observations:
-        """Return the settings of both, read by the same monitors."""
+        """Return the settings of both observations, which must have the same monitors."""
         # Different monitors would mix up columns silently.
         if self.monitors != other.monitors:
             raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")

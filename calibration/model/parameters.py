@@ -14,7 +14,7 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeshParameters(ChipParameters):
-    """Parameters of a chip, S sources and M monitors.
+    """Parameters of a chip with S sources and M monitors.
 
     Attributes:
         source_db: Shape ``(S,)``; power entering the mesh at each source's port, dBm.

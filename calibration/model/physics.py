@@ -1,8 +1,8 @@
 """Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
 
-A fit starts without any of them. Each row adds independent parameters around zero with a common width. The width itself
-is estimated from the readings (:mod:`calibration.fit.growth`), up to the row's largest width, which no known chip
-exceeds. The effect of a row on the light is in :mod:`calibration.model.mesh_model` (chip) and
+A fit starts without these effects. Each adds independent parameters around zero with a common prior width. The width
+is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of the row, which no known chip
+exceeds. The formulas of the effects are in :mod:`calibration.model.mesh_model` (chip) and
 :mod:`calibration.model.response` (detectors).
 """
 
@@ -40,17 +40,17 @@ Per = Literal[
 
 @dataclass(frozen=True)
 class PhysicsRow:
-    """One kind of additional physics.
+    """One physical effect that a fit may add to the basic model: a row of the table ``PHYSICS``.
 
     Attributes:
-        name: Name of its parameter group, with the unit.
+        name: Name of the effect and of its parameter group, with the unit.
         words: Description for records and certificates.
-        per: Element that has one parameter.
-        usual: Typical width, used until the readings give a value.
-        largest: Largest width of any known chip; a larger fitted value is not certified.
+        per: Kind of element that has one parameter each.
+        usual: Typical prior width, used until the readings give a value.
+        largest: Largest prior width of any known chip; a larger fitted width is not certified.
         source: Source of the figures.
-        cost: Cost of one of its parameters relative to a parameter of the basic model.
-        fitted: Whether a fit may include the row; otherwise only its effect on the errors is calculated.
+        cost: Computing time per parameter, relative to a parameter of the basic model.
+        fitted: Whether a fit may include the effect; otherwise only its contribution to the errors is calculated.
     """
 
     name: str
@@ -142,12 +142,12 @@ class PairDirections:
         return int(self.vectors.shape[2])
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
-        """Return the deviation from the kernel, shape ``(W, 2E)``, for coordinates of shape ``(K,)``."""
+        """Return the crosstalk deviation from the kernel, shape ``(W, 2E)``, for coordinates of shape ``(K,)``."""
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
     def along(self, deviation_rad_per_mw: Real) -> Real:
-        """Return the coordinates of a deviation, shape ``(K,)``."""
+        """Return the coordinates of a crosstalk deviation along the directions, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
         along: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
@@ -165,7 +165,7 @@ class PairDirections:
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
-        """Return the variance of readings by pairs in all other directions, for a width of one, shape ``(N, M)``.
+        """Return the variance of readings, shape ``(N, M)``, due to unfitted pair crosstalk of width one.
 
         Args:
             by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
@@ -186,12 +186,12 @@ class PairDirections:
 
 @dataclass(frozen=True, eq=False)
 class Physics:
-    """Additional physics of a model.
+    """Additional physical effects that a model includes.
 
     Attributes:
-        widths: By row name, in the order of the table, the width of its parameters.
-        pairs: Directions of the pairs, if their row is included.
-        held: By row name, values that are known and not fitted.
+        widths: By name of an effect, in the order of the table, the prior width of its parameters.
+        pairs: Directions of pair crosstalk, if this effect is included.
+        held: By name of an effect, parameter values that are fixed and not fitted.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -200,23 +200,23 @@ class Physics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the rows, in the order of the table."""
+        """Names of the included effects, in the order of the table."""
         return tuple(row.name for row in PHYSICS if row.name in self.widths)
 
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
-        """Return the physics with one more row, or with another width of a row."""
+        """Return the physics with one more effect, or with another prior width of an effect."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
         return Physics(widths | {name: width}, pairs or self.pairs, self.held)
 
     def size(self, name: str, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
-        """Return the number of parameters of a row."""
+        """Return the number of parameters of an included effect."""
         if name == "crosstalk_pairs":
             return self.pairs.count if self.pairs else 0
         return size_of(ROWS[name], mesh, n_sources, n_monitors)
 
 
 def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
-    """Return the number of parameters of a table row; for pairs, the number of all pairs."""
+    """Return the number of parameters of an effect; for pair crosstalk, the number of all pairs."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
         "time constant": len(SLOW_TAUS_S),

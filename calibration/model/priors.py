@@ -30,21 +30,21 @@ class Prior:
     precision: Real | None = None
 
     def information(self, free: NDArray[np.bool_]) -> Real:
-        """Return the inverse covariance of the free parameters, with the others fixed."""
+        """Return the inverse prior covariance of the free parameters, with the other parameters fixed."""
         if self.precision is not None:
             block: Real = self.precision[np.ix_(free, free)]
             return block
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
-        """Return the prior with other spreads for the given groups."""
+        """Return the prior with other standard deviations for the given parameter groups."""
         sigma = self.sigma.copy()
         for name, value in groups.items():
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
     def with_physics(self, space: ParameterSpace) -> Prior:
-        """Return the prior for a space with other additional physics, which has a mean of zero."""
+        """Return the prior for a parameter space with other additional effects, whose parameters have mean zero."""
         rest = [name for name in space.groups if name not in space.physics.widths]
         kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
         widths = [

@@ -3,7 +3,7 @@
     e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
 
 L is the photocurrent proportional to the light, ripple the port transmission for each source, X the leakage between
-neighbours, c the compression and o the offset. Without rows of :mod:`calibration.model.physics` the reading is L.
+neighbours, c the compression and o the offset. Without effects of :mod:`calibration.model.physics` the reading is L.
 Monitors are neighbours in the order of their ports (assumed).
 """
 
@@ -31,12 +31,12 @@ _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
 def mesh_physics(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the extra physics of the mesh, without that of monitors and facets."""
+    """Return the parameters of additional effects inside the mesh, without those of monitors and facets."""
     return {name: value for name, value in extra_physics.items() if name not in _OF_MONITORS}
 
 
 def without_reflections(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the extra physics without reflections."""
+    """Return the parameters of additional effects without those of reflections."""
     return {name: value for name, value in extra_physics.items() if name not in REFLECTIONS}
 
 
@@ -66,7 +66,7 @@ class Response:
     def of(
         cls, extra_physics: Mapping[str, Real], linear_ma: Real, number: NDArray[np.int64], full_ma: Real
     ) -> Response:
-        """Return the response in n settings.
+        """Return the photodiode response in n settings.
 
         Args:
             extra_physics: Deviations from proportional photodiodes.
@@ -88,19 +88,19 @@ class Response:
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
     def reading_slopes(self, slopes: Slopes) -> Slopes:
-        """Return derivatives of readings from derivatives of L, shape ``(n, M, P)``, in the same precision."""
+        """Convert derivatives of the light-proportional currents L to derivatives of readings, shape ``(n, M, P)``."""
         slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
         mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
         mixed *= self.gain[..., None].astype(slopes.dtype)
         return mixed
 
     def light_weights(self, weight: Real) -> Real:
-        """Return weights of L that are equivalent to weights of the readings, shape ``(n, M)``."""
+        """Convert weights of the readings to weights of the light-proportional currents L, shape ``(n, M)``."""
         felt: Real = weight * self.gain
         return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
 
     def columns(self, name: str, number: NDArray[np.int64], full_ma: Real, n_sources: int) -> Real:
-        """Return derivatives of readings by the parameters of a table row, shape ``(n, M, size)``."""
+        """Return derivatives of readings by the parameters of an additional effect, shape ``(n, M, size)``."""
         n, m = self.reading_ma.shape
         every = np.arange(m)
         if name == "monitor_leak":
@@ -121,7 +121,7 @@ class Response:
 
 
 def mixing_of(leak: Real) -> Real:
-    """Return X for leakage from the previous monitor, then from the next; shape ``(M, M)``."""
+    """Return the mixing matrix X for leakage from the previous, then from the next monitor, shape ``(M, M)``."""
     m = len(leak) // 2 + 1
     mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
     return mixing

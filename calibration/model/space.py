@@ -88,7 +88,7 @@ class ParameterSpace:
         return felt
 
     def pack(self, parameters: MeshParameters) -> Real:
-        """Return the vector of a point, shape ``(size,)``. The gauge of its joint phases is lost."""
+        """Return mesh parameters as a vector, shape ``(size,)``. The gauge of the joint phases is lost."""
         vector = np.empty(self.size)
         for name in (*_PER_PUC, "heat_factor", "second_db", "source_detuning_hz", *_NUMBERS):
             vector[self.group(name)] = getattr(parameters, name)
@@ -108,7 +108,7 @@ class ParameterSpace:
         return vector
 
     def unpack(self, vector: Real) -> MeshParameters:
-        """Return the point of a vector; its joint phases are the shortest vector with these loops."""
+        """Return the mesh parameters of a vector; joint phases are the shortest vector with the same loop phases."""
 
         def part(name: str) -> Real:
             return vector[self.group(name)].copy()
@@ -131,7 +131,7 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        """Return the values of all extra physics, fitted or fixed."""
+        """Return the parameters of all additional effects, fitted or fixed."""
         found = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
@@ -141,7 +141,7 @@ class ParameterSpace:
         return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a vector with one number per group, and ``otherwise`` in all other groups.
+        """Return a parameter vector with one given number per group, and ``otherwise`` in all other groups.
 
         Raises:
             ConfigError: A group does not exist.
@@ -152,7 +152,7 @@ class ParameterSpace:
         return result
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which elements belong to the given groups, shape ``(size,)``.
+        """Return which elements of the parameter vector belong to the given groups, shape ``(size,)``.
 
         Raises:
             ConfigError: A group does not exist.
@@ -163,7 +163,7 @@ class ParameterSpace:
         return chosen
 
     def group(self, name: str) -> slice:
-        """Return the slice of a group; it is empty for ``second_db`` without second ports.
+        """Return the slice of a parameter group in the vector; empty for ``second_db`` without second ports.
 
         Raises:
             ConfigError: The group does not exist.
@@ -175,7 +175,7 @@ class ParameterSpace:
         return self.groups[name]
 
     def describe(self, index: int) -> str:
-        """Return the description of one element of the vector, such as ``rho4 of PUC 3 lower arm``."""
+        """Return the name of one element of the parameter vector, such as ``rho4 of PUC 3 lower arm``."""
         for name, where in self.groups.items():
             if where.start <= index < where.stop:
                 return f"{name} {self._element(name, index - where.start)}".strip()
@@ -202,7 +202,7 @@ class ParameterSpace:
 
 
 def space_from_record(record: CalibrationRecord) -> ParameterSpace:
-    """Return the parameter layout of a record."""
+    """Return the layout of the parameter vector of a calibration record."""
     sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
     seconds = {
         entry.lit_with: entry.port
@@ -213,7 +213,7 @@ def space_from_record(record: CalibrationRecord) -> ParameterSpace:
 
 
 def physics_of(record: CalibrationRecord) -> Physics:
-    """Return the extra physics of a record; pairs are fixed and have no errors there."""
+    """Return the additional effects of a record; pair crosstalk is fixed at the recorded values."""
     widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
     held = record.extra_physics
     if widths.pop(CROSSTALK_PAIRS, None) is None:

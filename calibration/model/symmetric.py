@@ -16,14 +16,14 @@ NOTHING = 1e-14
 
 
 def scale_of(matrix: Real) -> Real:
-    """Return the square roots of the diagonal, shape ``(P,)``; 1 where it is zero."""
+    """Return the square roots of a matrix's diagonal, shape ``(P,)``; 1 where the diagonal is zero."""
     root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale: Real = np.where(root > 0.0, root, 1.0)
     return scale
 
 
 def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return the inverse, shape ``(P, P)``, without combinations that the matrix does not determine.
+    """Return the inverse of a matrix, shape ``(P, P)``, with zeros for combinations that the matrix does not determine.
 
     Args:
         matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.
@@ -48,7 +48,7 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
 
 
 def solved(matrix: Real, right: Real) -> Real:
-    """Return the solution of equations with a positive matrix ``(P, P)`` for right-hand sides ``(P,)``, ``(P, n)``."""
+    """Solve equations with a positive matrix ``(P, P)`` for right-hand sides ``(P,)`` or ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve
 
     solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
@@ -56,7 +56,7 @@ def solved(matrix: Real, right: Real) -> Real:
 
 
 def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return F with F·Fᵀ = matrix, shape ``(P, k)``, with as few columns as possible.
+    """Return a root F of a matrix F·Fᵀ, shape ``(P, k)``, with as few columns as possible.
 
     Args:
         matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.

@@ -40,32 +40,32 @@ that explains them, or to measure a batch and fit again; and to score the remain
 
 
 def searched_work(n_pucs: int) -> float:
-    """Return the work per reading for a step of the phase search."""
+    """Return the computational work per reading for one step of the phase search."""
     return 2.5 + 0.05 * n_pucs
 
 
 def derivatives_work(parameters: int) -> float:
-    """Return the work per reading for derivatives by a number of parameters: light, and the matrix product."""
+    """Return the computational work per reading for derivatives by a number of parameters."""
     return 22.0 + 2.5e-5 * parameters**2
 
 
 def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) -> float:
-    """Return the number of products per reading for one direction of pairs, with a number of fitted parameters."""
+    """Return the computational work per reading for one direction of pair crosstalk."""
     return heaters * waveguides / monitors + waveguides + 2.0 * parameters
 
 
 def chosen_work(parameters: int) -> float:
-    """Return the work per reading to choose a setting by its information about a number of parameters."""
+    """Return the computational work per reading to choose a setting by its information on a number of parameters."""
     return 90.0 + 3.9e-4 * parameters**2
 
 
 def solution_work(parameters: int) -> float:
-    """Return the work to solve the equations of a number of parameters."""
+    """Return the computational work to solve the normal equations of a number of parameters."""
     return 1.4e-5 * parameters**3
 
 
 def usual_work(readings: int, parameters: int) -> float:
-    """Return the work of an undisturbed run with a number of random readings and basic parameters."""
+    """Return the computational work of a run without complications, given its random readings and parameters."""
     return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
 
 
@@ -76,7 +76,7 @@ class FitWork:
     Attributes:
         spent: Readings predicted so far; expensive operations count more.
         allowed: Total limit, including the end of the run.
-        share: Share of the limit that may be used now.
+        share: Fraction of the limit that may be used now.
     """
 
     spent: float = 0.0
@@ -85,11 +85,11 @@ class FitWork:
 
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
-        """Return the work limit of fits for a number of random readings and basic parameters."""
+        """Return the limit of the computational work of a run, given its random readings and basic parameters."""
         return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
-        """Return whether the given additional work is still allowed, including the end of the run."""
+        """Return whether the limit still allows this additional work and the end of the run."""
         return work <= self.left
 
     @property

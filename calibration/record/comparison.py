@@ -42,18 +42,18 @@ _EIGENVALUE_LEAST = 1e-9
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """Difference of one parameter group.
+    """Difference of one parameter group between two calibration records.
 
     Attributes:
         group: Name of the group.
-        unit: Its unit.
+        unit: Unit of the parameters.
         count: Number of parameters compared.
         rms: Root mean square difference.
         worst: Largest difference, with its sign (second record minus first).
         worst_at: Name of the parameter with the largest difference.
-        rms_sigma: Root mean square difference in units of the standard errors of both; ``None`` without standard
-            errors.
-        worst_sigma: Largest difference in these units.
+        rms_sigma: Root mean square difference in units of the standard errors of both records; ``None`` without
+            standard errors.
+        worst_sigma: Largest difference in units of the standard errors of both records.
     """
 
     group: str
@@ -68,10 +68,10 @@ class GroupDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Difference of two records.
+    """Difference between two calibration records of one mesh.
 
     Attributes:
-        groups: By parameter group.
+        groups: One difference per parameter group.
         chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
             independent records with correct errors of an unchanged mesh. ``None`` if one record has no covariance.
         notes: Limits of the comparison, one sentence each.
@@ -142,7 +142,7 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
 def _without_different_ports(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
-    """Return both records without sources and covariance if their sources or monitors differ."""
+    """Return two records, without sources and covariance if the two have different sources or monitors."""
     ends = [(space.sources, space.seconds, space.monitors) for space in map(space_from_record, (first, second))]
     # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
@@ -158,7 +158,7 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the gauge-fixed difference as a vector, NaN where a record has no value."""
+    """Return the gauge-fixed parameter difference of two records as a vector, NaN where a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
@@ -186,7 +186,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
 def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
-    """Return the difference of a parameter group; ``None`` if it cannot be compared."""
+    """Return the difference of one parameter group between two records; ``None`` if it cannot be compared."""
     place = space.group(name)
     part = difference[place]
     here = np.flatnonzero(np.isfinite(part))
@@ -210,7 +210,7 @@ def _group(
 
 
 def _chi2(difference: Real, variance: Real) -> float | None:
-    """Return the squared difference per independent combination with a known error."""
+    """Return the squared difference of two records, in units of its covariance, per independent combination."""
     free = np.flatnonzero((np.diag(variance) > 0.0) & np.isfinite(difference))
     if not len(free):
         return None

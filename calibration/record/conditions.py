@@ -39,7 +39,7 @@ _RESISTANCE_PER_K = 3e-3
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
-    """Return the distance from the measured wavelengths up to which switch states keep their leakage.
+    """Return how far from the measured wavelengths bar and cross states stay below the allowed leakage, in nm.
 
     The slope of the differential phase is the worst that published bandwidths allow: 25 mrad/nm (docs/sources.md).
     """
@@ -58,7 +58,7 @@ def loop_reach_hz() -> float:
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
-    """Return the age at which one of n switch states is expected to exceed the allowed leakage.
+    """Return the age of a record at which one of n switch states is expected to exceed the allowed leakage.
 
     Passive phases and, through its resistance, a heater at half a turn follow a random walk. The largest of E normal
     deviations is about the quantile 1 - 1/(2E).
@@ -84,7 +84,7 @@ class ConditionsWatch:
         self._temperatures_c: list[float] = []
 
     def __call__(self) -> Conditions:
-        """Return the conditions so far and the ranges derived from them."""
+        """Return the conditions of the calibration so far and the ranges of validity derived from them."""
         bench = self._bench
         with contextlib.suppress(LumionError):  # a failed reading here must not stop a calibration
             now_c = bench.mesh.chip_temperature_c()

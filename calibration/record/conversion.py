@@ -51,17 +51,17 @@ class Origin(Device):
     Attributes:
         heater_max_ma: Largest current for which the laws hold.
         heater_ohm: Nominal heater resistance.
-        heater_reach_ma: By heater, the largest measured current, if it is smaller.
+        heater_reach_ma: By heater, the largest measured current, if below ``heater_max_ma``.
         vendor: Maker of the controller.
         complete: Whether the calibration was finished.
         created_utc: Date and time; now if not given.
         unknown_pucs: PUCs without a passive phase, with the reason.
         puc_notes: Problems of other PUCs.
         launched_dbm: Power that the module at each source's port reports; required for the input loss.
-        output_loss_db: Loss from mesh into fibre by port, and its standard error.
+        output_loss_db: By port, the loss from mesh into fibre, and its standard error.
         heater_residual_sigma: Rms residual by heater.
         monitor_dark_ma: Monitor readings without light, by port; 0 if not given.
-        monitor_floor_ma: Additive noise of their readings; ``None`` if unknown.
+        monitor_floor_ma: Additive noise of monitor readings; ``None`` if unknown.
         conditions: Conditions of the calibration.
         faults: Faults, one sentence each.
         defects: Faults as data.
@@ -100,7 +100,7 @@ def build_record(
     covariance: Real | None = None,
     bound: Bound | None = None,
 ) -> CalibrationRecord:
-    """Return the record of fitted parameters.
+    """Build the calibration record of fitted parameters.
 
     Args:
         space: Layout of the parameters: the mesh, its sources and monitors.
@@ -157,7 +157,7 @@ def build_record(
 
 
 def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
-    """Return the parameters of a record; missing values become zero, as in ``CalibratedMesh``.
+    """Return the mesh parameters of a record; missing values become zero, as in ``CalibratedMesh``.
 
     Sources are the ports with a ``source_dbm``, except second ports of a source; monitors are the ``monitor_ports``.
     See :func:`space_from_record`.
@@ -203,7 +203,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
-    """Return the origin for a record derived from another record; the date is not copied."""
+    """Return the origin (contents besides the parameters) for a record derived from another; the date is not copied."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
     reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
@@ -325,13 +325,13 @@ class _Writer:
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 
     def _sigma_of(self, group: str, number: int) -> float | None:
-        """Return a standard error; ``None`` if there is none."""
+        """Return a standard error as a number for the record; ``None`` if there is none."""
         sigma = float(self._sigma[self._space.groups[group].start + number])
         return None if np.isnan(sigma) else sigma
 
 
 def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
-    """Return the largest current up to which a law rises, at most ``max_ma``."""
+    """Return the largest current, at most ``max_ma``, up to which the phase of a heater law rises."""
     square = np.linspace(0.0, max_ma**2, _GRID)
     falling = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
     return float(np.sqrt(square[max(falling[0] - 1, 0)])) if len(falling) else max_ma
@@ -345,7 +345,7 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
 ) -> tuple[ExtraPhysics, ...]:
-    """Return the record entries of the extra physics, in the order of the table."""
+    """Return the record entries of the additional effects, in the order of the table ``PHYSICS``."""
     pairs, entries = space.physics.pairs, []
     for row in PHYSICS:
         if (values := parameters.extra_physics.get(row.name)) is None:

@@ -51,7 +51,7 @@ _HEATER = (
 
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the parameters as lists by name, with their ports and with standard errors by group."""
+    """Return the parameters of a record as lists by name, with their ports, and standard errors by group."""
     found = parameters_from_record(record)
     space = space_from_record(record)
     document: dict[str, Any] = {
@@ -71,7 +71,7 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _named(found: MeshParameters) -> dict[str, Any]:
-    """Return all values by name, including those of extra physics."""
+    """Return all mesh parameters by name, including those of additional effects."""
     values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
     del values["extra_physics"]
     return values | dict(found.extra_physics)
@@ -86,7 +86,7 @@ def _plain(value: object) -> object:
 
 
 def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:
-    """Return headers and rows by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
+    """Return the tables of a record, headers and rows by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
     return {
         "pucs": (_PUC, _pucs(record)),
         "heaters": (_HEATER, _heaters(record)),
@@ -134,7 +134,7 @@ def _joints(record: CalibrationRecord) -> Rows:
 
 
 def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
-    """Write each table as ``NAME.csv`` into a directory and return the files; empty tables are skipped."""
+    """Write each table of a record as ``NAME.csv`` into a directory and return the files; skip empty tables."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
@@ -153,7 +153,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
-    """Write parameters, ports and, if available, the covariance into an ``.npz`` file."""
+    """Write the parameters, ports and covariance (if available) of a record into an ``.npz`` file."""
     found, space = parameters_from_record(record), space_from_record(record)
     arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}

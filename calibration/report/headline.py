@@ -1,4 +1,4 @@
-"""The head of every calibration report: a verdict, the six figures that matter, and the goals that were missed."""
+"""The head of every calibration report: a verdict, six key figures, and the goals that were missed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Headline:
 
     Attributes:
         verdict: One or two sentences.
-        figures: Name and value of the six key figures.
+        figures: Name and value of each of the six key figures.
         misses: Goals that were missed, one sentence each.
         faults: Faults that were found, one sentence each.
     """

@@ -30,9 +30,9 @@ class TruthReport:
             include heaters stuck at a current. With several source frequencies the phases hold at the mean.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
-        cross_extinction_db: Shape ``(n,)``; the same for cross.
-        bar_allowed_db: Shape ``(n,)``; largest extinction that the hidden cells allow.
-        cross_allowed_db: Shape ``(n,)``; the same for cross.
+        cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.
+        bar_allowed_db: Shape ``(n,)``; largest bar extinction that the couplers of the hidden cells allow.
+        cross_allowed_db: Shape ``(n,)``; largest cross extinction that these couplers allow.
     """
 
     phase_error_rad: NDArray[np.float64]
@@ -43,7 +43,7 @@ class TruthReport:
     cross_allowed_db: NDArray[np.float64]
 
     def shortfalls(self) -> int:
-        """Return the number of states that miss 30 dB although the couplers allow it.
+        """Return the number of bar and cross states with less than 30 dB extinction although the couplers allow it.
 
         A state counts if the couplers alone would give 31 dB; at 30.0 dB no phase error would be allowed at all.
         """
@@ -83,7 +83,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
 
 
 def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the best extinctions of bar and cross that the hidden cells allow at any phase, each ``(E,)``."""
+    """Return the best bar and cross extinctions that the emulated cells allow at any phase, each ``(E,)``."""
     # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
@@ -100,7 +100,7 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
     """Return the difference between the record's reference frequency and that of the hidden truth.
 
-    Several modules determine frequency differences only; their mean is assumed to match their labels.
+    Light from several modules determines frequency differences only; the mean is assumed to match their labels.
     """
     world = bench.emulated.world
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
@@ -176,7 +176,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
 
 
 def heater_reach_ma(record: CalibrationRecord) -> Real:
-    """Return the current up to which every law holds, shape ``(2E,)``; 0 for a heater without effect."""
+    """Return the current up to which each heater law of a record holds, shape ``(2E,)``; 0 for a dead heater."""
     laws = [heater.law for entry in record.pucs for heater in (entry.upper, entry.lower)]
     return np.array([law.max_ma if law else 0.0 for law in laws])
 

@@ -32,10 +32,10 @@ class Metric:
 
     Attributes:
         name: Name of the quantity.
-        value: The figure; ``None`` if the record does not contain it.
-        unit: Its unit; empty for counts and ratios.
+        value: Value of the figure; ``None`` if the record does not contain it.
+        unit: Unit of the value; empty for counts and ratios.
         goal: Largest acceptable value; ``None`` without a goal.
-        at_least: Whether the goal is the smallest acceptable value instead.
+        at_least: Whether the goal is the smallest instead of the largest acceptable value.
         note: Explanation for the reader.
     """
 
@@ -59,10 +59,10 @@ class Extinction:
     """Extinction ratios of one PUC that its couplers allow (docs/calibration.md, 2).
 
     Attributes:
-        through_db: Of the bar output.
-        cross_db: Of the cross output.
-        through_is_bound: Whether the value is a lower bound.
-        cross_is_bound: The same for the cross output.
+        through_db: Extinction ratio of the bar output.
+        cross_db: Extinction ratio of the cross output.
+        through_is_bound: Whether ``through_db`` is a lower bound.
+        cross_is_bound: Whether ``cross_db`` is a lower bound.
     """
 
     through_db: float
@@ -72,7 +72,7 @@ class Extinction:
 
 
 def metrics(record: CalibrationRecord) -> list[Metric]:
-    """Return the table of docs/calibration.md, 8, for a record; goals are those of the emulated 72-PUC mesh."""
+    """Return the figures of merit of a record (docs/calibration.md, 8), with the goals of the emulated 72-PUC mesh."""
     return [
         *_phase_metrics(record),
         *_setting_metrics(record),
@@ -175,7 +175,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of the loops including the common phase, if the common phase adds much to it."""
+    """Yield the standard error of the loops including the phase common to all PUCs, if that phase adds much to it."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"
@@ -230,7 +230,7 @@ def _least(values: Mapping[int, float]) -> float | None:
 def _value_if_same_crosstalk_model(
     figure: Callable[[CalibrationRecord], float | None], record: CalibrationRecord
 ) -> float | None:
-    """Return a figure; ``None`` if this software cannot evaluate the crosstalk of the record."""
+    """Calculate a figure; return ``None`` if this software cannot evaluate the crosstalk of the record."""
     try:
         return figure(record)
     except CalibrationError:
@@ -238,7 +238,7 @@ def _value_if_same_crosstalk_model(
 
 
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:
-    """Return the expected extinction of every settable PUC with all PUCs in one state.
+    """Return the expected extinction ratio of every settable PUC with all PUCs set to bar or all to cross.
 
     Couplers and standard errors are included. The result is empty if currents cannot be calculated.
     """

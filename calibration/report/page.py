@@ -31,7 +31,7 @@ class Picture:
     """A picture of a report.
 
     Attributes:
-        name: Name of its file, without suffix.
+        name: Name of the picture file, without suffix.
         svg: The SVG document.
         caption: Caption.
     """
@@ -65,7 +65,7 @@ class Page:
     """A report page.
 
     Attributes:
-        title: Its heading.
+        title: Heading of the page.
         summary: First paragraphs.
         sections: Sections of the page.
         lead: Blocks between the first paragraphs and the sections.
@@ -173,7 +173,7 @@ def _is_numeric(column: Sequence[object]) -> bool:
 
 
 def cell_text(cell: object) -> str:
-    """Return the text of a cell: four digits of a number, yes or NO, a dash for an empty cell."""
+    """Return the text of a table cell: four digits of a number, yes or NO, a dash for an empty cell."""
     if cell is None:
         return "–"
     if isinstance(cell, bool):
@@ -184,7 +184,7 @@ def cell_text(cell: object) -> str:
 
 
 def markdown_text(page: Page, folder: str) -> str:
-    """Return a page as Markdown; its pictures are in a folder next to the document."""
+    """Return a page as Markdown that refers to pictures in a folder next to the document."""
     lines = [
         f"<!-- {MADE_BY} -->",
         f"# {markdown(page.title)}",

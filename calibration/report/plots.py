@@ -94,7 +94,7 @@ def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) 
     """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
 
     Args:
-        named: Fringes, each with its rank as text.
+        named: Fringes, each with its rank, such as ``worst``.
         law_reach_ma: By heater, the current up to which its law holds.
     """
     columns = min(3, len(named))
@@ -184,7 +184,7 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return the numbers 1, 2 and 5 times a power of ten inside an interval; its ends if there are fewer than two."""
+    """Return axis ticks 1, 2 and 5 times a power of ten inside an interval; its ends if there are fewer than two."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -245,7 +245,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
     Args:
         rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
         distance_mm: Shape ``(2E, 2E)``.
-        kernel: The kernel, for its label.
+        kernel: The crosstalk kernel over distance; its formula labels the curve.
     """
     from matplotlib.colors import LogNorm
 

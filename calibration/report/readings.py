@@ -40,7 +40,7 @@ class Sweep:
 
     Attributes:
         heater: 2·PUC + arm.
-        settings: Numbers of the settings, in time order.
+        settings: Indices of the settings, in time order.
     """
 
     heater: int
@@ -59,8 +59,8 @@ class Fringe:
         reading_ma: Shape ``(n,)``; readings.
         residual_sigma: Shape ``(n,)``; reading minus prediction, divided by its standard deviation.
         rms_sigma: Rms residual of all monitors over the sweep.
-        dense_ma: Shape ``(k,)``; heater currents of the prediction.
-        predicted_ma: Shape ``(k,)``; the prediction.
+        dense_ma: Shape ``(k,)``; closely spaced heater currents for the predicted curve.
+        predicted_ma: Shape ``(k,)``; predicted readings at ``dense_ma``.
     """
 
     heater: int
@@ -75,11 +75,11 @@ class Fringe:
 
 
 class Readings:
-    """Readings of a run with the model of its record.
+    """Raw readings of a run, together with the model of its calibration record.
 
     Args:
         record: The record.
-        taken: The readings.
+        taken: The raw readings.
 
     Attributes:
         taken: Readings with light from sources in the record, at monitors in the record.
@@ -128,7 +128,7 @@ class Readings:
         return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
-        """Return parameters with the phases of stuck PUCs, each with the sign that explains random settings best."""
+        """Return mesh parameters with the phases of stuck PUCs, each with the sign that explains the readings best."""
         if not stuck_rad:
             return parameters
         part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
@@ -163,7 +163,7 @@ class Readings:
     def residual_sigma(self) -> Real:
         """Shape ``(N, M)``; reading minus prediction, divided by its standard deviation; NaN without a reading.
 
-        The part common to all monitors counts as drift of power and temperature within its limits, as in the global
+        A deviation common to all monitors counts as drift of power and temperature within its limits, as in the global
         fit.
         """
         predicted = self._model.predict(self._parameters, self.taken)
@@ -180,7 +180,7 @@ class Readings:
         return residual
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return number, rms, typical size (scaled median) and outliers of the residuals, by kind of setting."""
+        """Return count, rms, typical size (scaled median) and outlier count of residuals, by kind of setting."""
         found = {}
         for words, swept in (("sweeps", True), ("random and reference settings", False)):
             values = self.residual_sigma[self.swept == swept]
@@ -203,7 +203,7 @@ class Readings:
         return _rms(self.residual_sigma[self.swept == swept], axis=0)
 
     def fringe(self, sweep: Sweep) -> Fringe:
-        """Return a sweep at the monitor with the largest effect, with the predicted curve."""
+        """Return the fringe of a heater sweep at the monitor with the largest effect, with the predicted curve."""
         part = self.taken[np.array(sweep.settings)]
         current = part.currents_ma[:, sweep.heater]
         swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
@@ -229,7 +229,7 @@ class Readings:
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
-        """Return example sweeps with their rank as text: the worst two, three in between, and the best."""
+        """Return example sweeps, each with a word for its rank: the worst two, three in between, and the best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
@@ -280,7 +280,7 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return first and end of the segments between edges."""
+    """Return the first setting and the end of each segment between edges."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

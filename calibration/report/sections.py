@@ -51,8 +51,8 @@ class Material:
     Attributes:
         record: The record.
         readings: The raw readings next to the record; ``None`` if there are none.
-        no_readings: Why there are none.
-        no_plots: Why there are no plots; empty if there are.
+        no_readings: Why there are no raw readings.
+        no_plots: Why there are no plots; empty if there are plots.
         truth: Comparison with the hidden truth of an emulated bench, if there is one.
     """
 
@@ -63,7 +63,7 @@ class Material:
     truth: Sequence[numbers.Metric] = ()
 
     def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
-        """Return a plot, or a sentence that explains why it is missing.
+        """Return a plot of the report, or a sentence that explains why the plot is missing.
 
         Args:
             what: Subject of the plot in a few words, also the name of its file.
@@ -95,7 +95,7 @@ def sections(material: Material) -> list[Section]:
 
 
 def lead(material: Material) -> list[Block]:
-    """Return the blocks at the head of the report: the map of the mesh, and the six figures that matter."""
+    """Return the blocks at the head of the report: the map of the mesh, and the six key figures."""
     figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
     try:
         blocks = list(_phase_map(material))

@@ -64,7 +64,7 @@ class WrittenReport:
     Attributes:
         path: The document.
         pictures: Picture files next to it; none for HTML, which embeds them.
-        missing: Missing parts with the reason, one sentence each.
+        missing: Parts that the report lacks and why, one sentence each.
     """
 
     path: Path
@@ -119,7 +119,7 @@ def write_report(
 
 
 def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
-    """Return the report as a page, and its missing parts."""
+    """Return the report of a record as a page, and a sentence for each part that is missing."""
     from calibration.report import plots as report_plots
     from calibration.report.headline import headline
     from calibration.report.page import Page
@@ -141,7 +141,7 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
 
 
 def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
-    """Return the raw readings, or the reason why there are none."""
+    """Return the raw readings next to a record, or the reason why there are none."""
     from calibration.report.readings import Readings
 
     try:

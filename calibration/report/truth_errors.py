@@ -1,4 +1,4 @@
-"""Errors of a calibration against the hidden truth of an emulated bench, and whether its stated errors are true.
+"""Errors of a calibration against the hidden truth of an emulated bench, compared with the stated errors.
 
 For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 """
@@ -43,7 +43,7 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
 def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
-    """Return normalised errors by parameter group, and the phase errors in mrad."""
+    """Return the true errors in units of the stated errors by parameter group, and the phase errors in mrad."""
     space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
     error = space.pack(found) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
@@ -79,7 +79,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the normalised error of every heater's phase at the current of one turn, shape ``(2E,)``."""
+    """Return the error of every heater's phase at the current of one turn, in stated errors, shape ``(2E,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -115,7 +115,7 @@ def phase_bounds_mrad(space: ParameterSpace, least: Real) -> dict[str, float]:
 
 
 def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
-    """Return how far the extinctions of all bar and cross states are below what the couplers allow.
+    """Return how far the extinction ratios of all bar and cross states fall short of those the couplers allow.
 
     ``extinction_short_db`` is the largest shortfall, counting up to the best published extinction;
     ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
@@ -145,7 +145,7 @@ _NORMALISED = {
 
 
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
-    """Return the errors against the hidden truth, after programming all PUCs to bar and to cross.
+    """Return the errors of a record against the hidden truth, after programming all PUCs to bar and to cross.
 
     Args:
         bench: The emulated bench.

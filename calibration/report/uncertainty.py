@@ -28,7 +28,7 @@ _DISPERSION = (
 
 
 def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard error of every passive phase that has one."""
+    """Return the standard errors of the passive phases in a record, without PUCs that have none."""
     return {
         puc: 1e3 * entry.passive_phase_sigma_rad
         for puc, entry in enumerate(record.pucs)
@@ -37,7 +37,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return the joints of the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
+    """Return which joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
     No phase gauge changes these sums (docs/calibration.md, 1.2), so they are observable at the ports.
     """
@@ -51,7 +51,7 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return F, shape ``(J, n)``, with F·Fᵀ the covariance of the joint phases without the phase common to all PUCs.
+    """Return a root F, shape ``(J, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
 
     The mean frequency of the lasers and the temperature of the run are unknown and turn all loops together. For the
     light and the temperature of the run this is not an error of the loops. ``None`` without a covariance.
@@ -105,7 +105,7 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return the derivative of the phases of arms by a number of the kernel, shape ``(2E,)``."""
+    """Return the derivative of all arm phases by one parameter of the crosstalk kernel, shape ``(2E,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
@@ -115,7 +115,7 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:
-    """Return wavelength-dependent quantities: name, value, standard error and unit; fixed ones have no error."""
+    """Return the wavelength-dependent quantities of a record: name, value, standard error (if fitted) and unit."""
     entry, factor, found = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
     if found is None:
         return []
@@ -149,7 +149,7 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
 def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
     """Return the names of parameters that the prior determines more than the readings do.
 
-    The list comes from the record, or else contains those whose variance is more than half that of the default prior.
+    A record without such a list counts parameters whose variance is more than half that of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
     from calibration.model.space import space_from_record

@@ -1,6 +1,6 @@
 """Limit of one thread for linear algebra during a calibration.
 
-Its matrices are small and many. Threads of a BLAS library wait for each other longer than they work, by an order of
+A calibration uses many small matrices. BLAS threads wait for each other longer than they work, by an order of
 magnitude on a busy machine (measured: docs/performance.md#blas-threads).
 """
 

@@ -76,7 +76,7 @@ class BootstrapPlan:
         portions: Maximum number of portions of settings; each adds a third while the phases found explain too little.
             More settings are cheaper than more starts, so only the last search makes all of its starts.
         changed: Number of heaters that change from setting to setting.
-        off_share: Share of heaters that are off in each setting.
+        off_share: Fraction of the heaters that are off in each setting.
         source_rounds: Number of times that every source is used.
         search: Settings of the phase search.
     """
@@ -100,10 +100,10 @@ class Start:
         survey: Noise, working sources and monitors.
         heaters: Result of the sweeps for each heater.
         guess: First estimate of the passive phases.
-        search: Result of the search.
+        search: Result of the phase search.
         sweeps: Readings of the sweeps, working monitors only.
         random: Readings of the random settings, working monitors only.
-        trusted: Whether the phases found explain the readings.
+        trusted: Whether the phases that the search found explain the readings.
         defects: Faulty elements.
         warnings: Other problems, as sentences.
     """
@@ -169,7 +169,7 @@ class Bootstrap:
         """Heater results so far, also after an interrupted run."""
 
     def run(self) -> Start:
-        """Measure and search.
+        """Run survey, sweeps and random settings, and search for the phases.
 
         Raises:
             CalibrationError: No source or no monitor works.
@@ -249,12 +249,12 @@ class Bootstrap:
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the search after a portion of settings, counted from 0."""
+        """Return the plan of the phase search after a portion of the random settings; portions count from 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _most_searched(self, survey: Survey) -> float:
-        """Return the work after which no further start is tried."""
+        """Return the computational work after which the phase search begins no further start."""
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
@@ -279,16 +279,16 @@ class Bootstrap:
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
     def usual_settings(self, survey: Survey) -> int:
-        """Return the number of random settings of a run whose first search succeeds."""
+        """Return the number of random settings that a run needs if its first phase search succeeds."""
         alone = self._plan.search.one_laser_first
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest random current of each heater found so far, which limits the range of its law."""
+        """Return the largest current of each heater in random settings, which limits the range of its law."""
         return {heater: _reach_ma(fit.law) for heater, fit in self.heaters.items()}
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
-        """Return a mesh with the laws found so far and nominal values otherwise."""
+        """Return mesh parameters with the heater laws measured so far and nominal values otherwise."""
         n_pucs = self._mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         for heater, fit in self.heaters.items():
@@ -348,7 +348,7 @@ class Bootstrap:
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
-        """Return the nominal mesh with the phases and levels found."""
+        """Return nominal mesh parameters with the phases and power levels that the search found."""
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
         source_phase_rad = nearest_branches(found.source_phase_rad)
@@ -371,7 +371,7 @@ def _without_reference(observations: Observations) -> Observations:
 
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
-    """Return the number of random settings for a first search.
+    """Return the number of random settings to measure before the first phase search.
 
     Args:
         mesh: The mesh.
@@ -384,7 +384,7 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
 
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
-    """Return settings without the readings of monitors that failed; monitors that hardly worked are removed."""
+    """Return the settings without readings of failed monitors; remove monitors that hardly ever worked."""
     seen = select_monitors(observations, survey.monitors, survey.dark_ma)
     deaths = find_dead_monitors(seen, survey.noise)
     gone = {death.number for death in deaths if death.first < _MIN_ALIVE * len(observations)}
@@ -394,7 +394,7 @@ def _without_failed_monitors(observations: Observations, survey: Survey) -> tupl
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the current for slightly more than one turn, or the maximum; 0 for a heater without effect."""
+    """Return the heater current for slightly more than one turn, or the maximum; 0 for a dead heater."""
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 

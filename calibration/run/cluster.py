@@ -53,7 +53,7 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most: int, say: Say) -> Ended:
-    """Run up to ``most`` benches at a time until all are done, the run is interrupted, or no worker is left."""
+    """Calibrate up to ``most`` benches at a time until all are done, the run is interrupted, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
@@ -98,14 +98,14 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most
 
 
 def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
-    """Return each worker with a free thread once, those with most free threads first."""
+    """Return the workers with a free thread, those with most free threads first."""
     left = Counter(threads)
     left.subtract(Counter(worker for _, worker in running.values()))
     return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
 
 
 def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
-    """Return the finished futures after a limited wait."""
+    """Wait a limited time for jobs to finish, and return the finished futures."""
     if not futures:
         time.sleep(_ASK_EVERY_S)
         return ()
@@ -117,7 +117,7 @@ def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
-    """Return the outcome from a worker, or an outcome that reports the lost worker."""
+    """Return the outcome of a job from its worker, or an outcome that reports the lost worker."""
     if future.status == "finished":
         answer: BenchOutcome = future.result()
         return answer

@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the faulty elements; heater laws count as certain once all readings are explained.
+    """Return the defects of the bench; uncertain heater laws are dropped once all readings are explained.
 
     Args:
         start: Start of the run.
@@ -53,7 +53,7 @@ def collect_defects(
 def collect_warnings(
     start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
 ) -> tuple[str, ...]:
-    """Return sentences about readings that a fit does not explain; empty if it explains all.
+    """Return warnings about readings that a fit does not explain; empty if it explains all readings.
 
     Args:
         start: Start of the run.
@@ -91,7 +91,7 @@ def find_worst_misfits(
 
 
 def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
-    """Return the PUCs with an unknown passive phase, and why. The phase of a stuck PUC may be known."""
+    """Return the PUCs whose passive phase is unknown, each with the reason. The phase of a stuck PUC may be known."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}

@@ -59,11 +59,11 @@ _DETUNED = "source_detuning_hz"
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Expected cost of a stage.
+    """Expected cost of one stage of a calibration.
 
     Attributes:
-        name: The stage.
-        settings: Settings of heaters and light.
+        name: Name of the stage.
+        settings: Number of settings of heaters and light.
         source_changes: Number of source changes.
         hardware_s: Hardware time without source changes.
         peak_mw: Largest total heat of all heaters.
@@ -78,7 +78,7 @@ class StagePlan:
 
 @dataclass(frozen=True, eq=False)
 class DryRun:
-    """Plan of a calibration.
+    """Plan of a calibration: cost, expected accuracy and limits.
 
     Attributes:
         stages: Expected cost of each stage.
@@ -86,9 +86,9 @@ class DryRun:
         monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
-        limit_mw: Limit of the total heat, from controller or chip.
+        limit_mw: Limit of the total heat, set by controller or chip.
         sigma_rad: Predicted rms standard error by group; losses in dB and couplers in rad.
-        bound: Information of the plan.
+        bound: Cramér-Rao bound of the planned settings.
         shortfall: Why the goal will be missed; empty if it will be reached.
     """
 
@@ -104,17 +104,17 @@ class DryRun:
 
     @property
     def settings(self) -> int:
-        """Total number of settings."""
+        """Total number of settings in all stages."""
         return sum(stage.settings for stage in self.stages)
 
     @property
     def source_changes(self) -> int:
-        """Total number of source changes."""
+        """Total number of source changes in all stages."""
         return sum(stage.source_changes for stage in self.stages)
 
     @property
     def hardware_s(self) -> float:
-        """Total hardware time."""
+        """Total hardware time of all stages."""
         return sum(stage.hardware_s for stage in self.stages)
 
     @property
@@ -227,7 +227,7 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return a mesh with nominal laws, losses and couplers, and random phases."""
+        """Return mesh parameters with nominal laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -246,7 +246,7 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of settings, shape ``(N,)``."""
+        """Return the total heat of all heaters in each setting, shape ``(N,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
@@ -317,7 +317,7 @@ class _RunPlanner:
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
-        """Return the expected result of a fit of these settings."""
+        """Return the result that a fit of the given settings is expected to have."""
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
@@ -337,7 +337,7 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return the approximate settings that the run will choose, and why they will not suffice."""
+        """Return about the settings that the run will choose, and why these miss the goal (empty if they reach it)."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -384,14 +384,14 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2((low, low), self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return approximately the largest heat of settings whose squared currents are uniform up to a maximum."""
+        """Return the approximate largest heat of settings whose squared currents are uniform up to a maximum."""
         heaters = 2 * self._mesh.n_pucs
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the plan of a stage of settings in which all heaters change."""
+        """Return the plan of a stage whose settings are known in advance and change all heaters."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma**2))

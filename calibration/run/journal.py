@@ -78,13 +78,13 @@ class JournalHeader:
     heater_tau_s: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the header as a JSON-compatible document."""
+        """Return the journal header as a JSON-compatible document."""
         by_port = {name: {str(port): each for port, each in getattr(self, name).items()} for name in _BY_PORT}
         return {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(self), **by_port}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JournalHeader:
-        """Return the header stored in a document.
+        """Return the journal header stored in a JSON document.
 
         Raises:
             CalibrationError: The document is not a header, or its version is unknown.
@@ -146,7 +146,7 @@ class RunJournal:
 
     @classmethod
     def begin(cls, path: Path) -> RunJournal:
-        """Start a journal. An existing file stays until the new journal has a header, so no earlier run is lost.
+        """Start a new journal. An existing file stays until the new journal has a header, so no earlier run is lost.
 
         The journal of an interrupted run is then kept next to it as ``NAME.old.journal``.
 
@@ -205,7 +205,7 @@ class RunJournal:
         return self._header
 
     def write_header(self, header: JournalHeader) -> None:
-        """Write the header as the first entry. Raises as :meth:`add`."""
+        """Write the journal header as the first entry. Raises as :meth:`add`."""
         if self._handle is not None:
             with writing("the journal", self.path):
                 if _has_answers(self._handle, self.path):
@@ -214,7 +214,7 @@ class RunJournal:
         self._header = header
 
     def add(self, entry: LogbookEntry) -> None:
-        """Write an answer of the bench.
+        """Write an answer of the bench to the journal.
 
         Raises:
             LumionError: The disk is full. Earlier entries stay intact.
@@ -222,7 +222,7 @@ class RunJournal:
         self._write(entry.document())
 
     def note(self, kind: str, **facts: Any) -> None:
-        """Write an event with its time. Raises as :meth:`add`."""
+        """Write an event, such as an interruption, with its time to the journal. Raises as :meth:`add`."""
         note = {"kind": kind, "utc": now_utc(), **facts}
         self._write(note)
         self.notes.append(note)
@@ -252,7 +252,7 @@ class RunJournal:
             self._synced_s = time.monotonic()
 
     def sha256(self) -> str:
-        """Return the hash of everything written so far."""
+        """Return the SHA-256 of everything written to the journal so far."""
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             left = self._size
@@ -262,7 +262,7 @@ class RunJournal:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Write everything to the disk and unlock the file; idempotent."""
+        """Write everything to the disk and unlock the journal file; idempotent."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -323,7 +323,7 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
-    """Return the content of a line; ``None`` if the line is damaged or not the expected one.
+    """Return the content of a journal line; ``None`` if the line is damaged or out of sequence.
 
     Raises:
         CalibrationError: The line is intact but not valid JSON of this software.

@@ -134,7 +134,7 @@ class LightConditions:
     """Change of the light since the run was interrupted.
 
     Attributes:
-        changes: Compared readings.
+        changes: Changes of the readings of each compared setting.
         power_db: By source, the power change that must be corrected in new readings; small changes are left out.
     """
 
@@ -220,7 +220,7 @@ def calibrate(
         bench: The bench.
         aligner: Polarization search.
         seed: Seed of the random settings.
-        path: Path of the record. An incomplete record never replaces a complete one; it is saved as
+        path: Path of the record. An incomplete record never replaces a complete record; it is saved as
             ``NAME.incomplete.json`` instead.
         progress: Called after every step.
         resume: Continue the run of the journal at this path.
@@ -285,7 +285,7 @@ def calibrate(
 def _aligned(
     probe: BenchProbe, begun: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    """Tune and align the light as at the start of the run; return ports that stay dark, and frequencies."""
+    """Tune and align the light as at the start of a run; return ports that stay dark, and reported frequencies."""
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
@@ -308,7 +308,7 @@ def _run(
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
-    """Return the procedure, ready to run."""
+    """Return the calibration procedure of a bench, ready to run."""
     squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:
@@ -369,7 +369,7 @@ def _save_incomplete_record(
 
 
 def _is_complete_record(path: Path) -> bool:
-    """Return whether a path has a record that an incomplete one must not replace."""
+    """Return whether a path holds a complete record, which an incomplete record must not replace."""
     if not path.exists():
         return False
     try:
@@ -386,7 +386,7 @@ def _finished(
     command: str,
     judge: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
-    """Return the record with raw readings, provenance and detected problems."""
+    """Return the finished record with its raw readings, provenance and detected problems."""
     raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {

@@ -5,7 +5,7 @@ one job independently of its caller; :mod:`calibration.run.cluster` uses it as w
 
 Parent and worker communicate through a private pipe: a worker that crashes or is killed leaves no lock on which another
 could wait. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench like any interrupted
-run. A worker whose parent is gone stops on its own.
+run. A worker stops when its parent process ends.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def jobs_for(
 def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> None:
     """Raise an error if two benches use the same device, because two calibrations at once would conflict.
 
-    The check also applies to emulated benches, so that a rehearsal behaves like the real run.
+    The check also applies to emulated benches, so that a trial with the emulator behaves like the real run.
 
     Raises:
         ConfigError: Two benches share a device; the message names files and devices.
@@ -182,7 +182,7 @@ def unstarted_outcome(job: BenchJob) -> BenchOutcome:
 
 
 class _Steps:
-    """Progress callback that reports each stage once, and stops the run on request."""
+    """Progress callback of a run that reports each stage once, and stops the run on request."""
 
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
@@ -196,7 +196,7 @@ class _Steps:
 
 
 def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
-    """Return the outcome of an interrupted job, with its incomplete record if this run left one."""
+    """Return the outcome of an interrupted job, with the incomplete record if this run saved one."""
     path = Path(job.record)
     kept = path.with_suffix(".incomplete.json")
     left = kept if kept.exists() else path if _changed_at(path) != before else None
@@ -215,7 +215,7 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Return the normalized target of an address, without options and with symbolic links resolved."""
+    """Return a device address in normal form, without options and with symbolic links resolved."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":
@@ -278,11 +278,11 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
 def gather(
     jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
 ) -> Ended:
-    """Wait for all outcomes; after an interruption stop running benches, drop the others, and wait.
+    """Wait for the outcomes of all benches; after an interruption stop running benches and drop the others.
 
     Args:
         jobs: The benches.
-        futures: Futures of their outcomes.
+        futures: Futures of the outcomes.
         stop: Function that tells workers to stop.
         say: Called with a line about the interruption.
     """
@@ -359,7 +359,7 @@ def _work(job: BenchJob, parent: Connection) -> None:
 
 
 def _listen(parent: Connection, stop: threading.Event) -> None:
-    """Stop the run when the parent requests it or is gone."""
+    """Stop the run when the parent process requests it or has ended."""
     with contextlib.suppress(EOFError, OSError):
         parent.recv()
     stop.set()

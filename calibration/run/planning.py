@@ -81,7 +81,7 @@ class Knowledge:
 
     @classmethod
     def of(cls, space: ParameterSpace, fit: FitResult, goal_rad: float) -> Knowledge:
-        """Return the accuracy after a fit."""
+        """Return the accuracy of the phases after a fit."""
         sigma = _sigma(space, fit, fit.information)
         # Unobservable phases do not improve with more settings; a goal that includes them could never be reached.
         limit = _sigma(space, fit, _FOREVER * fit.information)
@@ -89,7 +89,7 @@ class Knowledge:
         return cls(sigma, limit, phases & (limit <= goal_rad))
 
     def rms_rad(self, space: ParameterSpace, among: NDArray[np.bool_] | None = None) -> float:
-        """Return the rms standard error of passive phases or of loops, whichever is larger; 0 if there are none."""
+        """Return the rms standard error of passive phases or of loops, whichever is larger; 0 without phases."""
         spreads = []
         for name in PHASE_GROUPS:
             chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if among is None else among)
@@ -121,7 +121,7 @@ class AdaptiveMeasurement:
         model: The model of the last fit.
         likelihood: The readings so far and their noise.
         max_ma: Shape ``(2E,)``; largest current of every heater.
-        goal: Goal and limits.
+        goal: Required accuracy and limits of the effort.
         rng: Random generator for candidate steps.
         times: Duration of settings on this bench, including source changes.
         reserve_s: Hardware time reserved for later stages.
@@ -195,7 +195,7 @@ class AdaptiveMeasurement:
     def _next_batch(
         self, fit: FitResult, known: Knowledge, aim_rad: float, most: int
     ) -> tuple[Observations, float, str]:
-        """Return the next batch, its predicted standard error, and the reason if it is the last one."""
+        """Return the next batch of settings, its predicted standard error, and the reason if it is the last batch."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
@@ -223,7 +223,7 @@ class AdaptiveMeasurement:
         return design.plan, promised, ""
 
     def _measure(self, plan: Observations) -> Observations:
-        """Measure settings in segments of the same source and return them."""
+        """Measure settings, grouped by source, and return them with their readings."""
         first = len(self.logbook)
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):
@@ -235,7 +235,7 @@ class AdaptiveMeasurement:
 def shortfall(
     space: ParameterSpace, known: Knowledge, fit: FitResult, goal_rad: float, why: str = "", dead: Sequence[str] = ()
 ) -> str:
-    """Return a sentence about why a goal is missed; empty if it is reached.
+    """Return a sentence about why the accuracy goal is missed; empty if the goal is reached.
 
     Args:
         space: Layout of the parameters.
@@ -260,7 +260,7 @@ def shortfall(
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
     """Return the average time of a source change on this bench so far, beyond the settings themselves.
 
-    The value follows from the journal, so a resumed run finds the same value.
+    The value is calculated from journal entries, so a resumed run finds the same value.
     """
     taken = [entry for entry in entries if len(entry.currents_ma)]
     spent = [
@@ -302,7 +302,7 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors for some information plus the prior, shape ``(size,)``."""
+    """Return the standard errors, shape ``(size,)``, that follow from an information matrix plus the prior."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -310,13 +310,13 @@ def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
 
 
 def _named(space: ParameterSpace, sigma: Real) -> str:
-    """Return the phases with the largest errors, as text."""
+    """Return the names of the phases with the largest errors, as text for a message."""
     worst = [int(index) for index in np.argsort(-sigma)[:_MAX_NAMED] if sigma[index] > 0.0]
     return ", ".join(f"{_phase_name(space, index)} ({1e3 * sigma[index]:.2g} mrad)" for index in worst)
 
 
 def _phase_name(space: ParameterSpace, index: int) -> str:
-    """Return the name of a phase: a PUC, or a loop by the joint with the largest share in it."""
+    """Return the name of a phase: its PUC, or for a loop the joint that contributes most."""
     loops = space.group("loops")
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"

@@ -197,7 +197,7 @@ class Calibration:
     def _tune(self) -> None:
         """Tune all tunable sources to the reference wavelength.
 
-        Without fixed sources the tuned frequency becomes the reference.
+        If all sources are tunable, the tuned frequency becomes the reference.
         """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
@@ -209,7 +209,7 @@ class Calibration:
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
-        """Measure the wavelength dependence."""
+        """Extend the calibration to the further wavelengths."""
         extension = WavelengthExtension(
             self.logbook,
             self._model(start),
@@ -240,7 +240,7 @@ class Calibration:
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
-        """Return the readings of the fit: random settings. Sweeps exceed the range of the three-term laws."""
+        """Return the random settings as input of the fit. Sweeps are left out: they exceed the range of heater laws."""
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
@@ -248,7 +248,7 @@ class Calibration:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; new readings are added to the start."""
+        """Measure and fit until the phases reach the goal; add the new readings to those of the start."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -336,7 +336,7 @@ class Calibration:
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
     def _is_verification_wrong(self, first: int) -> bool:
-        """Return whether later readings deviate by more than the reported drift explains."""
+        """Return whether the readings of the verification deviate by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
@@ -367,7 +367,7 @@ class Calibration:
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        """Store the effort of the run."""
+        """Store settings, readings and times of the run among the quality figures."""
         total = self.logbook.effort
         self.quality["settings"] = float(total.settings)
         self.quality["source_changes"] = float(total.source_changes)
@@ -458,13 +458,13 @@ def first_fit(
     found: Callable[[Start, DiagnosedFit], None],
     work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from a start, and from others until one explains the readings; return that start and its diagnosed fit.
+    """Fit from one start after another until a fit explains the readings; return its start and its diagnosed fit.
 
     Args:
-        bootstrap: Makes new searches.
+        bootstrap: The stages before the fit, which can repeat the phase search.
         start: Result of the first search.
         diagnosis: Function that returns the fault diagnosis for a start.
-        found: Called with every start and diagnosed fit.
+        found: Called with every start and its diagnosed fit.
         work: Counter and limit of the work; unlimited if not given.
     """
     work = work or FitWork()
@@ -498,9 +498,9 @@ def first_fit(
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
-    """Return whether a fit may be in a wrong valley; a fit that nearly explains everything is not.
+    """Return whether a fit may be in a false minimum; a fit that nearly explains all readings is not.
 
-    Such a fit lacks physics. A new search would find the same phases and take as long as the whole diagnosis.
+    A nearly complete fit lacks physical effects. A new search would find the same phases and take long.
     """
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
@@ -508,7 +508,7 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Return another start with its diagnosed fit, or the present ones if it explains no more."""
+    """Return another start with its diagnosed fit, or the present start and fit if these explain more."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

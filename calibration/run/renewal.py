@@ -1,9 +1,9 @@
 """Check and renewal of a bench's record after some time (docs/calibration.md, 6).
 
-There are three groups of settings, some two seconds of hardware time in total. The reference setting with all heaters
-off, for every source, and a few pure states, as used by routing, show in units of their standard errors whether the
-record still holds. Random settings renew the record. The pure states are not part of the renewal and check the renewed
-record as well.
+A check uses three groups of settings, some two seconds of hardware time in total. The reference setting with all
+heaters off, for every source, and a few pure states, as used by routing, show in units of their standard errors whether
+the record still holds. Random settings renew the record. The pure states are not part of the renewal and check the
+renewed record as well.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RecordPosterior:
     """Posterior of a fit, as stored in its record.
 
     Attributes:
-        parameters: The point.
-        vector: The same as a vector.
+        parameters: Parameters of the record.
+        vector: The parameters as a vector.
         free: Which parameters have a standard error.
         matrix: Covariance of all parameters.
     """
@@ -63,7 +63,7 @@ class RecordPosterior:
 
     @classmethod
     def of(cls, record: CalibrationRecord) -> RecordPosterior:
-        """Read the posterior from a record.
+        """Return the posterior stored in a calibration record.
 
         Raises:
             CalibrationError: The record lacks the required data; the message says which.
@@ -95,7 +95,7 @@ class RecordPosterior:
         return cls(space.unpack(vector), vector, variance > 0.0, matrix)
 
     def covariance(self) -> Real:
-        """Return the covariance."""
+        """Return the covariance of all parameters."""
         return self.matrix
 
 
@@ -133,16 +133,16 @@ _WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
 
 @dataclass(frozen=True)
 class RecordChange:
-    """Changes between two records of one mesh.
+    """Changes of a mesh between two of its calibration records.
 
     Attributes:
-        passive_rms_rad: Passive phases of all PUCs, rms.
+        passive_rms_rad: Rms change of the passive phases of all PUCs.
         passive_worst_rad: Largest change of a passive phase.
         worst_puc: PUC with the largest change.
-        loops_rms_rad: Joint phases per loop, without gauge.
-        temperature_k: Temperature of the chip, from the phase common to all joints.
-        resistance_rms: Heater resistances, relative.
-        source_rms_db: Power of the sources.
+        loops_rms_rad: Rms change of the joint phases per loop, without gauge.
+        temperature_k: Change of the chip temperature, from the phase common to all joints.
+        resistance_rms: Rms relative change of the heater resistances.
+        source_rms_db: Rms change of the power of the sources.
     """
 
     passive_rms_rad: float
@@ -179,7 +179,7 @@ class DriftRun:
     progress: Progress = lambda stage, done, total: None
 
     def __post_init__(self) -> None:
-        """Read the record, without any measurement."""
+        """Prepare the check from the record, without any measurement."""
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
         space = space_from_record(self.record)
@@ -242,13 +242,13 @@ class DriftRun:
         )
 
     def seen(self, first: int, last: int) -> Observations:
-        """Return the readings of the monitors in the record."""
+        """Return the readings of those monitors that the record contains."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
 
     def change(self, renewal: Renewal) -> RecordChange:
-        """Return the changes since the record was made."""
+        """Return the changes of the mesh since the record was made."""
         before, after = self.last.parameters, renewal.fit.parameters
         mesh = self.probe.mesh
         passive = wrapped(after.passive_phase_rad - before.passive_phase_rad)
@@ -327,7 +327,7 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Return how well the reference settings are predicted; with ``first`` only the pure states from there on."""
+        """Return how well the record predicts the reference settings, or only pure states from number ``first`` on."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 

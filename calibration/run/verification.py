@@ -45,7 +45,7 @@ class HeldOut:
     Powers are those leaving the mesh at the port: the photocurrent divided by the record's responsivity of the monitor.
 
     Attributes:
-        setting: Number of the setting.
+        setting: Index of the setting.
         kind: Kind of setting.
         source: Port where light entered.
         port: Port of the monitor.
@@ -70,7 +70,7 @@ class Verification:
     """Results of a verification.
 
     Attributes:
-        results: By setting and monitor.
+        results: One comparison per setting and monitor.
         suspects: PUCs whose phase error would explain most of the deviations beyond noise, the worst first.
     """
 
@@ -78,7 +78,7 @@ class Verification:
     suspects: tuple[int, ...] = ()
 
     def of(self, kind: Kind) -> Verification:
-        """Return the results of one kind of settings."""
+        """Return the comparisons of one kind of settings."""
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
@@ -107,13 +107,13 @@ class Verification:
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
     def is_wrong(self, *, guessed: bool) -> bool:
-        """Return whether the light deviates by more than the tolerance and the record's standard errors allow.
+        """Return whether the measured light deviates by more than both the tolerance and the record's standard errors.
 
         A deviation within the standard errors is not an error of the record.
 
         Args:
-            guessed: Whether the standard errors were increased so much that they are unreliable; then they excuse
-                nothing.
+            guessed: Whether the standard errors were increased so much that they are unreliable. If so, they do not
+                excuse a deviation.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
@@ -124,7 +124,7 @@ class Verification:
         return len({result.setting for result in self.results})
 
     def words(self) -> str:
-        """Return a sentence about the deviation of the light."""
+        """Return a sentence about the deviation of the measured from the predicted light."""
         return (
             f"in held-out settings the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "
             f"noise, χ² {self.chi2:.1f} with the record's errors); suspected PUCs: "
@@ -132,7 +132,7 @@ class Verification:
         )
 
     def figures(self) -> dict[str, float]:
-        """Return the figures for a record's ``quality``; without results only their number."""
+        """Return the figures for ``quality`` of a record; without comparisons only their number."""
         figures = {"held_out_readings": float(len(self.results)), "held_out_settings": float(self.settings)}
         if not self.results:
             return figures
@@ -235,7 +235,7 @@ def verify(
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """A setting that no fit used; after the measurement with the slow heat of earlier settings (``Observations``)."""
+    """A setting that no fit used; after measurement it includes the slow heat of earlier settings."""
 
     kind: Kind
     source: int
@@ -244,7 +244,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with the power of every source in the mesh; unknown powers come from the launch power."""
+    """Return the record with the power of every source; unknown powers are calculated from the launch power."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -260,7 +260,7 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    """Return settings grouped by source, because changing the source takes longest."""
+    """Return the settings to verify with, grouped by source, because changing the source takes longest."""
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     seen: Counter[int] = Counter()
@@ -282,7 +282,7 @@ def _rarely_used_states(
 ) -> tuple[Trace, Real] | None:
     """Return random states whose path to a monitor passes rarely used PUCs, and their currents.
 
-    ``None`` if all paths are blocked, or heaters cannot reach the states.
+    The result is ``None`` if all paths are blocked, or heaters cannot reach the states.
     """
     mesh = probe.mesh
     blocked = {puc for puc, _ in record.unusable_states()}
@@ -306,7 +306,7 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power at every port as its monitor should show it, shape ``(N, n_ports)``."""
+    """Return the power in dBm that the monitor of every port should show, shape ``(N, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -326,7 +326,7 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
 
 
 def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power from the full model, for a record with extra physics."""
+    """Return the powers in dBm that the full model predicts for a record with additional effects."""
     space, parameters = space_from_record(record), parameters_from_record(record)
     model = _record_model(record, space.monitors)
     reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
@@ -365,7 +365,7 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
-    """Return versions of the record with different values for unknown phases; the record itself if all are known."""
+    """Return copies of the record with different values for its unknown phases; the record itself if all are known."""
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     if not unknown and record.joints is not None:
         return [record]
@@ -472,7 +472,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return a sentence if a record misses the given tolerance.
+    """Return one sentence if a record misses the tolerance for held-out errors, otherwise nothing.
 
     Args:
         record: The record.

@@ -68,14 +68,14 @@ class WavelengthPlan:
 
 @dataclass(frozen=True, eq=False)
 class AtWavelength:
-    """Result at one wavelength.
+    """Fit result at one wavelength.
 
     Attributes:
-        wavelength_nm: Wavelength.
+        wavelength_nm: Wavelength of the light.
         chi2_per_dof: Misfit of the readings.
         converged: Whether the fit converged.
         tuning_error_hz: By port, the frequency error of the source.
-        level_db: By port, its power relative to that at the reference.
+        level_db: By port, the power of the source relative to its power at the reference wavelength.
     """
 
     wavelength_nm: float
@@ -91,8 +91,8 @@ class Extended:
 
     Attributes:
         parameters: The mesh with fitted delay and slopes.
-        covariance: Shape ``(3, 3)``; of the :data:`SLOPES`.
-        found: Results at each wavelength, in the order of measurement.
+        covariance: Shape ``(3, 3)``; covariance of the :data:`SLOPES`.
+        found: Result at each wavelength, in the order of measurement.
         wavelengths_nm: The reference and the requested wavelengths, as tuned, in ascending order.
     """
 
@@ -102,7 +102,7 @@ class Extended:
     wavelengths_nm: tuple[float, ...]
 
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
-        """Return the covariance of all parameters including the slopes; shape ``(size, size)``."""
+        """Return the covariance of all parameters, extended by delay and slopes, shape ``(size, size)``."""
         result = covariance.copy()
         places = [space.group(name).start for name in SLOPES]
         result[places, :] = result[:, places] = 0.0
@@ -111,20 +111,20 @@ class Extended:
 
     @property
     def unseen_nm(self) -> float | None:
-        """The middle of the widest gap between the wavelengths; ``None`` if there is only one."""
+        """Middle of the widest gap between the calibrated wavelengths, to verify there; ``None`` for one wavelength."""
         if len(self.wavelengths_nm) < 2:
             return None
         widest = int(np.argmax(np.diff(self.wavelengths_nm)))
         return 0.5 * (self.wavelengths_nm[widest] + self.wavelengths_nm[widest + 1])
 
     def conditions(self, conditions: Conditions) -> Conditions:
-        """Return conditions with the wavelengths included; their range only becomes wider."""
+        """Return the conditions of a record, extended to the calibrated wavelengths."""
         low_nm, high_nm = conditions.wavelength_range_nm or (self.wavelengths_nm[0], self.wavelengths_nm[-1])
         ends_nm = min(low_nm, self.wavelengths_nm[0]), max(high_nm, self.wavelengths_nm[-1])
         return replace(conditions, wavelengths_nm=self.wavelengths_nm, wavelength_range_nm=ends_nm)
 
     def quality(self) -> dict[str, float]:
-        """Return figures for the record."""
+        """Return figures about the wavelengths for ``quality`` of the record."""
         levels = [abs(level) for each in self.found for level in each.level_db.values()]
         return {
             "wavelengths": float(len(self.wavelengths_nm)),
@@ -152,7 +152,7 @@ class _Slopes:
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return the knowledge before any measurement."""
+        """Return the knowledge of delay and slopes before any measurement."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
@@ -161,7 +161,7 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse of the covariance, whose entries have very different sizes."""
+        """Return the inverse covariance of delay and slopes, scaled first because its entries differ by decades."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -211,7 +211,7 @@ class WavelengthExtension:
         self._taken = self._total = 0
 
     def run(self, wavelengths_nm: Sequence[float]) -> Extended:
-        """Measure at the wavelengths and on the way to them, and tune all sources back to the reference.
+        """Measure at the requested and at intermediate wavelengths, and tune all sources back to the reference.
 
         After an error the sources stay tuned, because a journal must contain only the requests of an undisturbed run.
 
@@ -286,7 +286,7 @@ class WavelengthExtension:
         return wavelength_nm
 
     def _measured(self, offset_hz: float, settings: int) -> Observations:
-        """Tune the light, measure random settings, and return them with the reported frequencies."""
+        """Tune the light, measure random settings, and return the readings with the reported frequencies."""
         reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
         settings = max(settings, _MIN_PER_SOURCE * len(self._reported_hz))
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh with the present delay and slopes; the source phases at the reference stay unchanged."""
+        """Return the mesh parameters with the present delay and slopes; source phases at the reference stay."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
@@ -309,7 +309,7 @@ class WavelengthExtension:
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        """Return a start point: the common part of the source phases counts as delay, the rest as frequency errors."""
+        """Return a start point for the fit: the mean source phase counts as delay, the rest as frequency errors."""
         now = self._now()
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
@@ -331,7 +331,7 @@ class WavelengthExtension:
         return free
 
     def _prior(self) -> Prior:
-        """Return the prior: delay and slopes from earlier wavelengths, sources from the reference."""
+        """Return the prior of the fit: delay and slopes from earlier wavelengths, sources from the reference."""
         space = self._model.space
         mean = space.pack(self._now())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}

@@ -68,13 +68,13 @@ def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
         raise ConfigError(f"fibre ports {unknown} do not exist", hint=f"This mesh has ports 0 to {mesh.n_ports - 1}.")
     for key in ("mate", "port_puc_port", "fibre_ports"):
         if not np.array_equal(read_integers(document, key), np.asarray(getattr(mesh, key))):
-            raise ConfigError(f"{key!r} in the document differs from mesh {mesh.label!r}")
+            raise ConfigError(f"{key!r} in the document differs from that of mesh {mesh.label!r}")
     if document.get("sha256", mesh.sha256) != mesh.sha256:
         raise ConfigError(f"the hash of mesh {mesh.label!r} differs from 'sha256' in its document")
 
 
 def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.float64]:
-    """Return one entry of a mesh document as numbers.
+    """Return one entry of a mesh document as an array of numbers.
 
     Args:
         document: The mesh document.
@@ -87,14 +87,14 @@ def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDA
     try:
         array = np.asarray(document[key], dtype=np.float64)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"the mesh document has no numbers under {key!r}") from error
+        raise ConfigError(f"entry {key!r} of the mesh document is missing or does not contain numbers") from error
     if array.ndim != min(columns, 2) or (columns == 2 and array.shape[1] != 2):
         raise ConfigError(f"{key!r} of the mesh document has the wrong shape, {array.shape}")
     return array
 
 
 def read_integers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.int64]:
-    """Return one entry of a mesh document as whole numbers; arguments as for :func:`read_numbers`.
+    """Return one entry of a mesh document as an array of integers; arguments as for :func:`read_numbers`.
 
     Raises:
         ConfigError: The entry is missing or has another form.

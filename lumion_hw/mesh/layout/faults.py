@@ -33,7 +33,7 @@ class MeshFaults:
     dead_ports: frozenset[int] = frozenset()
 
     def check(self, mesh: MeshTopology) -> None:
-        """Raise ``ConfigError`` if this mesh cannot have these faults.
+        """Raise ``ConfigError`` if the faults name elements that a mesh does not have, or contain impossible values.
 
         Raises:
             ConfigError: A PUC or port does not exist, a state is unknown, a coupling is outside 0 … 1, or a loss is
@@ -71,7 +71,7 @@ class MeshFaults:
         )
 
     def loss_db(self, mesh: MeshTopology) -> NDArray[np.float64]:
-        """Return the excess loss of every PUC, shape ``(n_pucs,)``."""
+        """Return the excess loss of every PUC in dB, shape ``(n_pucs,)``."""
         loss = np.zeros(mesh.n_pucs)
         for puc, excess in self.excess_loss_db.items():
             loss[puc] = excess
@@ -90,7 +90,7 @@ class MeshFaults:
         """Return the faults that :meth:`to_dict` wrote; missing entries mean no fault.
 
         Raises:
-            ConfigError: A key is unknown, or a value has the wrong type. Whether the mesh can have the faults is
+            ConfigError: A key is unknown, or a value has the wrong type. Whether the mesh has the faulty elements is
                 checked by :meth:`check`.
         """
         if unknown := sorted(set(document) - {"stuck", "excess_loss_db", "dead_ports"}):

@@ -33,7 +33,7 @@ _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
 class HexMesh(MeshTopology):
     """An immutable hexagonal mesh: every PUC is an edge of a honeycomb.
 
-    The attributes of :class:`MeshTopology` are not repeated here.
+    Attributes inherited from :class:`MeshTopology` are described there.
 
     Attributes:
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
@@ -120,7 +120,7 @@ class HexMesh(MeshTopology):
         Args:
             label: Name of the layout, such as ``columns 2 3 2``.
             cells: Cells per column.
-            tops: Row of the topmost horizontal PUC of each column.
+            tops: Lattice row (j of the vertices) of the topmost horizontal PUC of each column.
             spans: First and last row of the vertices on each zig-zag; there is one zig-zag more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
@@ -167,7 +167,7 @@ def _check_size(cells: int) -> None:
 
 
 def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the PUC-port joined to each PUC-port: neighbours at 120° are joined, wider corners stay open as ports."""
+    """Return the PUC-port joined to each PUC-port: neighbours at 120° are joined, at wider corners both stay open."""
     around: dict[int, list[tuple[float, int]]] = {}
     for puc, (a, b) in enumerate(ends.tolist()):
         direction = vertices[b] - vertices[a]

@@ -34,7 +34,7 @@ class RectangularMesh(MeshTopology):
     """An immutable rectangular mesh: port r on the left and port N + r on the right are the ends of waveguide r.
 
     Every PUC has its end A on the left and its rail L on the upper of its two waveguides. PUCs are numbered column by
-    column, from top to bottom. The attributes of :class:`MeshTopology` are not repeated here.
+    column, from top to bottom. Attributes inherited from :class:`MeshTopology` are described there.
 
     Attributes:
         columns: Shape ``(n_pucs,)``; column of each PUC.

@@ -1,6 +1,6 @@
 """Table of topologies: every kind of mesh that a bench file, a command or a document can name.
 
-To add a topology, write a module such as :mod:`lumion_hw.mesh.layout.rectangular` and add a row here.
+To add a topology, write a module such as :mod:`lumion_hw.mesh.layout.rectangular` and add it to ``TOPOLOGIES``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build_mesh(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
         numbers: Size of the layout, such as ``(2, 3, 2)``.
 
     Raises:
-        ConfigError: The layout is unknown, or has no such size.
+        ConfigError: The layout is unknown, or does not exist in this size.
     """
     layout = LAYOUTS.get(word)
     if layout is None:

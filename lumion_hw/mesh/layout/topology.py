@@ -81,7 +81,7 @@ class MeshTopology(ABC):
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""
 
     def __repr__(self) -> str:
-        """Return a one-line summary."""
+        """Return a one-line summary of the mesh."""
         return f"<{type(self).__name__} {self.label}: {self.n_pucs} PUCs, {self.n_ports} ports>"
 
     def __post_init__(self) -> None:
@@ -134,9 +134,10 @@ class MeshTopology(ABC):
 
     @cached_property
     def hops_to_port(self) -> NDArray[np.int64]:
-        """Fewest PUCs from entering each PUC-port to leaving at each port; shape ``(n_ports, 4 n_pucs)``.
+        """Smallest number of PUCs on a path from each PUC-port to each port; shape ``(n_ports, 4 n_pucs)``.
 
-        ``8 n_pucs`` (more than any path) where no path exists. Paths back to the wave's own port are included.
+        The value is ``8 n_pucs`` (more than any path) where no path exists. Paths back to the port of entry are
+        included.
         """
         never = 8 * self.n_pucs
         # The last columns are the ports, so that index -1 - port selects them from the end.
@@ -155,14 +156,14 @@ class MeshTopology(ABC):
 
     @cached_property
     def shortest_hops(self) -> NDArray[np.int64]:
-        """Fewest PUCs between two ports, 0 from a port to itself; symmetric, shape ``(n_ports, n_ports)``."""
+        """Smallest number of PUCs between two ports, 0 from a port to itself; shape ``(n_ports, n_ports)``."""
         hops = self.hops_to_port[:, self.port_puc_port].T.copy()
         np.fill_diagonal(hops, 0)
         hops.setflags(write=False)
         return hops
 
     def reaches(self, source: int, target: int) -> bool:
-        """Return whether some PUC states lead light from the source port to the target port."""
+        """Return whether light can be routed from the source port to the target port with some PUC states."""
         return bool(self.hops_to_port[target, self.port_puc_port[source]] < 8 * self.n_pucs)
 
     @cached_property
@@ -202,9 +203,9 @@ class MeshTopology(ABC):
 
     @cached_property
     def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
-        """Two-colouring of waves and ports in which every PUC passed flips the colour, where possible.
+        """Colouring of waves and ports with two colours, in which every PUC on a path changes the colour.
 
-        On a bipartite lattice (honeycomb, square) every part can be coloured, which fixes the parity of every path.
+        On a bipartite lattice (honeycomb, square) such a colouring exists and fixes the parity of every path.
         Where waveguides pass columns without a PUC, paths of both parities connect the same ports and no colouring
         exists.
 
@@ -328,7 +329,7 @@ class MeshLayout:
     """A family of meshes of different sizes, or a single named mesh.
 
     Attributes:
-        key: Key of the size in section ``mesh`` of a bench file; ``None`` for a layout of fixed size.
+        key: Name of the size in section ``mesh`` of a bench file; ``None`` for a layout of fixed size.
         size: Meaning of the size numbers, such as ``cells per column``.
         build: Builds the mesh of a given size; raises ``ConfigError`` if the size is impossible.
         many: Whether the size is a list of numbers; otherwise it is one number.
@@ -340,7 +341,7 @@ class MeshLayout:
     many: bool = True
 
     def accepts_count(self, count: int) -> bool:
-        """Return whether this many numbers can be a size."""
+        """Return whether a size of this layout can have this many numbers."""
         return count == 0 if self.key is None else self.many or count == 1
 
 

@@ -64,7 +64,7 @@ class PicturePath:
 
 @dataclass(frozen=True)
 class _Circuit:
-    """A path with its entry and exit PUC-port at each PUC, and its drawing style."""
+    """A circuit to draw: its path with entry and exit PUC-port at each PUC, and its line style."""
 
     path: PicturePath
     index: int
@@ -193,14 +193,14 @@ def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
 
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
-    """Return one line of text, in dark ink unless the attributes set another fill."""
+    """Return an SVG text element, dark unless the attributes set another fill."""
     fill = "" if "fill=" in attributes else f'fill="{_INK}" '
     inner = text if escaped else xml_text(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
 
 
 def _shortened(text: str, letters: int) -> str:
-    """Return the text, cut to at most this many letters and ended by an ellipsis."""
+    """Return a name shortened to at most the given number of letters, with an ellipsis at the end if it was cut."""
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
@@ -249,7 +249,7 @@ def _cells(
     parked: frozenset[int],
     values: PictureValues | None,
 ) -> Iterator[str]:
-    """Draw the PUCs."""
+    """Draw all PUCs of the mesh."""
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
         state, value = states.get(puc), None if values is None else values.pucs.get(puc)
@@ -329,7 +329,7 @@ def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str
 
 
 def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
-    """Return the largest power on any path."""
+    """Return the largest power in dBm on any path of the picture."""
     return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
 
 
@@ -356,7 +356,7 @@ def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm
 
 
 def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
-    """Draw one circuit in segments, a waveguide and the PUC after it, each as wide as the power there."""
+    """Draw one circuit in segments (a waveguide and the PUC after it), with a line width that follows the power."""
     for hop, power_dbm in enumerate(circuit.path.power_dbm):
         # curves: lead-in, PUC, joint, PUC, …, lead-out
         piece = curves[2 * hop : 2 * hop + 2]

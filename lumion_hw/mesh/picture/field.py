@@ -18,7 +18,7 @@ _STRONGEST, _WEAKEST = 6.5, 1.5  # px
 
 
 def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.float64]:
-    """Return the field as an array, after checking its shape and values.
+    """Return a light field as an array, after checking its shape and values.
 
     Args:
         mesh: The mesh.
@@ -64,7 +64,7 @@ def field_lines(
 def _line(
     curve: Curve, power_db: float, strongest_db: float, range_db: float, name: str
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield one line if its power is within the colour scale."""
+    """Yield the line for one joint or port if its power is within the colour scale."""
     if not np.isfinite(power_db) or power_db < strongest_db - range_db:
         return
     depth = (strongest_db - power_db) / range_db
@@ -73,7 +73,7 @@ def _line(
 
 
 def colour_of(depth: float) -> str:
-    """Return the colour for a depth from 0 (strongest) to 1 (end of the scale)."""
+    """Return the colour for a position on the colour scale, from 0 (strongest light) to 1 (weakest)."""
     return _SCALE[min(int(depth * len(_SCALE)), len(_SCALE) - 1)]
 
 

@@ -103,7 +103,7 @@ class PageLayout:
         return unit
 
     def _along(self, puc: int, end: int) -> _Vector:
-        """Return the unit vector from an end into its PUC, y up."""
+        """Return the unit vector from one end of a PUC towards its other end, y up."""
         vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
         return vector
 
@@ -173,7 +173,7 @@ class PageLayout:
         return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * along, end)
 
     def port_position(self, port: int) -> _Vector:
-        """Return the position of a port's number."""
+        """Return the position of the number written at a port."""
         return self.px(self._port_point(port, _PORT_REACH, self.scale))
 
     def name_position(self, port: int) -> tuple[_Vector, float, bool]:

@@ -33,8 +33,8 @@ class PictureValues:
     """Numbers to draw on the PUCs and cells of a mesh.
 
     Attributes:
-        name: Name of the quantity, written at the scale.
-        unit: Their unit.
+        name: Name of the quantity, written at the colour scale.
+        unit: Unit of the numbers.
         pucs: Numbers by PUC; PUCs without a number are drawn empty.
         cells: Numbers by cell, in the order of ``MeshTopology.faces``.
     """
@@ -45,7 +45,7 @@ class PictureValues:
     cells: Mapping[int, float] = field(default_factory=dict)
 
     def check(self, mesh: MeshTopology) -> None:
-        """Raise ``ConfigError`` if the numbers cannot be drawn.
+        """Raise ``ConfigError`` if the numbers cannot be drawn on a mesh.
 
         Raises:
             ConfigError: A PUC or cell does not exist, or a number is not finite.
@@ -61,18 +61,18 @@ class PictureValues:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Ends of the scale: the smallest and the largest number."""
+        """Ends of the colour scale: the smallest and the largest number."""
         numbers = [*self.pucs.values(), *self.cells.values()]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the scale is logarithmic, because the numbers span several powers of ten."""
+        """Whether the colour scale is logarithmic, because the numbers span several powers of ten."""
         low, high = self.limits
         return low > 0.0 and math.log10(high / low) > _DECADES
 
     def position(self, value: float) -> float:
-        """Return the position of a number on the scale, 0 … 1."""
+        """Return the position of a number on the colour scale, 0 … 1."""
         low, high = self.limits
         if high <= low:
             return 0.0
@@ -81,7 +81,7 @@ class PictureValues:
         return (value - low) / (high - low)
 
     def value_at(self, position: float) -> float:
-        """Return the number at a position on the scale, 0 … 1."""
+        """Return the number at a position on the colour scale, 0 … 1."""
         low, high = self.limits
         return low * (high / low) ** position if self.logarithmic else low + position * (high - low)
 
@@ -104,7 +104,7 @@ class PictureValues:
 
 
 def colour_at(position: float) -> str:
-    """Return the colour at a position on the scale, 0 … 1."""
+    """Return the colour at a position on the colour scale, 0 … 1."""
     place = min(max(position, 0.0), 1.0) * (len(_VIRIDIS) - 1)
     index = min(int(place), len(_VIRIDIS) - 2)
     first, second = (
@@ -115,7 +115,7 @@ def colour_at(position: float) -> str:
 
 
 def value_figures(mesh: MeshTopology, page: PageLayout, values: PictureValues) -> Iterator[str]:
-    """Write the numbers on PUCs and cells, and draw their scale at the top right; PUC bodies are already coloured."""
+    """Write the numbers on PUCs and cells, and draw the colour scale at the top right; PUCs are coloured already."""
     for puc, value in values.pucs.items():
         x, y = page.centre(puc)[0]
         yield _text(x, y + 3.5, values.format_value(value), 10, fill=values.colours(value)[1])

@@ -50,7 +50,7 @@ class CalibratedMesh:
     returns: SharedReturns
 
     def __repr__(self) -> str:
-        """Return a one-line summary."""
+        """Return a one-line summary of the calibrated mesh."""
         return f"<KnownMesh of {self.record!r}>"
 
     @classmethod
@@ -111,7 +111,7 @@ class CalibratedMesh:
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
-        """Return the phase of every heater on its own arm when all are driven together, shape ``(…, 2E)``."""
+        """Return the phase of every heater on its own arm when all heaters are driven together, shape ``(…, 2E)``."""
         return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
@@ -129,9 +129,9 @@ class CalibratedMesh:
         return slope
 
     def currents_ma(self, own_rad: Real) -> Real:
-        """Return the currents that, driven together, give these own phases of all heaters.
+        """Return the heater currents that give the required phase of every heater on its own arm, all driven together.
 
-        Shapes are ``(2E,)``.
+        Phases and currents have shape ``(2E,)``.
 
         Raises:
             LimitError: A phase is negative or beyond the heater's range; the message names the heater.
@@ -158,12 +158,12 @@ class CalibratedMesh:
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
-        """Return the heat of heaters that produce these phases on their own arms, shape ``(…, 2E)``."""
+        """Return the heat of heaters that produce the given phases on their own arms, in mW, shape ``(…, 2E)``."""
         heat: Real = own_rad * self.heat_mw_per_rad
         return heat
 
     def cells(self, currents_ma: Real, frequency_hz: float | None = None) -> UnitCells:
-        """Return the unit cells at given currents.
+        """Return the unit cells of the mesh at given heater currents.
 
         Args:
             currents_ma: Shape ``(2E,)`` or ``(N, 2E)``.
@@ -187,7 +187,7 @@ class CalibratedMesh:
         return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
 
     def _frequency_ratio(self, frequency_hz: float) -> float:
-        """Return a frequency relative to the reference frequency.
+        """Return the ratio of a frequency to the reference frequency of the record.
 
         Raises:
             LimitError: The record is not valid at this frequency.
@@ -199,7 +199,7 @@ class CalibratedMesh:
         return frequency_hz / self.record.reference_hz
 
     def cold_cells(self) -> UnitCells:
-        """Return the unit cells with all heaters off."""
+        """Return the unit cells of the mesh with all heaters off."""
         return self.chip.cold_cells(self.record.reference_hz)
 
     def coupler(self, puc: int) -> CouplerEntry:
@@ -214,7 +214,7 @@ class CalibratedMesh:
 
 
 def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
-    """Return the phases of arms and joints per heat; without a kernel the joint array has no rows."""
+    """Return the crosstalk phases of arms and joints per heat; without a kernel the joint array has no rows."""
     n_heaters = 2 * len(record.pucs)
     arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
     entry = record.crosstalk

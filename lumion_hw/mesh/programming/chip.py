@@ -40,8 +40,8 @@ class ChipParameters:
         delay_s: Group delay of a PUC.
         differential_slope_rad_per_hz: Change of every φu - φl per Hz.
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
-        extra_physics: Additional effects, by their names in :mod:`calibration.model.physics`. Contains only the effects
-            that the readings required:
+        extra_physics: Parameters of additional effects, by their names in :mod:`calibration.model.physics`. Contains
+            only effects that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
             * ``shared_return_per_ma``, shape ``(2T,)``: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.

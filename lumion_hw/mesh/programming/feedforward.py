@@ -119,7 +119,7 @@ def find_block(
 
 
 class _Rows:
-    """The rows of a mesh, derived from the positions of its vertices."""
+    """The rows of slanted PUCs that cross a mesh, derived from the positions of its vertices."""
 
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
@@ -173,7 +173,7 @@ class _Rows:
         return puc, j == row
 
     def _wires_and_ports(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
-        """Return the wires of a row, and the ports where the row enters and leaves the mesh."""
+        """Return the slanted PUCs of a row, and the ports where the row enters and leaves the mesh."""
         wires = []
         ports = []
         for column in range(self._columns):
@@ -195,7 +195,7 @@ class _Rows:
         return sides[0]
 
     def _port_side(self, puc: int, entry: int | None) -> int:
-        """Return the PUC-port with a fibre at the other end of a PUC; the one on the same rail if both have fibres."""
+        """Return the PUC-port with a fibre at the far end of a PUC, on the same rail if both rails have fibres."""
         straight = (4 * puc if entry is None else entry) ^ EXIT_XOR["bar"]
         for side in (straight, straight ^ 1):
             if self._mesh.port_at[side] in self._mesh.fibre_ports:

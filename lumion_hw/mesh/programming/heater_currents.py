@@ -1,8 +1,8 @@
 """Calculate heater currents for PUC targets with the least heat, compensating thermal crosstalk.
 
-Arm phases matter modulo a turn, and the heat of every heater affects every arm and joint. The heaters' own phases are
-found by iterating P ← D⁻¹(φ - α - K·P) (docs/calibration.md, 7). The choice of turn is made first and kept during the
-iteration, as a continuous function of the crosstalk, so that it cannot jump between two equally good choices.
+Arm phases matter modulo a turn, and the heat of every heater affects every arm and joint. The own phase P of a heater
+(on its own arm) is found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α and crosstalk
+K (docs/calibration.md, 7). The turn is chosen first and then kept, so that it cannot jump between two equal choices.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _ROUNDING_RAD = 1e-7
 
 @dataclass(frozen=True)
 class PucTarget:
-    """What one PUC is to be set to.
+    """Phases to which one PUC is to be set.
 
     Attributes:
         differentials_rad: Acceptable values of φu - φl, modulo a turn.
         common_rad: Required (φu + φl) / 2, which sets both arms; ``None`` if the common phase does not matter.
-        name: Name of the target in messages.
+        name: Description of the target in messages.
     """
 
     differentials_rad: tuple[float, ...]
@@ -48,7 +48,7 @@ class PucTarget:
 
     @classmethod
     def state(cls, state: State, common_rad: float | None = None) -> PucTarget:
-        """Return the target for a routing state."""
+        """Return the target for the bar or cross state."""
         return cls((DIFFERENTIAL_RAD[state],), common_rad, state)
 
     @classmethod
@@ -84,7 +84,7 @@ class PucTarget:
 
 @dataclass(frozen=True)
 class HeaterLimits:
-    """Limits of the controller in addition to the largest current of every heater.
+    """Limits of the mesh controller in addition to the largest current of every heater.
 
     Attributes:
         total_mw: Largest total heat of all heaters.
@@ -104,7 +104,7 @@ class ProgrammedCurrents:
         heat_mw: Total heat of all heaters.
         own_rad: Shape ``(2E,)``; phase of every heater on its own arm, before rounding.
         rounding_rad: Largest error of a differential phase due to rounding.
-        joint_error_rad: Largest remaining phase of the joints to cancel; 0 if there are none.
+        joint_error_rad: Largest phase of a waveguide joint that was to be cancelled and remains; 0 without such joints.
     """
 
     currents_ma: Real
@@ -176,7 +176,7 @@ def program_pucs(
 
 
 def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
-    """Return currents rounded to whole DAC steps, none above its maximum."""
+    """Return heater currents rounded to whole DAC steps, none above the maximum of its heater."""
     if not step_ma:
         return currents_ma
     steps = np.rint(currents_ma / step_ma)
@@ -186,7 +186,7 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
 
 
 def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
-    """Return the matrix that gives the common phases of PUCs that cancel joint phases, shape ``(E, J)``.
+    """Return the matrix from joint phases to the PUC common phases that cancel them, shape ``(E, J)``.
 
     Use as Δ = matrix @ joint_phase. Each PUC contributes part of its common phase at end A and part at end B; a joint
     between ends x and y acts as zero if both parts add up to minus its phase. Where three PUCs meet there are three
@@ -218,7 +218,7 @@ def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArra
 
 
 class _JointCompensation:
-    """Common phases of PUCs that cancel joint phases."""
+    """Cancels phases of waveguide joints by adding common phases (to both arms) in the adjacent PUCs."""
 
     def __init__(
         self, calibrated: CalibratedMesh, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]
@@ -234,12 +234,12 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to its common phase, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(E,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
-        """Return the largest joint phase that is not cancelled."""
+        """Return the largest phase of a waveguide joint between two PUCs that remains after compensation."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
@@ -248,7 +248,7 @@ class _JointCompensation:
 def _crosstalk_phases(
     calibrated: CalibratedMesh, own_rad: Real, compensation: _JointCompensation | None
 ) -> tuple[Real, Real]:
-    """Return the crosstalk phase of every arm, ``(2E,)``, and the common phase that cancels the joints, ``(E,)``."""
+    """Return the crosstalk phase of every arm, ``(2E,)``, and the common phase that cancels joint phases, ``(E,)``."""
     heat = calibrated.heat_mw(own_rad)
     common = np.zeros(len(own_rad) // 2) if compensation is None else compensation.common_rad(heat)
     return calibrated.arm_rad_per_mw @ heat, common
@@ -257,7 +257,7 @@ def _crosstalk_phases(
 def _iterate_phases(
     calibrated: CalibratedMesh, choice: _Choice, compensation: _JointCompensation | None, own_rad: Real
 ) -> Real:
-    """Iterate the own phases against the crosstalk until they converge."""
+    """Iterate the phases of heaters on their own arms against the crosstalk until they converge."""
     moved = math.inf
     # Crosstalk is a small part of every phase, so each round changes the phases much less than the one before.
     for _ in range(_MAX_ROUNDS):
@@ -279,7 +279,7 @@ def _differences(stray: Real) -> list[float]:
 
 
 class _Choice:
-    """The choice among equivalent phases of every PUC, kept while the crosstalk is iterated.
+    """The turn and the arm that realise the phase of every PUC with the least heat, kept while crosstalk is iterated.
 
     A PUC without a required common phase heats one arm: the upper one if the difference D is positive, the lower one if
     it is negative. A PUC with a required common phase sets both arms.
@@ -295,7 +295,7 @@ class _Choice:
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose again for a given crosstalk; return whether the new choice saves heat."""
+        """Choose turns and arms again for a given crosstalk; return whether the new choice saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
@@ -322,7 +322,7 @@ class _Choice:
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the own phases that reach the targets under a given crosstalk, shape ``(2E,)``."""
+        """Return the phases of heaters on their own arms that reach the targets under a given crosstalk, ``(2E,)``."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -344,12 +344,12 @@ class _Choice:
         return -self._reach[2 * puc + 1] <= remaining <= self._reach[2 * puc]
 
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
-        """Return the difference of own phases that needs the least heat, before subtracting crosstalk.
+        """Return the heated phase difference of a PUC's arms that needs the least heat, before subtracting crosstalk.
 
         Args:
             puc: The PUC.
             target: Target of the PUC.
-            base: Crosstalk phase in the difference.
+            base: Crosstalk phase of the upper minus that of the lower arm.
         """
         passive = self._passive[puc]
         # Heat either the upper arm by the missing phase or the lower arm by the rest of the turn, never both.

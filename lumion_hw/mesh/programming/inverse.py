@@ -28,7 +28,7 @@ def split_phase(
     """Return the heater phases of both arms that give a differential phase with the least heat.
 
     Args:
-        differential_rad: Desired φu - φl, on any branch.
+        differential_rad: Desired phase of the upper minus that of the lower arm, modulo a turn.
         passive_rad: Passive phase of the upper arm.
         upper: Law of the upper heater, ``None`` if it is dead.
         lower: Law of the lower heater, ``None`` if it is dead.

@@ -33,7 +33,7 @@ class Prediction:
         differential_sigma_rad: Shape ``(E,)``; standard error of the phase, including rounding of currents.
         coupling: Shape ``(E,)``; fraction of power to the cross output.
         coupling_sigma: Shape ``(E,)``; standard error of the coupling, to first order.
-        extinction_db: Shape ``(E,)``; ratio of stronger to weaker output, from couplers and expected phase error.
+        extinction_db: Shape ``(E,)``; power ratio of stronger to weaker output, from couplers and expected phase error.
     """
 
     differential_rad: Real
@@ -57,7 +57,7 @@ class PathPrediction:
 
 
 def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
-    """Return the predicted state of every PUC.
+    """Return the predicted state of every PUC at given heater currents.
 
     Standard errors use the covariance of passive phases and heater laws if the record has one, else the passive phases
     alone.
@@ -130,7 +130,7 @@ def predict_path(
 
 
 def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
-    """Return samples of the mesh at given currents, drawn from the covariance of the record.
+    """Return random unit cells at given currents, drawn from the covariance of the record.
 
     Without a covariance, passive phases and losses are drawn from their own standard errors. Crosstalk is not varied.
 
@@ -176,14 +176,14 @@ def _sample_errors(calibrated: CalibratedMesh, count: int, rng: np.random.Genera
 
 
 def _coupler_angles(calibrated: CalibratedMesh) -> tuple[Real, Real]:
-    """Return the common part of the coupler angles, and half their difference."""
+    """Return the mean and half the difference of each PUC's two coupler angles."""
     couplers = [calibrated.coupler(puc) for puc in range(len(calibrated.passive_rad))]
     common = np.array([coupler.common_rad for coupler in couplers])
     return common, 0.5 * np.array([coupler.difference_rad for coupler in couplers])
 
 
 def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
-    """Return the standard error of every differential phase, including that of the heater laws."""
+    """Return the standard error of the differential phase of every PUC, including errors of the heater laws."""
     entry, factor = calibrated.record.covariance, calibrated.record.arrays.get(COVARIANCE_FACTOR)
     rows = None if entry is None or factor is None else entry.rows_of("passive_phase_rad")
     if entry is None or factor is None or rows is None:
@@ -209,7 +209,7 @@ def _rounding_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real, dac_step_
 
 
 def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real, derivatives: CellGradient) -> float:
-    """Return the standard error of a power from its derivatives."""
+    """Return the standard error of a predicted power from its derivatives by the parameters."""
     record = calibrated.record
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
@@ -229,7 +229,7 @@ def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real
 def _slopes(
     calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real, derivatives: CellGradient
 ) -> Mapping[str, Real]:
-    """Return the derivatives with respect to the parameter groups of a covariance."""
+    """Return the derivatives of a power with respect to the parameter groups of the record's covariance."""
     arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
     # dη = sin 2a · da = 2 √(η (1 - η)) da
     first = derivatives.eta_in * 2.0 * np.sqrt(cells.eta_in * (1.0 - cells.eta_in))

@@ -56,7 +56,7 @@ class UnitarySetting:
         heat_mw: Heat of all heaters.
         matrix: Shape ``(N, N)``; predicted field from input to output, including losses.
         fidelity: Predicted fidelity, |tr U†V|² / (N tr V†V).
-        unrefined_fidelity: Predicted fidelity before refinement.
+        unrefined_fidelity: Predicted fidelity before the currents were refined.
         loss_db: Predicted mean loss from an input to all outputs.
     """
 
@@ -123,7 +123,7 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
 
 
 def _null_from_right(rest: Complex, row: int, mode: int) -> Mixer:
-    """Multiply ``rest`` by T† from the right so that element (row, mode) vanishes; return T."""
+    """Multiply ``rest`` by the inverse of a mixer from the right so that element (row, mode) vanishes; return it."""
     a, b = rest[row, mode], rest[row, mode + 1]
     mixer = Mixer(mode, math.atan2(abs(b), abs(a)), float(np.pi + np.angle(b) - np.angle(a)))
     pair = rest[:, mode : mode + 2]
@@ -132,7 +132,7 @@ def _null_from_right(rest: Complex, row: int, mode: int) -> Mixer:
 
 
 def _null_from_left(rest: Complex, row: int, column: int) -> Mixer:
-    """Multiply ``rest`` by T from the left so that element (row, column) vanishes; return T."""
+    """Multiply ``rest`` by a mixer from the left so that element (row, column) vanishes; return the mixer."""
     a, b = rest[row - 1, column], rest[row, column]
     mixer = Mixer(row - 1, math.atan2(abs(a), abs(b)), float(np.angle(a) - np.angle(b)))
     pair = rest[row - 1 : row + 1]
@@ -184,7 +184,7 @@ def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
 
 
 def _targets(block: FeedForwardBlock, theta: dict[int, float], phase: Real) -> dict[int, PucTarget]:
-    """Return the targets of mixers and wires; T = -j·e^{-jΔ}·[[sin θ, cos θ], [cos θ, -sin θ]]."""
+    """Return the targets of mixers and wires; a mixing PUC has T = -j·e^{-jΔ}·[[sin θ, cos θ], [cos θ, -sin θ]]."""
     quarter = 0.5 * math.pi
     targets = {}
     for mixers in block.mixers:
@@ -209,7 +209,7 @@ def program_unitary(
     limits: HeaterLimits | None = None,
     refine: bool = True,
 ) -> UnitarySetting:
-    """Program a unitary on a calibrated mesh; rows outside the block are set to bar.
+    """Program a unitary on a calibrated mesh; PUCs outside the block are set to bar.
 
     Args:
         calibrated: The calibrated mesh. Loop phases should be calibrated, otherwise the interference is unknown.
@@ -284,13 +284,13 @@ class UnitaryModel:
         self._outputs = np.array(block.outputs)
 
     def matrix(self, currents_ma: Real) -> Complex:
-        """Return the field from inputs to outputs of the block."""
+        """Return the predicted field matrix from inputs to outputs of the block."""
         cells = self._calibrated.cells(currents_ma)
         matrix: Complex = self._solver.solve(cells, cells.reference_hz, self._block.inputs)[self._outputs]
         return matrix
 
     def refined(self, own_rad: Real) -> Real:
-        """Return the own phases of largest fidelity near a start; only heaters of the block change."""
+        """Maximise the fidelity from a start over the phases of the heaters in the block; return all own phases."""
         from scipy.optimize import minimize
 
         heaters = np.array(sorted(2 * puc + arm for puc in self._block.pucs for arm in (0, 1)))

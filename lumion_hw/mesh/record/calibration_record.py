@@ -103,7 +103,7 @@ class CalibrationRecord:
         joints: Joint phases, if loops were calibrated; without them the record supports switching only.
         dispersion: Dependence on wavelength, if measured.
         covariance: Description of the covariance stored in ``arrays``.
-        defects: The faults as data.
+        defects: Faults found, as data.
         raw: File with the raw readings.
         mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
         physics: Effects fitted in addition to the standard chip model; written only if there are any.
@@ -141,14 +141,14 @@ class CalibrationRecord:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the calibration was not certified, one sentence each; empty if it was, or if nothing says."""
+        """Why the calibration was not certified, one sentence each; empty if it was, or if this is unknown."""
         named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
         if named or self.quality.get("fit_certified", 1.0):
             return named
         return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
 
     def __repr__(self) -> str:
-        """Return a one-line summary."""
+        """Return a one-line summary of the record."""
         missing = "" if self.complete else ", incomplete"
         return (
             f"<CalibrationRecord of {self.device_serial}, {self.mesh_label}: {len(self.pucs)} PUCs at "
@@ -156,7 +156,7 @@ class CalibrationRecord:
         )
 
     def _repr_html_(self) -> str:
-        """Return a summary table as HTML, for notebooks."""
+        """Return a summary table of the record as HTML, for notebooks."""
         from lumion_hw.files.html import html_pairs
 
         sigmas_rad = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
@@ -231,7 +231,7 @@ class CalibrationRecord:
 
     @property
     def record_id(self) -> str:
-        """Name of the record: device serial, time, and the start of the content hash."""
+        """Name of the record: serial number of the device, time, and the start of the content hash."""
         when = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
         return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
 
@@ -256,7 +256,7 @@ class CalibrationRecord:
         return values
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
-        """Return the routing states that faults leave usable in a PUC, whether or not its heaters can reach them."""
+        """Return the states (bar, cross) of a PUC that faults leave usable, whether or not its heaters reach them."""
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
                 return defect.usable_states
@@ -339,7 +339,7 @@ class CalibrationRecord:
             )
 
     def body(self) -> dict[str, Any]:
-        """Return the hashed content: all fields, the conventions, and the hashes of channel map and arrays."""
+        """Return the hashed content of the record: all fields, conventions, and hashes of channel map and arrays."""
         body = asdict(replace(self, arrays={}))
         del body["arrays"]
         for port in body["ports"]:
@@ -370,7 +370,7 @@ class CalibrationRecord:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested fields as one level, with joined names; missing parts give no fields."""
+    """Return nested record fields as one dictionary with joined names; missing parts are left out."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):

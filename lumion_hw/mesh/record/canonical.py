@@ -46,7 +46,7 @@ def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def readable(value: Any, indent: int = 0) -> str:
-    """Return JSON in which values that fit one line stay on one line, and long rows of numbers are wrapped."""
+    """Return a document as JSON for people: short values stay on one line, and long rows of numbers are wrapped."""
     flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
     if not isinstance(value, dict | list | tuple) or len(flat) + indent <= _WIDTH:
         return flat
@@ -63,7 +63,7 @@ def readable(value: Any, indent: int = 0) -> str:
 
 
 def _folded(values: list[Any] | tuple[Any, ...], indent: int) -> str:
-    """Return a row of numbers or strings, with as many per line as fit."""
+    """Return a JSON list of numbers or strings, with as many elements per line as fit."""
     lines, line = [], ""
     for item in values:
         word = json.dumps(item, allow_nan=False, ensure_ascii=False)

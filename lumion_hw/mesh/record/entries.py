@@ -100,7 +100,7 @@ class PortEntry:
 
     Attributes:
         port: Port number.
-        input_loss_db: Loss from fibre into mesh, relative to the power the module reports; ``None`` if not lit.
+        input_loss_db: Loss from fibre into mesh, relative to the power the module reports; ``None`` without a source.
         input_loss_sigma_db: Standard error of the input loss.
         output_loss_db: Loss from mesh into fibre, relative to the power meter; ``None`` if there is no meter.
         output_loss_sigma_db: Standard error of the output loss.
@@ -109,8 +109,8 @@ class PortEntry:
         monitor_floor_ma: Additive noise of a monitor reading.
         monitor_full_scale_ma: Reading at which the monitor saturates.
         source_dbm: Power that entered the mesh at this port during calibration.
-        source_detuning_hz: Frequency of that light minus the reference frequency.
-        lit_with: Second port lit by the other tributary of the same module: same frequency, independent data. Written
+        source_detuning_hz: Frequency of the light entering at this port minus the reference frequency.
+        lit_with: Second port, fed by the other tributary of the same module: same frequency, independent data. Written
             only for such modules.
     """
 
@@ -159,7 +159,7 @@ class CrosstalkEntry:
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the differential phase of each PUC that heat, shape ``(2 n_pucs,)``, adds to that of the kernel."""
+        """Return the differential phase of each PUC beyond the kernel, for heat of shape ``(2 n_pucs,)``."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -186,10 +186,10 @@ class ExtraPhysics:
     """One effect that was fitted in addition to the standard chip model.
 
     Attributes:
-        name: Name of the parameter group, with its unit: a row of ``calibration.model.physics``.
+        name: Name of the effect with its unit, as in the table of ``calibration.model.physics``.
         words: Description of the effect.
         parameters: Number of parameters fitted.
-        width: Prior width of the parameters about zero, found from the readings.
+        width: Standard deviation of the parameters around zero in the prior, estimated from the readings.
         gain: Increase of the log evidence when the effect was added.
         values: The parameters; empty for pair crosstalk, which is stored as an array.
     """
@@ -224,7 +224,7 @@ class Conditions:
         temperature_valid_c: Smallest and largest temperature at which the record is valid.
         laser_power_dbm: Power of the light source.
         polarization: Description of the polarization at each input port.
-        ambient: Other remarks.
+        ambient: Remarks about the surroundings.
         valid_for_s: Age at which the record should be checked.
         emulated_age_s: Age of an emulated bench on its own clock, which differs from calendar time.
         heater_tau_s: Thermal time constant of the heaters; ``None`` if it was too fast to measure, or not measured.
@@ -278,7 +278,7 @@ class CovarianceEntry:
         return self.rank + len(self.unidentifiable)
 
     def rows_of(self, group: str) -> slice | None:
-        """Return the rows of a parameter group; ``None`` if the group is not present."""
+        """Return the rows of a parameter group in the factor F; ``None`` if the group is not present."""
         first = 0
         for name, size in self.groups:
             if name == group:

@@ -82,7 +82,7 @@ def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy
 
 
 def _exceeded_end(value: float | None, interval: tuple[float, float] | None) -> float | None:
-    """Return the end of the interval that a value exceeds; ``None`` if it is inside, or if either is ``None``."""
+    """Return the end of an interval that a value exceeds; ``None`` if it is inside, or value or interval is unknown."""
     if value is None or interval is None or interval[0] <= value <= interval[1]:
         return None
     return interval[0] if value < interval[0] else interval[1]

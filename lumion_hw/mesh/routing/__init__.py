@@ -1,6 +1,6 @@
 """Find paths through the mesh for one or many circuits, with consistent states and exclusive joints.
 
-Negotiated congestion runs first. Constraint programming (an optional extra) solves or certifies what remains. Every
+Negotiated congestion runs first. Constraint programming (an optional dependency) solves or certifies the rest. Every
 result is traced again before it is returned (docs/decisions/0004-no-means-proven.md). This package is private: import
 from :mod:`lumion_hw.mesh`.
 """

@@ -1,9 +1,9 @@
-"""Routing by constraint programming with OR-Tools CP-SAT (an extra), which can prove that a request is impossible.
+"""Routing by constraint programming with OR-Tools CP-SAT (optional), which can prove that a request is impossible.
 
 The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Flow is conserved at every
 wave, an arc needs its PUC's state, and a wave carries at most one circuit.
 
-Flow conservation also allows closed rings that are not part of a path. They do no harm where lengths are free: a path
+Flow conservation also allows closed rings that are not part of a path. Rings do no harm where lengths are free: a path
 is read by tracing, and without rings it only becomes shorter and cheaper, so feasibility and bound stay correct.
 Circuits of fixed or equal length get a circuit constraint, which excludes rings.
 """
@@ -74,7 +74,9 @@ def decide(
         ConfigError: OR-Tools is not installed.
     """
     if not is_available():
-        raise ConfigError("constraint programming is not available for this routing request", hint=MISSING)
+        raise ConfigError(
+            "this routing request needs constraint programming, but OR-Tools is not installed", hint=MISSING
+        )
     from ortools.sat.python import cp_model
 
     model = _Model(request, cp_model.CpModel())
@@ -241,7 +243,7 @@ class _Model:
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Allow at most one circuit per wave, in its PUC's state; joints need no constraint (see negotiation.py)."""
+        """Allow at most one circuit per wave, in the state of its PUC. Joints need no constraint (negotiation.py)."""
         for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
             for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
@@ -249,7 +251,7 @@ class _Model:
                     self.model.add_at_most_one([*users, wrong_state])
 
     def _limit(self) -> None:
-        """Add the limits of hops and losses, and the groups of equal length."""
+        """Add the limits of hops and losses, and the groups of equal length, to the model."""
         loss = self._request.loss_db
         for arcs, limit, routed in zip(self._arcs, self._request.limits, self.routed, strict=True):
             if limit.max_hops is not None:
@@ -267,7 +269,7 @@ class _Model:
                 self.model.add(is_equal).only_enforce_if(both)
 
     def _mark_moved(self, index: int, current_path: WavePath) -> Any:
-        """Return a variable that is 1 unless a circuit keeps its current path."""
+        """Return a model variable that is 1 unless a circuit keeps its current path."""
         moved = self.model.new_bool_var(f"moved {index}")
         for wave, state in zip(current_path.waves, current_path.states, strict=True):
             used = self._arcs[index].get(2 * wave + STATES.index(state))
@@ -275,7 +277,7 @@ class _Model:
         return moved
 
     def minimise(self) -> None:
-        """Add the objective of the request."""
+        """Add the objective of the request to the model."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -308,7 +310,7 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the paths found, traced from each source through the states; rings off the paths are ignored."""
+        """Return the paths of the solution, traced from each source through the states, without rings."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

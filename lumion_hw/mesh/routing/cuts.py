@@ -22,13 +22,13 @@ _MAX_FLOWS = 400
 
 @dataclass(frozen=True)
 class Cut:
-    """A proof, by a cut, that some circuits are impossible together.
+    """A cut through the mesh that proves some circuits impossible together, because too few of them can cross it.
 
     Attributes:
         circuits: Indices of the circuits that must cross the cut.
-        ports: Ends of these circuits on the smaller side.
-        joints: ``(puc, puc)`` of the joints that cross the cut.
-        pucs: PUCs that the cut runs through.
+        ports: Ports of these circuits on the side of the cut with fewer ports.
+        joints: Waveguide joints that the cut passes through, each as its two PUCs.
+        pucs: PUCs that the cut divides: one end lies on each side.
         capacity: Number of circuits that can cross the cut.
     """
 
@@ -50,9 +50,9 @@ class Cut:
 
 
 def find_cut(request: RoutingProblem) -> Cut | None:
-    """Return a cut that proves some circuits impossible together, or ``None`` if no such cut is found.
+    """Return a cut that proves some circuits of a request impossible together, or ``None`` if no cut is found.
 
-    Tries sets of circuit ends that are consecutive around the rim, small sets first.
+    The search tries sets of circuit ends that are consecutive around the rim, small sets first.
 
     Args:
         request: The routing problem.
@@ -121,7 +121,7 @@ class _Network:
         self._graph = csr_array((capacity, self._edges[:, 1].astype(np.int32), starts), shape=(size, size))
 
     def _puc_edges(self, puc: int) -> list[tuple[int, int, int]]:
-        """Return ``(node, node, capacity)`` inside a PUC: one edge per rail if a state is blocked, else via hubs."""
+        """Return the edges ``(node, node, capacity)`` inside a PUC: per rail if a state is blocked, else via hubs."""
         bar, cross = ((puc, "bar") in self._request.blocked), ((puc, "cross") in self._request.blocked)
         first = 4 * puc
         if bar and cross:
@@ -136,7 +136,7 @@ class _Network:
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
-        """Return the largest flow between two sides, and store it for :meth:`cut`."""
+        """Return the largest flow between two sets of ports, and store it for :meth:`cut`."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data
@@ -146,7 +146,7 @@ class _Network:
         return int(self._flow.flow_value)
 
     def cut(self, sources: Sequence[int]) -> Cut:
-        """Return the smallest cut of the last flow."""
+        """Return the smallest cut for the flow that was calculated last."""
         import scipy.sparse as sp
         from scipy.sparse.csgraph import breadth_first_order
 

@@ -1,4 +1,4 @@
-"""Requests that contain a pair and its reverse: one path serves both directions."""
+"""Duplex requests: a circuit and its reverse are routed as one path that serves both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pair = tuple[int, int]
 
 
 class Duplex:
-    """Merges reverse pairs before routing, and restores them in the result.
+    """Merges each circuit with its reverse before routing, and restores both in the result.
 
     Args:
         pairs: The requested circuits.
@@ -33,7 +33,7 @@ class Duplex:
                 self.pairs.append(pair)
 
     def merged(self, request: RouteRequest) -> RouteRequest:
-        """Return the request for the merged circuits.
+        """Return the request with each circuit and its reverse merged.
 
         Raises:
             ConfigError: The limits do not match the circuits.
@@ -50,10 +50,10 @@ class Duplex:
     def _ceilings(
         self, ceiling_s: Ceiling | Sequence[Ceiling | None] | None, name: str
     ) -> Ceiling | list[Ceiling | None] | None:
-        """Return the ceilings of the merged circuits: the lower one of both directions.
+        """Return the upper limits of the merged circuits: the lower limit of both directions.
 
         Raises:
-            ConfigError: There is not one ceiling per circuit.
+            ConfigError: The number of limits differs from the number of circuits.
         """
         if not isinstance(ceiling_s, Sequence):
             return ceiling_s
@@ -95,7 +95,7 @@ class Duplex:
         return [sorted({self._merged_index[index] for index in group}) for group in groups]
 
     def restored(self, routing: Routing) -> Routing:
-        """Return the routing with one path per requested circuit."""
+        """Return the routing of merged circuits with one path per requested circuit."""
         paths = []
         for merged_index, pair in zip(self._merged_index, self._requested, strict=True):
             path = routing.paths[merged_index]

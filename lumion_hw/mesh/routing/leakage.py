@@ -7,7 +7,7 @@ every crosstalk. PUCs with a large contribution get a surcharge, the circuits ar
 lowest crosstalk is returned.
 
 This is meant for link budgets that predict the leakage of each circuit into all other receivers. Path set-up
-(:mod:`lumion_hw.circuits`) does not use it yet; scripts may.
+(:mod:`lumion_hw.circuits`) does not use it; call it from scripts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SolvedField:
         return self.solver.waves(self.cells_of(states), self.frequency_hz, inputs)
 
     def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
-        """Return the fraction of power that each PUC sends to its wrong output, shape ``(n_pucs,)``."""
+        """Return the fraction of power that each PUC sends to the wrong output, shape ``(n_pucs,)``."""
         power = np.abs(self.cells_of(states).transfer(self.frequency_hz)) ** 2
         crossed = np.array([states[puc] == "cross" for puc in range(len(power))])
         # In cross, light that stays on its rail is wrong; in bar, light that changes rail.
@@ -68,7 +68,7 @@ class Crosstalk:
 
     Attributes:
         worst_db: Crosstalk from the strongest single other circuit.
-        aggressor: Index of that circuit; ``None`` if there is no other circuit.
+        aggressor: Index of the strongest other circuit; ``None`` if there is no other circuit.
         summed_db: Crosstalk from all other circuits, powers added.
     """
 
@@ -95,7 +95,7 @@ class LowCrosstalkRouting:
 
 
 def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
-    """Return the crosstalk at the end of every circuit.
+    """Return the light of other circuits at the end of every circuit, relative to its own light.
 
     Args:
         field: Optical field in the calibrated mesh.

@@ -48,7 +48,7 @@ def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
 def first_choices(
     counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], max_count: int
 ) -> list[tuple[int, ...]]:
-    """Return the first combinations of one option per position, in sorted order, without building all of them.
+    """Return the first combinations of one option per position, in sorted order, without building all combinations.
 
     Args:
         counts: Number of options of each position.
@@ -65,7 +65,7 @@ def first_choices(
 def route_equal_lengths(
     request: RoutingProblem, rounds: int, progress: Progress = no_progress
 ) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
-    """Return the paths found, or ``None``, and the PUCs still contested at the end.
+    """Route circuits of equal length; return the paths, or ``None``, and the PUCs that circuits still contest.
 
     Args:
         request: A routing problem with groups of equal length, each of one parity.

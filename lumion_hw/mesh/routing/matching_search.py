@@ -1,7 +1,7 @@
 """Search for all-to-all configurations: which pairs of ports go into which configuration.
 
-Each of the three stages runs only if the previous one left pairs over. First, round robins with several port orders, or
-random factors if some ports cannot reach each other. Second, factors that cannot be routed are merged with others and
+Three stages follow each other until every pair has a configuration. First, round robins with several port orders, or
+random matchings if some ports cannot reach each other. Second, matchings that cannot be routed are merged and
 split again. Third, remaining pairs are forced into configurations, and the pairs that they displace look for another
 configuration.
 """
@@ -42,7 +42,7 @@ _SEARCHES = 10
 
 
 def round_robin(ports: Sequence[int]) -> list[Matching]:
-    """Return the matchings of the circle method, each pair once; an odd number of ports leaves one idle each time."""
+    """Return a round robin: matchings with each pair of ports once; one port idles in each if their number is odd."""
     seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
     for _ in range(len(seats) - 1):
@@ -88,7 +88,7 @@ class Router:
         return self.route_matching(matching)[0] is not None
 
     def filled(self, current: Routed, order: Sequence[Pair]) -> Routed:
-        """Return a configuration extended by every pair, in the given order, that finds free ports and a free path."""
+        """Extend a configuration by every pair, in the given order, that finds free ports and a free path."""
         prices = self._prices
         prices.reset()
         prices.pressure = FORBIDDEN
@@ -107,7 +107,7 @@ class Router:
         return (*wave_path.waves, self._prices.graph.n_waves + pair[1])
 
     def _fit(self, pair: Pair) -> Nodes | None:
-        """Return the path of a pair that does not disturb other circuits, or ``None``."""
+        """Return a path for a pair of ports that does not disturb other circuits, or ``None``."""
         try:
             found = self._search.cheapest_path(self._index[pair], _SEARCHES)
         except SearchBudgetExceeded:
@@ -134,7 +134,7 @@ class Matcher:
         self._router = Router(request)
 
     def solve(self) -> list[Routed]:
-        """Return configurations that contain every pair exactly once."""
+        """Return configurations that contain every pair of ports exactly once."""
         factors = self._split_anew(self._best_round_robin() if self._complete else self._random_factors())
         routed = [
             wave_paths for factor in factors if (wave_paths := self._router.route_matching(factor)[0]) is not None
@@ -155,7 +155,7 @@ class Matcher:
         return sum(not self._router.routable(factor) for factor in factors)
 
     def _best_round_robin(self) -> list[Matching]:
-        """Return the round robin with the fewest factors that cannot be routed."""
+        """Return the round robin with the fewest matchings that cannot be routed."""
         best: list[Matching] = []
         fewest = len(self._ports) + 1
         for attempt in range(_ORDERS):
@@ -176,7 +176,7 @@ class Matcher:
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Repeatedly merge an unrouted factor with two others and split the three again, while that helps."""
+        """Merge a matching that cannot be routed with two others and split the three again, as long as this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors
@@ -204,7 +204,7 @@ class Matcher:
         return new_factors
 
     def _fullest(self, remaining: Collection[Pair]) -> Routed:
-        """Return the fullest of several configurations built from the remaining pairs."""
+        """Return the configuration with the most pairs, out of several built from the remaining pairs."""
         degree: dict[int, int] = {}
         for port in (port for pair in remaining for port in pair):
             degree[port] = degree.get(port, 0) + 1
@@ -220,8 +220,8 @@ class Matcher:
     def _force_remaining(self, routed: list[Routed], remaining: Collection[Pair]) -> set[Pair]:
         """Force remaining pairs into configurations, which change in place; return the pairs that remain.
 
-        Displaced pairs become remaining pairs. A step is accepted if no more pairs remain than before, or occasionally
-        one more. The best state found is restored at the end.
+        Displaced pairs become remaining pairs. A step is accepted if the number of remaining pairs does not grow, or
+        occasionally grows by one. The best state is restored at the end.
         """
         pool = sorted(remaining)
         best, best_routed = list(pool), [dict(configuration) for configuration in routed]
@@ -243,7 +243,7 @@ class Matcher:
         return set(best)
 
     def _with_pair_added(self, wave_paths: Routed, pair: Pair) -> Routed | None:
-        """Return a configuration with one pair added and as few as possible removed; ``None`` if impossible."""
+        """Return a configuration with one pair added and as few pairs as possible removed; ``None`` if impossible."""
         staying = {other: wave_path for other, wave_path in wave_paths.items() if set(other).isdisjoint(pair)}
         if len(extended := self._router.filled(staying, [pair])) > len(staying):
             return extended

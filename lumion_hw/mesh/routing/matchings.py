@@ -1,7 +1,7 @@
 """All-to-all connectivity with the fewest configurations: each pair of ports is connected in exactly one of them.
 
 With n ports a configuration connects at most n / 2 pairs, so at least n - 1 configurations are needed (n if n is odd,
-with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph in which every factor can be
+with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph in which every matching can be
 routed. Many factorisations exist, and not every matching can be routed on a given mesh (PipSwitch 2025). If no such set
 is found, extra configurations carry the remaining pairs.
 
@@ -34,7 +34,7 @@ from lumion_hw.mesh.routing.search import SearchBudgetExceeded
 
 @dataclass(frozen=True)
 class Configuration:
-    """One setting of the mesh.
+    """One setting of the mesh that connects some pairs of ports.
 
     Attributes:
         paths: Path of each pair, traced through the states.
@@ -109,7 +109,7 @@ def all_to_all(
 ) -> AllToAll:
     """Connect every port with every other port it can reach, in as few configurations as possible.
 
-    Every path is traced.
+    Every path is verified by tracing it through the PUC states.
 
     Args:
         mesh: The mesh.
@@ -155,7 +155,7 @@ def all_to_all(
 
 
 def _check_each_pair(request: RoutingProblem) -> None:
-    """Raise ``NoPathError`` if two ports cannot be connected even with the mesh to themselves."""
+    """Raise ``NoPathError`` if two ports cannot be connected even if there is no other circuit."""
     try:
         alone = Negotiation(request).route_each_alone()
     except SearchBudgetExceeded:

@@ -51,8 +51,8 @@ class NegotiationResult:
     """Result of a negotiation.
 
     Attributes:
-        ways: One way per circuit, free of conflict; ``None`` if it did not settle.
-        contested: PUCs that were still contested at the end.
+        ways: One path per circuit, without conflicts; ``None`` if conflicts remain.
+        contested: PUCs that circuits still need in different states at the end.
         at_odds: Indices of the circuits that were still in conflict.
     """
 
@@ -62,7 +62,7 @@ class NegotiationResult:
 
 
 def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Progress) -> Iterator[int]:
-    """Yield the turns of an attempt, and report progress at each turn."""
+    """Yield the round numbers of an attempt, and report progress at each round."""
     for turn in turns:
         progress("routes", first_round + turn, rounds)
         yield turn
@@ -83,7 +83,7 @@ class Negotiation:
         self._alone: list[tuple[float, Nodes]] = []
 
     def route_each_alone(self) -> list[float | None]:
-        """Return the cost of each circuit alone, a lower bound; ``None`` if the circuit provably has no path.
+        """Return the lowest cost of each circuit without the others; ``None`` if the circuit provably has no path.
 
         Raises:
             SearchBudgetExceeded: A search ended without a result.
@@ -101,7 +101,7 @@ class Negotiation:
         on_failure: Callable[[Collection[int]], None] = lambda contested: None,
         progress: Progress = no_progress,
     ) -> NegotiationResult:
-        """Negotiate, after :meth:`route_each_alone` has found a path for every circuit.
+        """Negotiate until no circuits conflict; call :meth:`route_each_alone` first.
 
         Args:
             rounds: Maximum number of rounds.
@@ -153,7 +153,7 @@ class Negotiation:
         return paths, self._contested(paths)
 
     def _reroute_alone(self, index: int) -> Nodes:
-        """Return the cheapest path of one circuit alone at current prices; its unpriced path if the search fails."""
+        """Return the cheapest path of one circuit at current prices; its path without prices if the search fails."""
         try:
             found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
@@ -173,14 +173,14 @@ class Negotiation:
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
-        """Raise the permanent price of all contested states."""
+        """Raise the permanent price of all PUC states that circuits contest."""
         prices, increase = self._prices, self._unit * _HISTORY
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:
             prices.state_price[arc] += increase
 
     def _contested(self, paths: Sequence[Nodes]) -> set[int]:
-        """Return the PUCs that are contested."""
+        """Return the PUCs that circuits need in different states."""
         prices = self._prices
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
@@ -209,7 +209,7 @@ class Negotiation:
     def improve(
         self, wave_paths: Sequence[WavePath], bound: float, is_over: Callable[[], bool]
     ) -> tuple[WavePath, ...]:
-        """Improve a routing: remove a few circuits at a time and route them again; keep the result if it costs no more.
+        """Improve a routing: remove a few circuits at a time, route them again, and keep results that cost no more.
 
         After :meth:`run`, no single circuit can find a cheaper path, because another circuit blocks it. So a circuit on
         a detour is removed together with some circuits that cross its cheapest path. Results of equal cost are kept

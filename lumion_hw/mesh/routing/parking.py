@@ -2,8 +2,8 @@
 
 With all PUCs in bar or cross, the waves form paths from port to port and closed rings. Light that leaks from a circuit
 enters such a path or ring. A path ends at an unused port; a ring with little loss stores the light that leaks into it
-(Zand 2020). If a PUC lies on a ring with one side only, changing its state joins the ring to the path or ring on its
-other side. So every ring with such a free PUC can be opened.
+(Zand 2020). If a ring uses only one rail of a PUC, changing the state of this PUC joins the ring to the path or ring on
+its other rail. So every ring with such a free PUC can be opened.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def park_unused_pucs(
     unusable: Collection[tuple[int, State]] = (),
     heater_power_mw: ArrayLike | None = None,
 ) -> Parking:
-    """Park the PUCs that are not in use.
+    """Set every unused PUC so that stray light leaves the mesh and closed rings are opened.
 
     A PUC is parked in its cooler state if heater powers are given, else in cross, or in the opposite state if that
     opens a ring. A PUC with no usable state is omitted; rings through it are assumed to be open.
@@ -97,7 +97,7 @@ def _open_rings(
 
 
 def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, ...]]:
-    """Return one direction of every closed ring whose PUCs all have a state."""
+    """Return every closed ring whose PUCs all have a state, in one direction of rotation."""
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
     one_direction: list[tuple[int, ...]] = []
     seen: set[frozenset[int]] = set()
@@ -111,6 +111,6 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
 
 
 def _gates(ring: Sequence[int], free: set[int]) -> list[int]:
-    """Return the free PUCs that a ring passes once; changing one joins the ring to the path on its other side."""
+    """Return the free PUCs that a ring passes once; changing one joins the ring to the path on its other rail."""
     passed = [wave // 4 for wave in ring]
     return [puc for puc in passed if puc in free and passed.count(puc) == 1]

@@ -1,4 +1,4 @@
-"""Explain why a request was not met (proofs, or what remained undecided), and check routings that were found."""
+"""Explain why a routing request failed (proofs, or an undecided search), and check routings that were found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_NAMED = 16
 
 
 def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
-    """Return the error for a circuit that has no path even with the mesh to itself."""
+    """Return the error for a circuit that has no path even if there is no other circuit."""
     source, target = request.pairs[index]
     cut = find_cut(for_circuits(request, [index]))
     blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
@@ -43,7 +43,7 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each ceiling of a circuit alone, the lowest value that the circuit could meet."""
+    """Return, for each upper limit of a circuit, the lowest value that the circuit without the others could meet."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -67,7 +67,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 
 
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Raise ``NoPathError`` if there is provably too little room near contested PUCs.
+    """Raise ``NoPathError`` if the PUCs near contested PUCs are provably too few for the circuits.
 
     No error does not mean that a routing exists.
 
@@ -158,7 +158,7 @@ def conflict_error(
 
 
 def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> NoPathError:
-    """Return the error for circuits that conflict only because of their ceilings, with the values they would need."""
+    """Return the error for circuits that conflict only because of upper limits, with the limits they would need."""
     needs = [
         f"{source}→{target}{limit} needs {len(wave_path.pucs)} hops and "
         f"{request.loss_db[list(wave_path.pucs)].sum():.3f} dB"
@@ -166,11 +166,11 @@ def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> 
         if not limit.allows(wave_path, request.loss_db)
     ]
     return NoPathError(
-        f"no routes for circuits {_circuit_names(request.pairs)} together within their ceilings (proven by CP-SAT). "
+        f"no routes for circuits {_circuit_names(request.pairs)} together within their limits (proven by CP-SAT). "
         "Without "
-        f"ceilings, {', '.join(needs)}",
+        f"limits, {', '.join(needs)}",
         ports=tuple(port for pair in request.pairs for port in pair),
-        hint="Raise these ceilings, or request fewer circuits.",
+        hint="Raise the limits of these circuits, or request fewer circuits.",
     )
 
 
@@ -182,7 +182,7 @@ def undecided_error(
     may_use_cpsat: bool = True,
     time_limit_s: float | None = None,
 ) -> UndecidedError:
-    """Return the error for a request that was neither met nor proven impossible."""
+    """Return the error for a request that was neither routed nor proven impossible."""
     effort = f"after {rounds} rounds" + (f" and {time_limit_s:g} s of CP-SAT" if time_limit_s is not None else "")
     where = f"; PUCs still contested: {sorted(contested)}" if contested else ""
     missing = (

@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Ignore progress reports."""
+    """Progress callback that ignores all reports."""
 
 
 _SHORTHAND: dict[str, dict[str, float]] = {
@@ -55,7 +55,7 @@ class RouteRequest:
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
         surcharge: Extra cost of each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
         faults: Known faults of the mesh.
-        unusable: ``(puc, state)`` pairs that may not be used, in addition to those of ``faults``.
+        unusable: ``(puc, state)`` pairs that must not be used, in addition to those of ``faults``.
         fixed: States that are set and must not change; circuits may use them.
         active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
             joints.
@@ -71,7 +71,7 @@ class RouteRequest:
         rounds: Maximum rounds of negotiation.
         improve_s: Time for improving a routing, by removing a few circuits at a time and routing them again. The result
             then depends on the speed of the machine; with 0, the same request gives the same routing everywhere.
-        exact: When to use CP-SAT (an extra): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
+        exact: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
             of negotiation, or ``"never"``.
         time_limit_s: Time limit of CP-SAT.
         explain_s: Time limit for finding the few circuits that conflict, after a request was proven impossible. If it
@@ -121,7 +121,7 @@ class RouteRequest:
 
 @dataclass(frozen=True)
 class RoutingLimits:
-    """Limits of one circuit.
+    """Limits of hops and loss for one circuit.
 
     Attributes:
         max_hops: Maximum number of PUCs, or ``None``.
@@ -135,7 +135,7 @@ class RoutingLimits:
 
     @property
     def any(self) -> bool:
-        """Whether the circuit has any limit."""
+        """Whether the circuit has any limit of hops or loss."""
         return (self.max_hops, self.max_loss_db, self.exact_hops) != (None, None, None)
 
     @property
@@ -168,20 +168,20 @@ class RoutingLimits:
 
 @dataclass(frozen=True, eq=False)
 class RoutingProblem:
-    """A checked request, converted to costs and constraints.
+    """A checked routing request, converted to costs and constraints.
 
     Attributes:
         mesh: The mesh.
         pairs: Source and target port of each circuit to route; active circuits that may move come last.
         pass_cost: Shape ``(n_pucs, 2)``; cost of passing a PUC in bar and in cross.
-        state_cost: Shape ``(n_pucs, 2)``; one-time cost of holding a PUC in bar or in cross, shared by all circuits.
+        state_cost: Shape ``(n_pucs, 2)``; one-time cost of setting a PUC to bar or cross, shared by all circuits.
         staying_cost: Cost of the circuits that stay.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
-        blocked: States that may not be used.
+        blocked: PUC states that must not be used.
         limits: Limits of each circuit.
         equal: Groups of circuits that must have the same number of hops, as indices.
         current_paths: Current path of each active circuit that may move, by index.
-        move_price: Cost of moving such a circuit.
+        move_price: Cost of moving an active circuit.
         staying: Active circuits that must stay, with their paths.
     """
 
@@ -279,7 +279,7 @@ def costs(
     heater_power_mw: ArrayLike | None,
     surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the costs of passing and of holding each PUC in each state, both of shape ``(n_pucs, 2)``.
+    """Return the cost of passing each PUC and of setting it, for each state, both of shape ``(n_pucs, 2)``.
 
     Raises:
         ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or invalid.
@@ -311,7 +311,7 @@ def costs(
 
 
 def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
-    """Return the upper limit of each circuit, given one number for all, one per circuit, or none.
+    """Return the upper limit of each circuit, from one number for all circuits, one per circuit, or ``None``.
 
     Raises:
         ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.
@@ -319,11 +319,13 @@ def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, qua
     per_circuit = list(given) if isinstance(given, Sequence) else [given] * n_pairs
     if len(per_circuit) != n_pairs:
         raise ConfigError(
-            f"{len(per_circuit)} {quantity} ceilings do not match {n_pairs} circuits", hint="Give one per circuit."
+            f"{len(per_circuit)} {quantity} limits do not match {n_pairs} circuits",
+            hint="Give one limit for all circuits, or one per circuit.",
         )
     if wrong := [ceiling for ceiling in per_circuit if ceiling is not None and not 0 <= ceiling < math.inf]:
         raise ConfigError(
-            f"a {quantity} ceiling cannot be {wrong[0]}", hint="Give a number of 0 or more, or None for no limit."
+            f"the {quantity} limit of a circuit cannot be {wrong[0]}",
+            hint="Give a number of 0 or more, or None for no limit.",
         )
     return per_circuit
 
@@ -337,7 +339,7 @@ def circuit_limits(
     """Return the limits of each circuit.
 
     Raises:
-        ConfigError: The number of ceilings is wrong, or an exact length belongs to no circuit.
+        ConfigError: The number of limits is wrong, or an exact length belongs to no circuit.
     """
     if any(not 0 <= index < n_pairs for index in exact_hops):
         raise ConfigError(
@@ -389,7 +391,7 @@ def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Se
 
 
 def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
-    """Return the routing problem of a request, without its active circuits.
+    """Convert a request to a routing problem, without its active circuits.
 
     The ports must have been checked, and reverse pairs merged.
 

@@ -1,4 +1,4 @@
-"""Routing results, and the trace that verifies every result."""
+"""Routing results, and their verification by tracing the light of every circuit through the PUC states."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class WavePath:
 
 
 def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
-    """Return the waves and states of a path, derived from its ports and PUCs.
+    """Return the directed waves and PUC states of a path, derived from its ports and PUCs.
 
     Raises:
         ConfigError: Light cannot pass these PUCs in this order between these ports.
@@ -147,7 +147,7 @@ def traced_paths(
     *,
     counter_propagation: bool = False,
 ) -> tuple[Path, ...]:
-    """Trace circuits through the states, independently of the method that found them.
+    """Trace circuits through the PUC states and return their paths, independently of the method that found them.
 
     Raises:
         VerifyError: Light ends at another port, or runs against other light in a joint.

@@ -101,7 +101,7 @@ class _Effort:
     def decide(
         self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...] | None, bound: float, contested: tuple[int, ...]
     ) -> tuple[tuple[WavePath, ...], float, str]:
-        """Solve what negotiation could not, or certify its result; return paths, bound and method.
+        """Solve a problem that negotiation left open, or certify its result; return paths, bound and method.
 
         Raises:
             NoPathError: No routing exists (proven).
@@ -139,7 +139,7 @@ class _Effort:
     def _improved(
         self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...], bound: float
     ) -> tuple[WavePath, ...]:
-        """Improve a routing within the allowed time."""
+        """Improve the paths of a routing within the allowed time."""
         if not self._improve_s > 0.0:
             return wave_paths
         until_s = time.monotonic() + self._improve_s

@@ -1,6 +1,6 @@
-"""Prove by prices that a request is impossible where no cut does: places too small for the circuits that must pass.
+"""Prove by prices that a request is impossible, where no cut proves it: a region has too few PUCs for its circuits.
 
-A cut counts joints. It does not see that a PUC is either in bar or in cross, or that several circuits block each other
+A cut counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block each other
 in turn. Prices cover both. Assign any price to each strand (one of the two paths through a PUC in one state). Route
 each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can take,
 each in its better state, no routing exists.
@@ -34,7 +34,7 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class Scarcity:
-    """A proof, by prices, that some circuits are impossible together.
+    """Circuits that are proven, by prices, to be impossible together.
 
     Attributes:
         circuits: Indices of the circuits.
@@ -48,7 +48,7 @@ class Scarcity:
 def find_scarcity(
     request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
 ) -> Scarcity | None:
-    """Return circuits that provably have too little room near contested PUCs, or ``None`` if no proof is found.
+    """Return circuits that need more PUCs than there are near contested PUCs, or ``None`` if no proof is found.
 
     Args:
         request: The routing problem; its limits and equal lengths are ignored.
@@ -127,7 +127,7 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return a price for each arc of the mesh, or ``None`` if fractions of all circuits can pass side by side.
+        """Return arc prices that prove a request impossible, or ``None`` if circuits fit when split into fractions.
 
         The linear program lets as much of each circuit pass as there is room for; its dual values are the prices.
         """
@@ -167,7 +167,7 @@ class _Neighbourhood:
 
 
 def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.float64]) -> Scarcity | None:
-    """Return the proof that prices of arcs give over the whole mesh, or ``None`` if they prove nothing."""
+    """Check over the whole mesh whether prices of arcs are a proof; return the proof or ``None``."""
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
     tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T

@@ -63,7 +63,7 @@ def wave_graph(mesh: MeshTopology) -> WaveGraph:
 
 @lru_cache(maxsize=1024)
 def _hops_left(mesh: MeshTopology, port: int) -> NDArray[np.float64]:
-    """Return the fewest PUCs from each node to leaving at a port; cached, do not modify."""
+    """Return the smallest number of PUCs from each node to a port; cached, do not modify."""
     ports = np.full(mesh.n_ports, math.inf)
     ports[port] = 0.0
     waves = mesh.hops_to_port[port].astype(np.float64)
@@ -79,7 +79,7 @@ def walker(mesh: MeshTopology, *, compiled: bool) -> Walker:
 
 
 def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return, for each circuit, the smallest total weight from each node to leaving at its target.
+    """Return, for each circuit, the smallest total weight of a path from each node to its target port.
 
     Args:
         request: The routing problem; its blocked states are avoided.
@@ -96,7 +96,7 @@ def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDAr
 def _estimates_with_obstacles(
     request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
 ) -> list[NDArray[np.float64]]:
-    """Return the estimates for a mesh with blocked states or uneven weights."""
+    """Return the smallest weights to each target for a mesh with blocked states or uneven weights."""
     graph = wave_graph(request.mesh)
     size = graph.n_waves + request.mesh.n_ports
     heads = np.array([graph.bar, graph.cross]).T
@@ -160,7 +160,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
 
 
 class Prices:
-    """Current prices of the mesh, and its use by circuits.
+    """Current prices of all PUC states, and the number of circuits that use each state.
 
     Args:
         request: The routing problem.
@@ -180,7 +180,7 @@ class Prices:
         self.reset()
 
     def reset(self) -> None:
-        """Remove all use and all surcharges."""
+        """Remove all recorded circuits and all surcharges."""
         self.state_price = self._fresh.copy()
         self.use = self.walker.packed([0] * len(self._fresh))
 
@@ -191,7 +191,7 @@ class Prices:
         return [(a >> 1 & -2) + (bar[a] != b) for a, b in pairwise(nodes)]
 
     def add(self, nodes: Nodes) -> None:
-        """Record the states that a circuit uses."""
+        """Record the PUC states that a circuit uses."""
         use = self.use
         for arc in self.arcs(nodes):
             use[arc] += 1
@@ -200,7 +200,7 @@ class Prices:
                 self.state_price[arc] -= self._held[arc]
 
     def remove(self, nodes: Nodes) -> None:
-        """Remove a circuit from the use."""
+        """Remove the recorded PUC states of a circuit."""
         use = self.use
         for arc in self.arcs(nodes):
             use[arc] -= 1
@@ -217,7 +217,7 @@ class Prices:
         return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
 
     def to_wave_path(self, nodes: Nodes) -> WavePath:
-        """Return nodes as a wave path."""
+        """Return the nodes of a search result as a wave path."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
         return WavePath(tuple(nodes[:-1]), states)
 
@@ -282,7 +282,7 @@ class Search:
             todo = [(*banned, clash), (*banned, clash ^ 1)]
 
     def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:
-        """Return the cheapest walk without the banned states."""
+        """Return the cheapest walk that avoids the banned PUC states."""
         price = self._prices.state_price
         saved_prices = [(arc, price[arc]) for arc in banned]
         for arc in banned:
@@ -360,7 +360,7 @@ class Search:
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
-    """Return the nodes on the path to a label."""
+    """Return the nodes on the path that ends at a label of the search."""
     nodes: list[int] = []
     while label >= 0:
         label, node = labels[label]

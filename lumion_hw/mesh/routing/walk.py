@@ -1,7 +1,7 @@
 """Inner loop of the router: A* search for the cheapest walk at current prices.
 
-One source runs in two ways: on lists as plain Python, or on arrays compiled by numba (the extra ``fast``). Both add in
-the same order and break ties the same way, so they return the same walk.
+The same code runs on lists as plain Python, or on arrays compiled by numba (optional dependency ``fast``). Both add in
+the same order and break ties alike, so they return the same walk.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def cheapest_walk(
     Args:
         bar: Node after each wave in bar.
         cross: Node after each wave in cross.
-        price: Price of each state, as ``2 puc + (0 bar, 1 cross)``.
-        use: Number of circuits that use each state.
+        price: Price of each PUC state, numbered ``2 puc + (0 bar, 1 cross)``.
+        use: Number of circuits that use each PUC state.
         pressure: Price per circuit that uses the opposite state of a PUC.
         left: Lower bound of the price from each node to the goal; infinite at all other ports.
         start: First node.
         goal: Last node.
-        cost: Infinity for each node; overwritten.
-        before: Any number for each node; overwritten.
+        cost: Work space, infinity for each node; overwritten.
+        before: Work space, one number per node; overwritten.
     """
     cost[start] = 0.0
     queue = [(left[start], 0, start)]

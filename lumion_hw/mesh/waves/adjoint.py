@@ -32,16 +32,16 @@ class CellGradient:
     and sample. Sum over an axis whose samples share the parameter.
 
     Attributes:
-        loss_db: Per dB.
-        eta_in: Per unit of power splitting; infinite where the splitting is 0 or 1.
-        eta_out: Per unit of power splitting; infinite where the splitting is 0 or 1.
-        phase_upper: Per rad.
-        phase_lower: Per rad.
-        joint_phase: Per rad.
-        joint_loss_db: Per dB.
-        delay_s: Per s.
-        eta_slope_per_hz: Per unit of splitting per Hz.
-        differential_slope_per_hz: Per rad per Hz.
+        loss_db: Derivative by the PUC loss, per dB.
+        eta_in: Derivative by the splitting of the coupler at end A; infinite where the splitting is 0 or 1.
+        eta_out: Derivative by the splitting of the coupler at end B; infinite where the splitting is 0 or 1.
+        phase_upper: Derivative by the phase of the upper arm, per rad.
+        phase_lower: Derivative by the phase of the lower arm, per rad.
+        joint_phase: Derivative by the phase of the joint, per rad.
+        joint_loss_db: Derivative by the PUC loss, per dB.
+        delay_s: Derivative by the group delay of a PUC, per s.
+        eta_slope_per_hz: Derivative by the frequency slope of the splittings (1/Hz).
+        differential_slope_per_hz: Derivative by the frequency slope of φu - φl (rad/Hz).
     """
 
     loss_db: Real
@@ -102,7 +102,7 @@ def gradient(
 
 
 def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
-    """Return Σ b_u(h)·b_v(a) + b_v(h)·b_u(a) of each joint, shape ``(n, J)``, from the waves that leave PUC-ports."""
+    """Return the derivative by each joint factor, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a), shape ``(n, J)``."""
     u, v = solver.mesh.joints.T
 
     def leaving(waves: Complex) -> Complex:

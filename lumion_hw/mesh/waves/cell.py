@@ -47,7 +47,7 @@ class UnitCells:
         phase_upper: Shape ``(E,)``; phase of arm u in rad, including the passive phase.
         phase_lower: Shape ``(E,)``; phase of arm l in rad.
         joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``MeshTopology.joints``.
-        reference_hz: Frequency to which the values above refer.
+        reference_hz: Frequency to which losses, splittings and phases refer.
         delay_s: Group delay of a PUC; one number or shape ``(E,)``.
         eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.
         differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
@@ -105,7 +105,7 @@ class UnitCells:
         return counts.pop() if counts else None
 
     def transfer(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return T of every PUC, shape ``(E, 2, 2)``, with leading axes as in :meth:`batch_shape`.
+        """Return the transfer matrix T of every PUC, shape ``(E, 2, 2)``, with leading axes as in :meth:`batch_shape`.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at this frequency.
@@ -118,7 +118,7 @@ class UnitCells:
         return *np.shape(frequency_hz), *samples
 
     def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
-        """Return T with the batch axes last, shape ``(E, 2, 2, *batch_shape)``, as the solver needs it.
+        """Return the transfer matrices T with the batch axes last, shape ``(E, 2, 2, *batch_shape)``, for the solver.
 
         Args:
             frequency_hz: One frequency or an array.
@@ -154,7 +154,7 @@ class UnitCells:
         }
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
-        """Return the through and cross amplitudes of both couplers."""
+        """Return the through and cross amplitudes of both couplers of every PUC."""
         shift = self._eta_shift(frequency_hz)
         first, second = (_coupler(self._spread(eta, frequency_hz) + shift) for eta in (self.eta_in, self.eta_out))
         return first, second
@@ -214,12 +214,12 @@ class UnitCells:
         return np.concatenate([back, np.broadcast_to(facets[:, None], (n_ports, factor.shape[1]))])
 
     def detuning_hz(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return the frequency offset from the reference frequency, broadcast against the spread parameters."""
+        """Return the frequency offset from the reference, shaped to broadcast against parameters of :meth:`_spread`."""
         detuning = np.asarray(frequency_hz, dtype=np.float64) - self.reference_hz
         return detuning if self.n_samples is None else detuning[..., None]
 
     def _spread(self, parameter: Parameter, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return a parameter with its element axis first, then an axis for frequencies and one for samples, if any."""
+        """Return a cell parameter with its element axis first, followed by axes for frequencies and samples, if any."""
         array = np.asarray(parameter, dtype=np.float64)
         if array.ndim == 0:
             return array

@@ -28,7 +28,7 @@ class HeaterDistances:
         joint_mm: Shape ``(J, 2E)``; distance from a heater to the middle of a joint.
         arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β, with β the direction from heater to arm relative to the x
             axis; 0 at zero distance.
-        joint_turns: Shape ``(2, J, 2E)``; the same for joints.
+        joint_turns: Shape ``(2, J, 2E)``; cos 2β and sin 2β, with β the direction from heater to joint.
     """
 
     arm_mm: NDArray[np.float64]

@@ -61,7 +61,7 @@ class Program:
     width: int
 
     def slots(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the slots of elements that are in the pattern."""
+        """Return the storage slots of matrix elements that are in the pattern."""
         return np.searchsorted(self.keys, rows * self.width + columns).astype(np.int32)
 
 
@@ -119,7 +119,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
 
 
 def _members(bits: int) -> NDArray[np.int64]:
-    """Return the positions of the bits that are set, ascending."""
+    """Return the positions of the bits that are set in an integer, in ascending order."""
     raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
@@ -147,7 +147,7 @@ class _Dissection:
     corners: NDArray[np.int64]
 
     def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-        """Return the PUCs of a part of the mesh; those between its two halves come last."""
+        """Return the PUCs of a part of the mesh in elimination order; those between its two halves come last."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
         along, cut = self._shortest_cut(positions, pucs)
@@ -159,7 +159,7 @@ class _Dissection:
         return [*sides[0], *sides[1], *pucs[is_second_half.any(axis=1) & ~is_second_half.all(axis=1)].tolist()]
 
     def _shortest_cut(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """Return coordinates along the best direction and the cut: fewest PUCs crossed, then nearest to the middle."""
+        """Return corner coordinates along the best direction, and the cut that crosses fewest PUCs near the middle."""
         best: tuple[int, int, NDArray[np.float64], float] | None = None
         middle, reach = len(positions) // 2, int(_OFF_CENTRE * len(positions))
         for x, y in _DIRECTIONS:

@@ -42,8 +42,8 @@ class WaveEquations:
         rows: Rows of the elements that depend on the cells.
         columns: Columns of these elements.
         slots: Slots of these elements.
-        element: Index of the T element in each of them.
-        joint: Index of the joint in each of them; equal to the number of joints where light leaves.
+        element: For each of these elements, the index of its T element.
+        joint: For each of these elements, the index of its joint; the number of joints where light leaves.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
         n_waves: Number of waves, 4E.
@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Pattern of the wave equations in column order: indices into (diagonal ones, values), rows, column starts."""
+        """Sparse pattern of the equations by columns: indices into (diagonal ones, values), rows, column starts."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))
@@ -130,7 +130,7 @@ class WaveEquations:
         return chosen, rows[chosen].astype(np.int32), starts.astype(np.int32)
 
     def values(self, elements: Complex, factors: Complex) -> Complex:
-        """Return the elements that depend on the cells, shape ``(len(slots), n)``."""
+        """Return the matrix elements that depend on the cells, shape ``(len(slots), n)``."""
         through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
         result: Complex = through[self.joint] * elements[self.element]
         return result
@@ -199,7 +199,7 @@ class CompiledEngine:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return waves; see :class:`Engine`."""
+        """Return the waves at some unknowns for unit waves at the sources; see :class:`Engine`."""
         from lumion_hw.mesh.waves.kernels import LANES, run_solve
 
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
@@ -241,7 +241,7 @@ class VectorEngine:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return waves; see :class:`Engine`."""
+        """Return the waves at some unknowns for unit waves at the sources; see :class:`Engine`."""
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
 
         def store_result(part: slice, work: Complex) -> None:
@@ -277,7 +277,7 @@ def _eliminate_in_chunks(
 
 
 def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
-    """Eliminate in place, replacing pivots by their inverses; return the smallest squared pivot of each sample."""
+    """Eliminate matrices in place, replacing pivots by their inverses; return each sample's smallest squared pivot."""
     min_squares = np.full(work.shape[1], np.inf)
     done = 0
     for k, pivot in enumerate(program.pivot.tolist()):
@@ -322,7 +322,7 @@ def _repair(
     factors: Complex,
     solve_with_pivoting: Callable[[WaveEquations, Complex], Complex],
 ) -> None:
-    """Solve samples again if their smallest squared pivot is too small or NaN."""
+    """Solve samples again by sparse LU if their smallest squared pivot is too small or NaN."""
     # Negated comparison, so that NaN pivots are included.
     doubtful = np.flatnonzero(~(min_squares[: len(result)] >= MIN_PIVOT**2))
     if len(doubtful) and min_squares[doubtful].any():

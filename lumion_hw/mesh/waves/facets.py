@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def entering_fraction(jones: NDArray[np.complex128], loss_db: ArrayLike, tm_rejection_db: float) -> NDArray[np.float64]:
-    """Return the ratio of the power in the mesh to the power in the fibre.
+    """Return the fraction of the power in the fibre that enters the mesh at a port.
 
     TM light enters with ``tm_rejection_db`` more loss than TE (assumed). Both are added as powers
     (docs/polarization.md, "The model"): if TM were added as a field, some polarization would cancel it completely.

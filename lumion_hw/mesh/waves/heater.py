@@ -30,7 +30,7 @@ class HeaterLaw:
     rho6_rad_per_ma6: float = 0.0
 
     def phase_rad(self, current_ma: float) -> float:
-        """Return the phase at a current."""
+        """Return the phase of the heated arm at a heater current."""
         return self._phase_of_square(current_ma * current_ma)
 
     def _phase_of_square(self, square: float) -> float:
@@ -43,11 +43,11 @@ class HeaterLaw:
 
     @property
     def max_phase_rad(self) -> float:
-        """Largest phase within the current limit."""
+        """Largest phase that the heater reaches within its current limit."""
         return self.phase_rad(self.max_ma)
 
     def scaled(self, factor: float) -> HeaterLaw:
-        """Return the law with all phases multiplied by a factor."""
+        """Return the heater law with all phases multiplied by a factor."""
         return HeaterLaw(
             self.rho2_rad_per_ma2 * factor,
             self.rho4_rad_per_ma4 * factor,
@@ -56,7 +56,7 @@ class HeaterLaw:
         )
 
     def current_ma(self, phase_rad: float) -> float:
-        """Return the current for a phase of at least 0.
+        """Return the heater current for a phase of at least 0.
 
         Raises:
             LimitError: The phase is negative, or needs more than the largest current.

@@ -1,4 +1,4 @@
-"""Inner loops of the solver, compiled by numba (the extra ``fast``): elimination, and solution for given light.
+"""Inner loops of the mesh solver, compiled by numba (optional dependency ``fast``): elimination and solution.
 
 Samples are processed in groups of :data:`LANES`, with real and imaginary parts separate, so that every elimination step
 is a few vector instructions and one group stays in the cache. The step that takes nearly all the time is written as
@@ -108,7 +108,7 @@ def _load(start, slots, element, joint, elements, through, first, work):  # type
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _eliminate(pivot, below_start, below, right_start, right, target, work):  # type: ignore[no-untyped-def]
-    """Eliminate, replacing pivots by their inverses; return the smallest squared magnitude of a pivot."""
+    """Eliminate the matrices of one group of samples; return the smallest squared magnitude of a pivot."""
     smallest = np.inf
     t = 0
     for k in range(len(pivot)):
@@ -131,7 +131,7 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def]
-    """Solve for a unit wave at one source; the forward pass skips waves that its light has not reached."""
+    """Solve for a unit wave at one source; the forward pass skips waves that light has not reached."""
     pivot, below_start, below, below_row, right_start, right, right_column, _ = steps
     x[:] = 0.0
     reached[:] = False
@@ -187,7 +187,7 @@ def run_solve(steps, start, slots, element, joint, elements, through, sources, w
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(through_in, cross_in, upper, lower, through_out, cross_out, result):  # type: ignore[no-untyped-def]
-    """Do the same as :func:`lumion_hw.mesh.waves.cell.combine_cells`, without memory for intermediate results."""
+    """Combine couplers and arms as :func:`lumion_hw.mesh.waves.cell.combine_cells`, without intermediate arrays."""
     n = result.shape[3]
     steps = (
         int(through_in.shape[1] > 1),

@@ -25,7 +25,7 @@ __all__ = ["Solver"]
 
 
 class _Pattern:
-    """Properties of the mesh alone: which wave feeds which, and the order of elimination."""
+    """Properties that depend on the mesh only: which wave feeds which, and the order of elimination."""
 
     def __init__(self, mesh: MeshTopology) -> None:
         self.mesh = mesh
@@ -105,8 +105,8 @@ def _cached_pattern(mesh: MeshTopology) -> _Pattern:
 class Solver:
     """Solves the field of one mesh for any cells; everything that depends only on the mesh is prepared once.
 
-    Uses one thread. Results agree with a pivoting sparse LU to 1e-12. With the extra ``fast`` (numba) the inner loops
-    are compiled; without it they run in numpy and scipy, about ten times slower with the same results.
+    The solver uses one thread. Results agree with a pivoting sparse LU to 1e-12. With numba (dependency ``fast``) the
+    loops are compiled; without it they run in numpy and scipy, about ten times slower with the same results.
 
     Args:
         mesh: The mesh.
@@ -204,7 +204,7 @@ class Solver:
         return self._engine.waves(equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return the waves leaving at ports, ``(n, n_ports, k)``, given the waves that feed them."""
+        """Return the waves leaving at ports, ``(n, n_ports, k)``, from the waves that feed these ports."""
         parts = elements[self._pattern.out_element].T[:, :, None] * waves
         total: NDArray[np.complex128] = parts[:, 0::2] + parts[:, 1::2]
         return total

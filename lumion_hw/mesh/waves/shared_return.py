@@ -1,4 +1,4 @@
-"""Heater channels with a shared return: the current of one raises the return potential and reduces the others."""
+"""Heater channels with a shared return: each current raises the return potential and reduces the others."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class SharedReturns:
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
     def others_ma(self, driven_ma: Real) -> Real:
-        """Return j for heaters driven with ``(…, 2E)``, shape ``(T, …, 2E)``."""
+        """Return j, the mean current of the other heaters in a group, ``(T, …, 2E)``, for currents ``(…, 2E)``."""
         sums = [driven_ma @ members @ members.T for members in self.members]
         return np.stack(
             [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
         )
 
     def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
-        """Return the currents that flow, shape ``(…, 2E)``.
+        """Return the currents that flow through the heaters, shape ``(…, 2E)``.
 
         Args:
             driven_ma: Driven currents, shape ``(…, 2E)``.

@@ -112,7 +112,7 @@ def test_documents_of_before_there_were_topologies_are_hexagonal() -> None:
     ("changes", "message"),
     [
         ({"topology": "triangular"}, "unknown mesh topology 'triangular'"),
-        ({"ports": 5}, "'mate' in the document differs from mesh 'rectangular 5'"),
+        ({"ports": 5}, "'mate' in the document differs from that of mesh 'rectangular 5'"),
         ({"ports": 4.5}, "not whole"),
         ({"ports": None}, "needs numbers under 'ports'|not whole|'ports' of a mesh"),
         ({"version": 2}, "version 2; it is not a mesh"),

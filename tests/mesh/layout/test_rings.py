@@ -148,7 +148,7 @@ def _half_vertex(document: dict[str, Any]) -> None:
         (_swap_ports, "must list every open PUC-port"),
         (_one_sided, "not the other way round"),
         (_two_versions, "version 2; it is not a mesh"),
-        (_lost, "has no numbers under 'ends'"),
+        (_lost, "entry 'ends' of the mesh document is missing or does not contain numbers"),
         (_far_fibre, r"fibre ports \[24\] do not exist"),
         (_other_hash, "differs from 'sha256' in its document"),
         (_one_colour, "no fixed parity"),

@@ -107,13 +107,13 @@ def test_each_circuit_may_have_its_own_loss_ceiling_in_both_directions(smartligh
     )
     assert route(smartlight, request).paths[0].loss_db <= 4.5
     assert route(smartlight, replace(request, max_loss_db=[None, 9.0, None])).paths[0].loss_db > 4.5
-    with pytest.raises(ConfigError, match="2 loss ceilings do not match 3 circuits"):
+    with pytest.raises(ConfigError, match="2 loss limits do not match 3 circuits"):
         route(smartlight, replace(request, max_loss_db=[None, 4.5]))
 
 
 @pytest.mark.parametrize("ceiling", [-0.1, math.nan])
 def test_a_ceiling_that_is_none_is_refused(smartlight: HexMesh, ceiling: float) -> None:
-    with pytest.raises(ConfigError, match="a loss ceiling cannot be"):
+    with pytest.raises(ConfigError, match="the loss limit of a circuit cannot be"):
         route(smartlight, RouteRequest([(0, 20)], max_loss_db=ceiling))
 
 
@@ -132,7 +132,7 @@ def test_a_ceiling_that_forbids_a_circuit_is_told_with_the_lowest_that_does_not(
 def test_ceilings_that_only_together_forbid_circuits_are_told_with_what_the_circuits_take(smartlight: HexMesh) -> None:
     """Either circuit has a way of six PUCs, but both need PUC 0, one in bar and the other in cross."""
     pairs = [(0, 5), (1, 2)]
-    with pytest.raises(NoPathError, match=r"within their ceilings \(proven by CP-SAT\)\. Without ceilings, .* needs"):
+    with pytest.raises(NoPathError, match=r"within their limits \(proven by CP-SAT\)\. Without limits, .* needs"):
         route(smartlight, RouteRequest(pairs, max_hops=6))
     assert len(route(smartlight, RouteRequest(pairs)).paths) == 2
 
