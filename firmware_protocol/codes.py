@@ -33,7 +33,7 @@ MAX_TEXT = 32
 
 
 class Kind(IntEnum):
-    """Low nibble of ``kind_version``."""
+    """Kind of a frame: request, reply or event (low nibble of ``kind_version`` in the header)."""
 
     REQ = 0
     RSP = 1
@@ -67,7 +67,7 @@ class Drive(IntEnum):
 
 
 class Command(IntEnum):
-    """Commands (protocol section 5).
+    """Command codes of the protocol (protocol section 5).
 
     Attributes:
         marks: P can be pipelined, N accepts NO_REPLY, R only reads (a repeat executes again), S slow. A mark for only a
@@ -264,12 +264,12 @@ class FaultSource(IntEnum):
 
     @property
     def mask(self) -> int:
-        """The bit of this source in a mask of sources."""
+        """The bit of this fault source in a mask of fault sources."""
         return 1 << self
 
 
 class FaultState(IntEnum):
-    """``fault_state`` of a fault record."""
+    """State of a fault in a fault record (``fault_state``)."""
 
     CLEARED = 0
     LATCHED = 1
@@ -295,7 +295,7 @@ class ConfigOp(IntEnum):
 
 
 class CommitWhen(IntEnum):
-    """``when`` of COMMIT (protocol section 8.3)."""
+    """Time at which a COMMIT latches its bank (field ``when``, protocol section 8.3)."""
 
     NEXT_TICK = 0
     AT_TICK = 1
@@ -310,19 +310,19 @@ class SparseBase(IntEnum):
 
 
 class HelloFlag(IntFlag):
-    """Bits of ``hello_flags``."""
+    """Bits of ``hello_flags`` in HELLO."""
 
     TAKEOVER = 0x01
 
 
 class ApplyFlag(IntFlag):
-    """Bits of ``apply_flags``."""
+    """Bits of ``apply_flags`` in CONFIG APPLY."""
 
     SAVE = 0x01
 
 
 class ReadbackFlag(IntFlag):
-    """Bits of ``rb_flags``."""
+    """Bits of ``rb_flags`` in READBACK."""
 
     CODES = 0x01
 

@@ -20,7 +20,7 @@ from firmware_protocol.messages import Records
 
 
 class ConfigReply(Message):
-    """Reply to GLOBAL, LIMITS and APPLY."""
+    """Reply to the CONFIG operations GLOBAL, LIMITS and APPLY."""
 
     op: int = wire(0, "u8", "", "0,1,2", "echo")
     outputs_state: OutputsState = wire(1, "u8", "", "0..4", "section 11.1", view="OutputsState")
@@ -72,7 +72,7 @@ class ConfigGlobalRequest(GlobalBlock):
 
 
 class ConfigLimitsRequest(LimitsBlock):
-    """Limit records for the pending configuration."""
+    """Send limit records for the pending configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -81,7 +81,7 @@ class ConfigLimitsRequest(LimitsBlock):
 
 
 class ConfigApplyRequest(Message):
-    """Make the pending configuration the active one."""
+    """Make the pending configuration the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -169,7 +169,7 @@ class Refusal:
 
     @property
     def name(self) -> str:
-        """Name of the status."""
+        """Name of the status code."""
         return status_name(self.status)
 
     @property

@@ -24,7 +24,7 @@ ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, 
 
 @dataclass(frozen=True)
 class PayloadField:
-    """One field of a payload.
+    """One field of a message's payload.
 
     Attributes:
         offset: Bytes from the first payload byte.
@@ -57,12 +57,12 @@ class PayloadField:
 
     @cached_property
     def element(self) -> str:
-        """Type of one element of an array."""
+        """Type of the elements of an array field."""
         return self.type.split("[")[0]
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
-        """Names of the fields that hold the shape of an array."""
+        """Names of the fields that hold the shape of an array field."""
         return tuple(self.type.split("[")[1][:-1].split(",")) if self.is_array else ()
 
     @cached_property
@@ -80,7 +80,7 @@ class PayloadField:
         return _STRUCT.get(self.type, f"{self.size}s")
 
     def allows(self, value: int) -> bool:
-        """Return whether a value is inside the range, as far as the field alone defines it."""
+        """Return whether a value is inside the range of the field, as far as the field alone defines this range."""
         if self.none is not None and value == self.none:
             return True
         low, dots, high = self.range.partition("..")
@@ -93,7 +93,7 @@ class PayloadField:
 
 @dataclass(frozen=True)
 class Layout:
-    """The payload of one message.
+    """The payload layout of one message.
 
     Attributes:
         name: Name of the message class.
@@ -113,7 +113,7 @@ class Layout:
 
     @cached_property
     def fixed(self) -> tuple[PayloadField, ...]:
-        """The fields of fixed size."""
+        """The fields of fixed size, without the array at the end."""
         return tuple(field for field in self.fields if not field.is_array)
 
     @cached_property
@@ -123,7 +123,7 @@ class Layout:
 
     @cached_property
     def packer(self) -> struct.Struct:
-        """The fixed part as a :class:`struct.Struct`."""
+        """The fixed part of the payload as a :class:`struct.Struct`."""
         return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property

@@ -57,7 +57,7 @@ class Header:
     version: int = PROTOCOL_MAJOR
 
     def header_bytes(self) -> bytes:
-        """Return the eight bytes. Raises ``FieldError`` for a value that does not fit its field."""
+        """Return the eight bytes of the header. Raises ``FieldError`` for a value that does not fit its field."""
         # -1 makes the packing below fail, so a wrong kind raises the same error as any other wrong field.
         kind_version = (self.version << 4 | self.kind) if 0 <= self.kind <= 15 else -1
         try:
@@ -207,7 +207,7 @@ class Decoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
-        """Add received bytes and return the frames that they complete."""
+        """Add received bytes and return the frames completed by these bytes."""
         found: list[Frame | BadFrame] = []
         # A stream of zeros (a broken cable, a UART at the wrong speed) must not cost a list entry
         # per byte, so a run of delimiters is reduced to one.

@@ -106,7 +106,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads an image from start to end; every error names the offset where it stopped.
+    """Reads a sweep image from start to end; every error names the offset at which reading stopped.
 
     Args:
         data: The whole image.
@@ -138,7 +138,7 @@ class ImageReader:
         return header
 
     def table(self, point: int | None = None) -> NDArray[np.uint16]:
-        """Return a whole table of n_dac codes."""
+        """Return a whole table of n_dac codes, read at the present offset."""
         raw = self.read(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
         return np.frombuffer(raw, dtype=CODE_DTYPE)
 

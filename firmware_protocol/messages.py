@@ -42,17 +42,17 @@ class Request(Protocol[ReplyT_co]):
 
     @property
     def command(self) -> Command:
-        """Command code."""
+        """Command code of the request."""
 
     @property
     def reply(self) -> type[ReplyT_co]:
-        """Class of the reply to status OK."""
+        """Class of the reply that a successful request gets."""
 
     def encode(self) -> bytes:
-        """Return the payload."""
+        """Return the payload bytes of the request."""
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
+        """Return ``(payload offset, value)`` of the first field outside the range of the field, or ``None``."""
 
 
 class HelloReply(Message):
@@ -117,7 +117,7 @@ class PingReply(Message):
 
 
 class PingRequest(Message):
-    """Check the connection; inside the session it also resets the watchdog (protocol section 6.2)."""
+    """Check the connection; inside a session a PING also resets the watchdog (protocol section 6.2)."""
 
     command: ClassVar[Command] = Command.PING
     reply: ClassVar[type[PingReply]] = PingReply
@@ -157,12 +157,12 @@ class GetStatsReply(Message):
     )
 
     def counter(self, counter: StatsCounter) -> int:
-        """Return one counter. Raises ``IndexError`` if the board did not send it."""
+        """Return one counter. Raises ``IndexError`` if the board did not send this counter."""
         return int(self.counters[counter])
 
 
 class GetStatsRequest(Message):
-    """Request the counters (protocol section 6.3)."""
+    """Request the board's counters (protocol section 6.3)."""
 
     command: ClassVar[Command] = Command.GET_STATS
     reply: ClassVar[type[GetStatsReply]] = GetStatsReply
@@ -295,7 +295,7 @@ class ReadAdcReply(Message):
 
 
 class ReadAdcRequest(Message):
-    """Scan the monitors (protocol section 9)."""
+    """Request an averaged scan of the monitors (protocol section 9)."""
 
     command: ClassVar[Command] = Command.READ_ADC
     reply: ClassVar[type[ReadAdcReply]] = ReadAdcReply
@@ -384,7 +384,7 @@ class FaultClearReply(Message):
 
 
 class FaultClearRequest(Message):
-    """Clear one latched fault (protocol section 11.3); older firmware clears every fault up to that id."""
+    """Clear one latched fault (protocol section 11.3); old firmware also clears all faults with lower ids."""
 
     command: ClassVar[Command] = Command.FAULT_CLEAR
     reply: ClassVar[type[FaultClearReply]] = FaultClearReply

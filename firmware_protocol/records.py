@@ -124,7 +124,7 @@ class RecordRing:
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def pushable(self) -> range:
-        """Return the indexes that can be pushed now: held, not yet pushed, and below the limit."""
+        """Return the indexes of the records that can be pushed now: stored, not yet pushed, and below the limit."""
         # Records that are no longer in the ring are not pushed, and events are
         # not sent again: the host requests missing records by index.
         first = max(self.next_push, self.oldest)
@@ -159,7 +159,7 @@ class RecordTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} records would let no record pass")
+            raise ValueError(f"window of {window} records: it must be at least 1, or no record could be sent")
         self.window = window
         self.contiguous_end = 0
         self._later: list[range] = []

@@ -30,7 +30,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class StoredReply:
-    """The final reply to a sequence number.
+    """The final reply to the request with one sequence number, stored for repeats.
 
     Attributes:
         command: Command code of the request.
@@ -82,12 +82,12 @@ class ReplyRing:
         self._slots: list[_Slot | None] = [None] * window
 
     def open(self, seq: int) -> None:
-        """Start a session: clear the ring and take the number of the HELLO as the last executed one."""
+        """Start a session: clear the ring and take the number of the HELLO as that of the last executed request."""
         self._slots = [None] * self.window
         self._last = seq
 
     def judge(self, seq: int) -> Judgement:
-        """Decide on a request. EXECUTE for a newer number makes it the newest number at once."""
+        """Decide how to treat a request. EXECUTE makes the number of the request the newest number immediately."""
         slot = self._slots[seq & (self.window - 1)]
         if slot is not None and slot.seq == seq:
             # The host does not wait for a reply to this request, so none is sent now.
@@ -109,13 +109,13 @@ class ReplyRing:
         return Judgement(Verdict.STALE)
 
     def store(self, seq: int, reply: StoredReply) -> None:
-        """Store the final reply. Raises ``ValueError`` for a payload above 64 bytes (only reads can have one)."""
+        """Store the final reply. Raises ``ValueError`` for a payload above 64 bytes, which only reads can have."""
         if len(reply.payload) > MAX_STORED_REPLY:
             raise ValueError(f"a stored reply has at most {MAX_STORED_REPLY} bytes, not {len(reply.payload)}")
         self._slots[seq & (self.window - 1)] = _Slot(seq, reply, silent=False)
 
     def store_read(self, seq: int) -> None:
-        """Record that a request with mark R was executed: a repeat executes it again."""
+        """Remember that a request with mark R was executed, so that a repeat executes the request again."""
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=False)
 
     def store_silent(self, seq: int) -> None:
@@ -145,7 +145,7 @@ class SendWindow:
         return tuple(self._unanswered)
 
     def can_send(self) -> bool:
-        """Return whether a new number can be used now."""
+        """Return whether a new sequence number can be used now."""
         # Measure from the oldest unanswered number. If we counted unanswered numbers instead,
         # boards would refuse correct repeats for every W above 1 (section 4.3).
         return not self._unanswered or (self._next - self._unanswered[0]) % _SEQ < self.window
@@ -167,7 +167,7 @@ class SendWindow:
         return seq
 
     def abandon(self) -> None:
-        """Abandon all unanswered requests: after the next executed number, the board refuses them as STALE."""
+        """Abandon all unanswered requests: once a later number is executed, the board refuses them as STALE."""
         if self._unanswered:
             # The next executed number is then at least W ahead of every abandoned one, so the board refuses
             # late copies as STALE (section 4.2): what was reported as not executed is not executed later.

@@ -33,13 +33,13 @@ class SubscribeFlag(IntFlag):
 
 
 class WatchFlag(IntFlag):
-    """Bits of ``watch_flags``."""
+    """Bits of ``watch_flags`` in WATCH."""
 
     CLEAR = 0x01
 
 
 class ImageFlag(IntFlag):
-    """Bits of ``img_flags``."""
+    """Bits of ``img_flags`` in a sweep image."""
 
     START_TABLE = 0x01
 
@@ -59,7 +59,7 @@ class EndAction(IntEnum):
 
 
 class SweepTrigger(IntEnum):
-    """Start condition of each point."""
+    """Start condition of each point of a sweep."""
 
     FREE = 0
     EXTERNAL = 1
@@ -75,7 +75,7 @@ class RunState(IntEnum):
 
 
 class EndReason(IntEnum):
-    """Reason why a run ended."""
+    """Reason why a sweep ended."""
 
     COMPLETE = 0
     ABORTED = 1

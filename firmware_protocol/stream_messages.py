@@ -78,7 +78,7 @@ class WatchReply(Message):
 
 
 class WatchRequest(Message):
-    """Watch the light at monitors, or request its state (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
+    """Watch the light at monitors, or ask which are dark (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
 
     command: ClassVar[Command] = Command.WATCH
     reply: ClassVar[type[WatchReply]] = WatchReply
@@ -178,7 +178,7 @@ class SweepDataEvent(Message):
 
 
 class SweepDoneEvent(Message):
-    """A run has ended (protocol section 10.4)."""
+    """Report that a sweep has ended (protocol section 10.4)."""
 
     event: ClassVar[Event] = Event.SWEEP_DONE
     generation: int = wire(0, "u32", "", "", "run")
@@ -192,7 +192,7 @@ class SweepDoneEvent(Message):
 
 
 class SweepReadReply(Message):
-    """State of the last run and the requested records (protocol section 10.4); ``reason`` is ``None`` while it runs."""
+    """State of the last sweep and the requested records (section 10.4); ``reason`` is ``None`` while it runs."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     first: int = wire(4, "u32", "record", "", "echo")
@@ -228,7 +228,7 @@ class SweepReadRequest(Message):
 
 
 class SweepAckReply(Message):
-    """Records that a run has produced and still holds (protocol section 10.4)."""
+    """Number of records that a sweep has produced, and the oldest stored record (protocol section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     produced: int = wire(4, "u32", "records", "", "records produced so far")

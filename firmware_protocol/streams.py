@@ -18,7 +18,7 @@ def later_limit(present: int, offered: int) -> int:
 
 
 class EventCredit:
-    """The board's side of one stream: numbers of the events sent, discarded records, and the limit.
+    """The board's side of one telemetry stream: numbers of events sent, discarded records, and the credit limit.
 
     Args:
         credit_limit: Limit of the SUBSCRIBE that opened the stream.
@@ -55,7 +55,7 @@ class EventCredit:
 
 
 class EventTrack:
-    """The host's side of one stream: received and lost events, and when to renew.
+    """The host's side of one telemetry stream: received and lost events, and when to renew the credit.
 
     Args:
         window: Number of events that the board can send without a renewal. The host renews after half of them.
@@ -71,7 +71,7 @@ class EventTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"a window of {window} events would let no event pass")
+            raise ValueError(f"window of {window} events: it must be at least 1, or no event could be sent")
         self.window = window
         self.next_event = 0
         self.received = 0

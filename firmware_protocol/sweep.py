@@ -78,7 +78,7 @@ class SweepPoint:
         return result
 
     def encode(self) -> bytes:
-        """Return the bytes of the point record."""
+        """Return the bytes of the record of this sweep point."""
         body = self.changes if self.table is None else self.table
         times = None if self.timing is None else (self.timing.settle_us, self.timing.dwell_us)
         return pack_point(body, times, whole=self.table is not None)
@@ -86,7 +86,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, eq=False)
 class SweepImage:
-    """A sweep as the board stores it.
+    """A sweep in the form in which the board stores it.
 
     Two images are equal if they have the same bytes.
 
@@ -118,7 +118,7 @@ class SweepImage:
             object.__setattr__(self, "start_table", codes_array(self.start_table))
 
     def encode(self) -> bytes:
-        """Return the bytes of the image.
+        """Return the bytes of the sweep image.
 
         Raises:
             ImageError: A field does not allow its value, or tables have different lengths.

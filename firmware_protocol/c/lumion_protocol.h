@@ -40,7 +40,7 @@ extern "C" {
 #define LUM_MOST_SENDS 12u /* how often a host sends a request at most on a link with losses */
 #define LUM_LONGEST_STEP_RTOS 4u /* longest wait between two sends in units of the RTO */
 
-/* Low nibble of kind_version. */
+/* Kind of a frame: request, reply or event (low nibble of kind_version in the header). */
 enum lum_kind {
     LUM_KIND_REQ = 0x00,
     LUM_KIND_RSP = 0x01,
@@ -55,7 +55,7 @@ enum lum_header_flag {
     LUM_HEADER_FLAG_FAULT_PENDING = 0x80,
 };
 
-/* Commands (protocol section 5). */
+/* Command codes of the protocol (protocol section 5). */
 enum lum_command {
     LUM_COMMAND_HELLO = 0x00,
     LUM_COMMAND_PING = 0x01,
@@ -159,7 +159,7 @@ enum lum_fault_source {
     LUM_FAULT_SOURCE_MEMORY = 0x0C,
 };
 
-/* fault_state of a fault record. */
+/* State of a fault in a fault record (fault_state). */
 enum lum_fault_state {
     LUM_FAULT_STATE_CLEARED = 0x00,
     LUM_FAULT_STATE_LATCHED = 0x01,
@@ -197,7 +197,7 @@ enum lum_config_op {
     LUM_CONFIG_OP_READ_LIMITS = 0x04,
 };
 
-/* when of COMMIT (protocol section 8.3). */
+/* Time at which a COMMIT latches its bank (field when, protocol section 8.3). */
 enum lum_commit_when {
     LUM_COMMIT_WHEN_NEXT_TICK = 0x00,
     LUM_COMMIT_WHEN_AT_TICK = 0x01,
@@ -210,17 +210,17 @@ enum lum_sparse_base {
     LUM_SPARSE_BASE_DRIVEN = 0x01,
 };
 
-/* Bits of hello_flags. */
+/* Bits of hello_flags in HELLO. */
 enum lum_hello_flag {
     LUM_HELLO_FLAG_TAKEOVER = 0x01,
 };
 
-/* Bits of apply_flags. */
+/* Bits of apply_flags in CONFIG APPLY. */
 enum lum_apply_flag {
     LUM_APPLY_FLAG_SAVE = 0x01,
 };
 
-/* Bits of rb_flags. */
+/* Bits of rb_flags in READBACK. */
 enum lum_readback_flag {
     LUM_READBACK_FLAG_CODES = 0x01,
 };
@@ -258,12 +258,12 @@ enum lum_subscribe_flag {
     LUM_SUBSCRIBE_FLAG_RENEW = 0x01,
 };
 
-/* Bits of watch_flags. */
+/* Bits of watch_flags in WATCH. */
 enum lum_watch_flag {
     LUM_WATCH_FLAG_CLEAR = 0x01,
 };
 
-/* Bits of img_flags. */
+/* Bits of img_flags in a sweep image. */
 enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
 };
@@ -280,7 +280,7 @@ enum lum_end_action {
     LUM_END_ACTION_KEEP = 0x01,
 };
 
-/* Start condition of each point. */
+/* Start condition of each point of a sweep. */
 enum lum_sweep_trigger {
     LUM_SWEEP_TRIGGER_FREE = 0x00,
     LUM_SWEEP_TRIGGER_EXTERNAL = 0x01,
@@ -294,7 +294,7 @@ enum lum_run_state {
     LUM_RUN_STATE_ENDED = 0x03,
 };
 
-/* Reason why a run ended. */
+/* Reason why a sweep ended. */
 enum lum_end_reason {
     LUM_END_REASON_COMPLETE = 0x00,
     LUM_END_REASON_ABORTED = 0x01,

@@ -25,7 +25,7 @@ _PER_LINE = 16
 
 
 def _array(name: str, values: list[int], kind: str = "uint8_t") -> Iterator[str]:
-    """Yield a C array; an empty one gets a byte that is not counted."""
+    """Yield the lines of a C array; an empty array gets one byte, which its length does not count."""
     yield f"static const {kind} {name}[] = {{"
     shown = values or [0]
     for start in range(0, len(shown), _PER_LINE):
@@ -59,14 +59,14 @@ def _expect_member(field: PayloadField, value: Any) -> str:
 
 
 def _flat(value: Any) -> list[int]:
-    """Return the numbers of an array in the order of the wire."""
+    """Return the numbers of an array in the order in which they are sent."""
     if isinstance(value, list):
         return [number for part in value for number in _flat(part)]
     return [int(value)]
 
 
 def _shape(field: PayloadField, value: Any) -> dict[str, int]:
-    """Return the count fields an array in the file stands for."""
+    """Return the count fields that give the shape of an array in the vectors file."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
     sizes = [len(value)]
@@ -164,7 +164,7 @@ def _frames(records: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _streams(vectors: dict[str, Any]) -> Iterator[str]:
-    """Yield the unusual and the bad frames."""
+    """Yield the test frames with unusual or bad content."""
     for number, record in enumerate(vectors["accepted"]):
         yield from _bytes(f"accepted_wire_{number}", record["wire"])
         yield from _bytes(f"accepted_payload_{number}", record["payload"])

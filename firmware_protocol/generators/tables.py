@@ -144,7 +144,7 @@ def _examples() -> dict[str, Request[Message]]:
 
 
 def _hello(vectors: dict[str, Any]) -> HelloReply:
-    """Return the locked identity block: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
+    """Return the HELLO reply of the locked vectors: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
     record = next(record for record in vectors["frames"] if record["name"] == "hello reply")
     return HelloReply.decode(bytes.fromhex(record["payload"]))
 
@@ -243,14 +243,14 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def table(name: str, vectors: dict[str, Any]) -> str:
-    """Return a table by its heading. Raises ``KeyError`` for an unknown name."""
+    """Return a table of the protocol by its heading. Raises ``KeyError`` for an unknown heading."""
     if name in OWN_TABLES:
         return OWN_TABLES[name](vectors)
     return _codes(_ENUMS[name]) if name in _ENUMS else _layout(LAYOUTS[name])
 
 
 def page(vectors: dict[str, Any]) -> str:
-    """Return the whole page."""
+    """Return the text of the whole page of protocol tables."""
     parts = [_TOP]
     for title, names in SECTIONS:
         parts.append(f"## {title}\n")

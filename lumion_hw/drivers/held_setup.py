@@ -107,7 +107,7 @@ class HeldSetup:
 
     @staticmethod
     def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
-        """Return several setups of one session as one setup. Needs at least one."""
+        """Return several setups of one session as one setup. At least one setup is needed."""
         first, *others = setups
         joined = HeldSetup(first._session, joined=first._joined)
         for setup in (first, *others):
@@ -188,6 +188,6 @@ class HeldSetup:
 
 
 def _joined(queries: Sequence[str]) -> str:
-    """Join queries into one message. Each starts at the root of the command tree, independent of the query before."""
+    """Join queries into one message. Each query starts at the root of the command tree."""
     first, *others = queries
     return first + "".join(f";:{query.removeprefix(':')}" for query in others)

@@ -1,8 +1,8 @@
 """The emulated bench: devices that speak the same bytes as the hardware, over one optical world, seed and clock.
 
-``Bench.emulate`` makes them all. From here come single ones, the server that puts them on wires, and what an emulated
-device of one's own is made of; the engine of SCPI instruments is :mod:`lumion_hw.emulator.scpi`. All other modules
-inside are private.
+``Bench.emulate`` creates all devices of a bench. This package exports single emulated devices, the server that connects
+them to TCP ports and serial lines, and the base classes for further emulated devices. The engine of SCPI instruments is
+:mod:`lumion_hw.emulator.scpi`. All other modules of this package are private.
 """
 
 import lazy_loader

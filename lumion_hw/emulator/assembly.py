@@ -1,4 +1,4 @@
-"""A complete emulated bench: one optical world, and every device of the bench file connected to it."""
+"""A complete emulated bench: one optical model, and every device of the bench file connected to it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _BRIDGE_BAUD = 115_200
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """One device to emulate.
+    """Specification of one device to emulate.
 
     Attributes:
         name: Device name in the bench file.
-        kind: Kind as in the bench file, for messages.
-        make: Makes the device on its bench; ``None`` if it cannot be emulated.
+        kind: Kind of device as in the bench file, for error messages.
+        make: Creates the device on a bench; ``None`` if the device cannot be emulated.
         faults: Returns the faults of this device, in addition to supply and cable.
-        inside: Name of the device that this one is plugged into, and whose connection it uses.
+        inside: Name of the device that contains this device and whose connection it shares.
     """
 
     name: str
@@ -55,13 +55,13 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class EmulationSpec:
-    """A bench to emulate.
+    """Specification of a bench to emulate.
 
     Attributes:
         mesh: Layout of the mesh.
         wiring: Fibres between modules, instruments and mesh.
         devices: All devices.
-        controller: Name of the device that drives the heaters of the mesh; others of its kind drive nothing.
+        controller: Name of the device that drives the heaters of the mesh; other controllers drive no heater.
         heater_channels: Drive channel of each heater, by 2·PUC + arm.
         monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
@@ -83,21 +83,21 @@ class EmulationSpec:
 
 
 class EmulatedBench:
-    """Emulated devices on one clock, from one seed.
+    """All emulated devices of a bench, on one clock and drawn from one random seed.
 
     Args:
         spec: Bench to emulate.
         clock: Virtual for tests and demonstrations, the wall clock for a bench that is served to other programs.
         seed: Random seed; the same seed gives the same bench and the same noise.
         warm: Whether modules have been powered for a long time; otherwise they start up first.
-        aged_s: Time since the chip was as the seed draws it.
+        aged_s: Age of the chip in seconds; at age 0 its parameters are as the seed draws them.
 
     Attributes:
         spec: Bench that is emulated.
         clock: Clock of all devices.
         warm: Whether modules have been powered for a long time.
         world: Optical model. Its hidden truth is for tests only.
-        slow_drift: Slow drift of the chip, with the age of the bench.
+        slow_drift: Slow drift of the chip's parameters with the age of the bench.
         chip_id: Name of the hidden chip; it differs for another seed, mesh or physics.
         faults: Scripted faults.
         devices: The emulated devices by name; for a module, the bridge between it and the host.
@@ -156,16 +156,19 @@ class EmulatedBench:
     # -- for the kinds of devices, which make themselves ---------------------------------------------------------------
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return a separate random stream for each purpose, so that adding a device does not change the others."""
+        """Return a random stream for one purpose; a device added to the bench does not change the other streams."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
     @property
     def n_channels(self) -> int:
-        """Number of drive channels that the mesh needs."""
+        """Number of controller channels that the mesh needs."""
         return max(self.spec.heater_channels) + 1
 
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
-        """Return a function that applies a controller's output currents; only ``spec.controller`` heats the mesh."""
+        """Return a function that applies a controller's currents to the heaters.
+
+        No effect unless it is ``spec.controller``.
+        """
         channels = np.array(self.spec.heater_channels)
 
         def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
@@ -175,11 +178,11 @@ class EmulatedBench:
         return drive
 
     def launch(self, name: str) -> Callable[[Light], None]:
-        """Return a function that sends the light of a laser into the mesh; a laser without wiring has no effect."""
+        """Return a function that sends a laser's light into the mesh; light of a laser without wiring is ignored."""
         return lambda light: self.world.set_source(name, light.power_w, light.wavelength_nm)
 
     def trigger_output(self, name: str) -> Callable[[NDArray[np.float64]], None]:
-        """Return a function that sends pulse times from a trigger output to its inputs."""
+        """Return a function that passes pulse times from a device's trigger output to the connected trigger inputs."""
 
         def pulses(times_s: NDArray[np.float64]) -> None:
             for trigger_input in self._trigger_inputs.get(name, ()):
@@ -197,19 +200,19 @@ class EmulatedBench:
 
     @cached_property
     def coherent_light(self) -> CoherentLight:
-        """Light of all coherent modules."""
+        """The optical interface of all coherent modules: their launched and received light."""
         # Loading its tables takes 0.1 s, so benches without coherent modules do not.
         from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
 
         return CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
 
     def on_i2c(self, name: str, module: Any, target: I2cTarget) -> I2cBridge:
-        """Put a pluggable module behind an I2C bridge, and return the bridge.
+        """Connect a pluggable module to a new I2C bridge, and return the bridge.
 
         Args:
             name: Device name in the bench file.
-            module: The module; it has ``advance``, and faults act on it.
-            target: The module as a target on the bus.
+            module: The module. Its ``advance`` is called with the clock, and faults act on it.
+            target: The module as a target on the I2C bus.
         """
         from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 

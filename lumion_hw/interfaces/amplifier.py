@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class AmplifierMode(enum.Enum):
-    """Quantity that an amplifier holds constant."""
+    """Quantity that an amplifier keeps constant."""
 
     CURRENT = "pump current"
     POWER = "output power"
@@ -36,7 +36,7 @@ class AmplifierSettings:
 
 @dataclass(frozen=True)
 class AmplifierLimits:
-    """Lowest and highest settings, both ends included; ``None`` for a quantity that the amplifier cannot hold.
+    """Lowest and highest settings, both included; ``None`` for a quantity that cannot be kept constant.
 
     Attributes:
         current_ma: Pump current.
@@ -89,7 +89,7 @@ class OpticalAmplifier(Protocol):
         """Serial number that the instrument reports."""
 
     def hold_current_ma(self, current_ma: float) -> None:
-        """Hold this pump current constant.
+        """Keep this pump current constant.
 
         Raises:
             NotSupportedError: The amplifier has no such mode.
@@ -112,7 +112,7 @@ class OpticalAmplifier(Protocol):
         """
 
     def disable(self) -> None:
-        """Switch the pump off and verify it."""
+        """Switch the pump off and verify that it is off."""
 
     def wait_ready(self, timeout_s: float) -> AmplifierState:
         """Wait until the amplifier emits at its settings and return that state.
@@ -127,7 +127,7 @@ class OpticalAmplifier(Protocol):
         """
 
     def state(self) -> AmplifierState:
-        """Read the present state."""
+        """Read the present state of the amplifier."""
 
     def settings(self) -> AmplifierSettings:
         """Return the present settings."""

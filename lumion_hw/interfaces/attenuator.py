@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class AttenuatorSettings:
-    """Settings of one channel.
+    """Settings of one attenuator channel.
 
     Attributes:
         attenuation_db: Attenuation as the instrument reports it, with or without its insertion loss.
@@ -23,7 +23,7 @@ class AttenuatorSettings:
 
 @dataclass(frozen=True)
 class AttenuatorLimits:
-    """Lowest and highest settings of one channel, both ends included.
+    """Lowest and highest settings of one attenuator channel, both ends included.
 
     Attributes:
         attenuation_db: Attenuation.
@@ -57,7 +57,7 @@ class VariableAttenuator(Protocol):
         """Serial number that the instrument reports."""
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
-        """Set the attenuation.
+        """Set the attenuation of a channel.
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was changed.

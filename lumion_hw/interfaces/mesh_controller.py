@@ -90,7 +90,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class MonitorReading:
-    """One scan of all monitors.
+    """One scan of all photodiode monitors.
 
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
@@ -138,7 +138,7 @@ class Fault:
         return f"{self.source} (id {self.fault_id}){channel}{measured}"
 
     def _quantity(self, value: int) -> str:
-        """Return a value with its unit. The unit may have a factor, such as ``0.01 °C``."""
+        """Return a value with its unit. The unit may contain a factor, such as ``0.01 °C``."""
         unit = str(self.extra.get("unit", ""))
         factor, _, name = unit.partition(" ")
         try:
@@ -190,7 +190,7 @@ class SweepResult:
 
 @dataclass(frozen=True)
 class TelemetrySample:
-    """One record of a monitor stream.
+    """One record of a stream of monitor readings.
 
     Attributes:
         reading: Readings of the selected monitors, in ascending order.
@@ -225,7 +225,7 @@ class LightThreshold:
 
 @dataclass(frozen=True)
 class LightState:
-    """The watched monitors that are dark.
+    """The watched monitors that receive no light.
 
     Attributes:
         dark: Numbers of the dark monitors.
@@ -250,7 +250,7 @@ class LightWatcher(Protocol):
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
 
     def close(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching for light; idempotent."""
 
 
 class MeshController(Protocol):
@@ -264,7 +264,7 @@ class MeshController(Protocol):
         """Identity and capabilities, read when the device is opened."""
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits and watchdog time-out. Does nothing if the controller already has these."""
+        """Apply limits and watchdog time-out. Does nothing if the controller already has the same configuration."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
@@ -330,7 +330,7 @@ class MeshController(Protocol):
         """Return the controller's fault list, oldest first."""
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear only the latched fault with this id. Clearing it twice is not an error.
+        """Clear only the latched fault with this id. A second call with the same id is not an error.
 
         Raises:
             BadValueError: No fault has this id; nothing was cleared.

@@ -103,7 +103,7 @@ class PolarizationReading:
 
 @dataclass(frozen=True)
 class PolarimeterSettings:
-    """Settings of a polarimeter.
+    """Present settings of a polarimeter.
 
     Attributes:
         frequency_thz: Optical frequency for which the calibration is applied.

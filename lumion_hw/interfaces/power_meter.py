@@ -25,7 +25,7 @@ class RangeState(enum.Enum):
 
 @dataclass(frozen=True)
 class PowerReading:
-    """One reading of one channel.
+    """One power reading of one channel.
 
     Attributes:
         channel: Channel number of the instrument, from 1.
@@ -60,7 +60,7 @@ class PowerReading:
 
     @property
     def power_dbm(self) -> float:
-        """Power in dBm.
+        """The power of the reading in dBm.
 
         Raises:
             OutOfRangeError: The reading is not a number, or is not positive.
@@ -92,7 +92,7 @@ class PowerLog:
 
 @dataclass(frozen=True)
 class MeterSettings:
-    """Settings of one channel.
+    """Settings of one power meter channel.
 
     Attributes:
         wavelength_nm: Wavelength for which the responsivity is applied.
@@ -107,7 +107,7 @@ class MeterSettings:
 
 @dataclass(frozen=True)
 class MeterLimits:
-    """Lowest and highest settings of one channel, both ends included, as the instrument reports them.
+    """Lowest and highest settings of one meter channel, both included, as the instrument reports them.
 
     Attributes:
         wavelength_nm: Wavelength.
@@ -164,10 +164,10 @@ class PowerMeter(Protocol):
         """
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one reading and return it."""
+        """Trigger one power reading and return it."""
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading per channel, all taken together."""
+        """Return one power reading per channel, all measured at the same time."""
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         """Read and empty the instrument's error queue."""
@@ -177,7 +177,7 @@ class PowerMeter(Protocol):
 
 
 class LogRun(Protocol):
-    """A log in progress. End it with :meth:`wait` or :meth:`stop`."""
+    """A power log in progress. End the log with :meth:`wait` or :meth:`stop`."""
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
         """Wait for the last sample, read all samples and stop the log in any case.
@@ -191,12 +191,12 @@ class LogRun(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop the log; idempotent."""
+        """Stop the log in progress; idempotent."""
 
 
 @runtime_checkable
 class LoggingMeter(PowerMeter, Protocol):
-    """A power meter that samples at every pulse at its trigger input. Not every meter can."""
+    """A power meter that can sample at every pulse at its trigger input."""
 
     @property
     def max_samples(self) -> int:
@@ -205,7 +205,7 @@ class LoggingMeter(PowerMeter, Protocol):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> LogRun:
-        """Start a log that waits for trigger pulses and averages one sample at each.
+        """Start a log that waits for trigger pulses and takes one averaged sample at each pulse.
 
         Args:
             channels: Channels to log.

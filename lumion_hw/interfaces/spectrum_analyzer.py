@@ -47,7 +47,7 @@ class SpectrumLimits:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Result of one sweep.
+    """Optical spectrum measured by one sweep.
 
     Attributes:
         wavelength_nm: Wavelengths in vacuum, ascending, shape ``(n,)``.
@@ -100,7 +100,7 @@ class SpectrumAnalyzer(Protocol):
         """Set the number of points per sweep; with ``None`` the analyser chooses. Raises as :meth:`set_span_nm`."""
 
     def sweep(self, timeout_s: float) -> Spectrum:
-        """Make one sweep and return its result.
+        """Make one wavelength sweep and return the spectrum.
 
         Args:
             timeout_s: Longest wait for the end of the sweep.
@@ -116,7 +116,7 @@ class SpectrumAnalyzer(Protocol):
         """Return the present settings."""
 
     def limits(self) -> SpectrumLimits:
-        """Return the available settings."""
+        """Return the available settings of the analyser."""
 
     def close(self) -> None:
         """Release the link; idempotent. The settings stay."""

@@ -96,7 +96,7 @@ class TemperatureController(Protocol):
         """Switch the output on. Raises ``DeviceError`` if it does not stay on, for example with an open interlock."""
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
         """Wait until the temperature is locked and return that state.
@@ -111,7 +111,7 @@ class TemperatureController(Protocol):
         """
 
     def state(self) -> TemperatureState:
-        """Read the present state."""
+        """Read the present state of the controller."""
 
     def settings(self) -> TemperatureSettings:
         """Return the present settings."""

@@ -77,7 +77,7 @@ class Transponder(Protocol):
     """An optical module. Thread-safe; unsupported operations raise ``NotSupportedError``."""
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity and check it."""
+        """Read the identity of the module and check that it is the expected module."""
 
     def can_switch(self) -> bool:
         """Return whether software can switch the transmitter and read its state."""
@@ -201,7 +201,7 @@ class TransponderSettings:
 
 @dataclass(frozen=True)
 class Reading:
-    """A value with its quality.
+    """A measured value of a module with its quality.
 
     Attributes:
         value: The value in ``unit``; ``None`` if there is none, as the quality explains.
@@ -248,7 +248,7 @@ class LinkQuantity:
 
 @dataclass(frozen=True)
 class Performance:
-    """Link performance over one interval.
+    """Link performance over one statistics interval of the module.
 
     Attributes:
         timestamp_s: Host clock when the values were read.
@@ -361,7 +361,7 @@ class CoherentTransponder(Transponder, Protocol):
         """Enter low-power mode and wait until the module is in it."""
 
     def select_application(self, number: int, first_lane: int | None = None) -> None:
-        """Run an application from a host lane on, by default the first lane on which it may begin.
+        """Run an application, from a given host lane or by default from the first lane that it can use.
 
         The transmitter is off afterwards. Data paths on other lanes do not change.
 
@@ -385,7 +385,7 @@ class CoherentTransponder(Transponder, Protocol):
         """Read the present settings of the module."""
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait until the link is up and return a report, which gives the reason if it is not.
+        """Wait until the link is up and return a report; if the link stays down, the report gives the reason.
 
         Problems are reported, not raised; even a missing module is a stage of the report.
 
@@ -394,7 +394,7 @@ class CoherentTransponder(Transponder, Protocol):
         """
 
     def performance(self) -> Performance:
-        """End the current statistics interval of the module and return its values."""
+        """End the present statistics interval of the module and return the link performance in it."""
 
     def flags(self) -> Collection[StickyFlag]:
         """Read the flags and return all flags seen since the last :meth:`clear_flags`."""

@@ -98,7 +98,7 @@ class LaserSweep:
 
 @dataclass(frozen=True)
 class SweepLog:
-    """Record of a finished sweep.
+    """Times and logged wavelengths of a finished sweep.
 
     Attributes:
         wavelength_nm: Logged wavelengths in vacuum, in order, shape ``(n,)``; ``None`` without a log.
@@ -155,7 +155,7 @@ class TunableLaser(Protocol):
         """Switch the output on. The light may appear later than this call returns: see :meth:`wait_ready`."""
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
 
     def wait_ready(self, timeout_s: float) -> LaserState:
         """Wait until the laser emits at its settings and return that state.
@@ -170,10 +170,10 @@ class TunableLaser(Protocol):
         """
 
     def state(self) -> LaserState:
-        """Read the present state."""
+        """Read the present state of the laser."""
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Make one sweep and wait until it ends. The output must be on.
+        """Make one wavelength sweep and wait until it ends. The output must be on.
 
         Raises:
             NotSupportedError: The laser cannot sweep, or cannot log.

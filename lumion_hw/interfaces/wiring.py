@@ -165,7 +165,7 @@ class FibrePath:
 
 @dataclass(frozen=True)
 class LoopPath:
-    """A fibre that connects two mesh ports in both directions; with one port, a reflector.
+    """A fibre that connects two mesh ports in both directions, or reflects light back into a single port.
 
     Attributes:
         ports: The two ports; both equal for a reflector.

@@ -15,13 +15,13 @@ class Link(Protocol):
         """Address of the link, for messages."""
 
     def open(self, deadline: Deadline) -> None:
-        """Open the stream; does nothing if it is open. Raises ``ConnectError`` on failure."""
+        """Open the byte stream; does nothing if the stream is open. Raises ``ConnectError`` on failure."""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``. Raises ``LinkLost`` otherwise, also after a partial write."""
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
+        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the link is lost."""
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
@@ -62,4 +62,4 @@ class Peer(Protocol):
         """Return the time at which :meth:`transmit` may return more, or ``None`` if nothing is pending."""
 
     def close(self) -> None:
-        """Handle that the host has disconnected."""
+        """End the connection, because the host has disconnected."""

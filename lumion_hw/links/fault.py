@@ -62,7 +62,7 @@ class FaultLink:
         return FaultCounts(waiting=lane.waiting(), **lane.counts)
 
     def open(self, deadline: Deadline) -> None:
-        """Open the inner link. Raises ``ConnectError`` while it is unplugged."""
+        """Open the inner link. Raises ``ConnectError`` while the fault plan keeps the link unplugged."""
         if self._clock.now() < self._plugged_again_s:
             raise ConnectError("unplugged by the fault plan", address=self.name, hint="Try again later.")
         self._inner.open(deadline)
@@ -159,7 +159,7 @@ class FaultLink:
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Send bytes that are due to the device, unless it is unplugged."""
+        """Send the bytes that are due to the device, unless the link is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 

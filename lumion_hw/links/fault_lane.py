@@ -99,7 +99,7 @@ class FaultLane:
         return b""
 
     def next_due(self) -> float:
-        """Return the time at which the oldest chunk is due; infinity without one."""
+        """Return the time at which the oldest chunk is due; infinity if no chunk is queued."""
         return self._queue[0].due_s if self._queue else math.inf
 
     def waiting(self) -> int:

@@ -77,7 +77,7 @@ class FaultRates:
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """A fault that happens once.
+    """A fault that a fault link applies once.
 
     Attributes:
         kind: Kind of the fault.

@@ -22,7 +22,7 @@ _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OwnerProcess:
-    """The process that owns a link: the first one that opened it."""
+    """The process that owns a link: the first process that opened the link."""
 
     __slots__ = ("_pid",)
     this_process: ClassVar[int] = os.getpid()

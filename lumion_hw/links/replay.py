@@ -68,7 +68,7 @@ class ReplayPeer:
             self._replies.append((self._clock.now() + step.delay_s, step.received))
 
     def transmit(self) -> bytes:
-        """Return the replies that are due."""
+        """Return the recorded replies that are due."""
         data = b""
         while self._replies and self._replies[0][0] <= self._clock.now():
             data += self._replies.popleft()[1]

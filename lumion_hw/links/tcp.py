@@ -130,7 +130,7 @@ class TcpLink:
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait until the socket is ready, the slice ends or the deadline is reached; return whether it is ready."""
+        """Wait until the socket is ready, the time slice ends or the deadline is reached; return readiness."""
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 

@@ -38,7 +38,7 @@ _POLL_S = 0.1
 
 
 class ServedClock(SystemClock):
-    """Clock of a server on another host; readings carry its times.
+    """Clock of a server on another host, which supplies the times of its readings.
 
     Args:
         ahead_s: Time by which it is ahead of this host's monotonic clock.
@@ -48,7 +48,7 @@ class ServedClock(SystemClock):
         self._ahead_s = ahead_s
 
     def now(self) -> float:
-        """Return the server's monotonic seconds."""
+        """Return the present time of the server's monotonic clock, in seconds."""
         return super().now() + self._ahead_s
 
 

@@ -45,7 +45,7 @@ _MAX_DEPTH = 32
 
 
 def decode_received(document: Any) -> Any:
-    """Decode a received document. Raises ``FrameError`` if it is not valid."""
+    """Decode a received document. Raises ``FrameError`` for an invalid document."""
     try:
         return decode(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -131,7 +131,7 @@ def _encode_array(array: Any) -> dict[str, Any]:
 
 
 def decode(document: Any, depth: int = 0) -> Any:
-    """Decode a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` if it is not valid."""
+    """Decode a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` for an invalid document."""
     if depth > _MAX_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(document, list):
@@ -171,7 +171,7 @@ def _decode_array(document: Mapping[str, Any], values: list[Any]) -> Any:
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
-    """Return an error in JSON form: its classes, message, attributes and notes."""
+    """Return an error in JSON form: the names of its classes, its message, attributes and notes."""
     fields = {name: _encode_or_text(value) for name, value in vars(error).items() if not name.startswith("__")}
     document = {
         "classes": [cls.__name__ for cls in type(error).__mro__],
@@ -209,7 +209,7 @@ def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
 
 
 def _encode_or_text(value: object) -> Any:
-    """Encode an attribute of an error, as text if its type cannot be sent."""
+    """Encode an attribute of an error; a value of a type that cannot be sent is replaced by its string."""
     try:
         return encode(value)
     except TypeError:

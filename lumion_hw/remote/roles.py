@@ -40,7 +40,7 @@ def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
 
 
 def find_interface(device: object) -> str | None:
-    """Return the name of the most specific interface that an open device has; ``None`` if it has none."""
+    """Return the name of the most specific interface that an open device implements; ``None`` for no interface."""
     matching = [
         name
         for name, interface in INTERFACES.items()

@@ -111,7 +111,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @property
     def counters(self) -> Counters:
-        """The present counters."""
+        """The event counts of this session so far."""
         return Counters(**self._tally, longest_s=self._longest_s)
 
     @property

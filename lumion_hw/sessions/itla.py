@@ -57,7 +57,7 @@ class ItlaSession(Conversation):
         self._is_first_probe = True
 
     def read(self, register: int) -> int:
-        """Return the 16 bits of a register.
+        """Return the 16 bits of a module register.
 
         Raises:
             NotSupportedError: The module does not have the register.
@@ -70,7 +70,7 @@ class ItlaSession(Conversation):
             return self._accepted(f"read 0x{register:02X}", reply).data
 
     def write(self, register: int, data: int) -> bool:
-        """Write 16 bits to a register; return whether its operation is still pending. Raises as :meth:`read`."""
+        """Write 16 bits to a register; return whether the write is still pending. Raises as :meth:`read`."""
         label = f"write 0x{register:02X} = {data}"
         with self.transaction():
             reply = self._accepted(label, self._ask(label, write_request(register, data), register))
@@ -144,7 +144,7 @@ class ItlaSession(Conversation):
             raise self._frame_error(label, f"not a reply to this request: {format_bytes(frame)}")
 
     def _accepted(self, label: str, reply: Reply) -> Reply:
-        """Return the reply if it is not an execution error; otherwise query the cause and raise it."""
+        """Return the reply unless it reports an execution error; then query and raise the cause of the error."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
         # An execution error does not name its cause; bits 3-0 of NOP hold the cause for the last command

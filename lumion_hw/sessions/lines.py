@@ -93,7 +93,7 @@ class LineSession(Conversation):
         return refusal is None and self._is_marker_reply(lines)
 
     def _ask(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
-        """Send a command; return the refusal, if any, and the lines before it."""
+        """Send a command; return the refusal, if any, and the reply lines before the refusal."""
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []
         while len(lines) < _MAX_LINES:

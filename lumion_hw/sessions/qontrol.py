@@ -120,7 +120,7 @@ class QontrolSession(Conversation):
             return identity
 
     def renumber(self) -> int:
-        """Let the modules renumber themselves (``NUP=0``); return the number of modules that confirmed it."""
+        """Let the modules renumber themselves (``NUP=0``); return how many modules confirmed."""
         return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
     def ask(self, request: QontrolRequest) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ class QontrolSession(Conversation):
         )
 
     def _report(self, text: str, during: str) -> int | None:
-        """Return the code of an error line, and store it as a report unless it refuses a request."""
+        """Return the code of an error line; store the line as a report unless it refuses a request."""
         match = ERROR.fullmatch(text.strip())
         if match is None:
             return None
@@ -313,7 +313,7 @@ class QontrolSession(Conversation):
         return dropped
 
     def _sift(self, during: str) -> int:
-        """Empty the buffer, store the reports in it, and return the number of other bytes."""
+        """Empty the receive buffer, store the reports in it, and return the number of other bytes."""
         foreign = 0
         for line in bytes(self._buffer).splitlines(keepends=True):
             if not line.endswith(b"\n") or self._report(line.decode("ascii", errors="replace"), during) is None:

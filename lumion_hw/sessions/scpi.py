@@ -61,7 +61,7 @@ class ScpiSession(Conversation):
 
     @property
     def identity(self) -> str | None:
-        """The instrument's reply to ``*IDN?``; ``None`` before it is known."""
+        """The instrument's reply to ``*IDN?``; ``None`` before the first reply."""
         return self._identity
 
     def open(self, timeout_s: float = 5.0) -> str:
@@ -86,7 +86,7 @@ class ScpiSession(Conversation):
             return found
 
     def forget_identity(self) -> None:
-        """Accept any instrument at the next :meth:`open`; used after an unexpected one was found."""
+        """Accept any instrument at the next :meth:`open`; called after an unexpected instrument was found."""
         self._identity = None
 
     def query(self, command: str, timeout_s: float | None = None) -> str:

@@ -67,13 +67,13 @@ class Array:
 
     @property
     def indices(self) -> range:
-        """The numbers of the elements."""
+        """The numbers of the elements of the array."""
         return range(self.first, self.first + self.count)
 
 
 @dataclass(frozen=True)
 class Register:
-    """One field of a memory map.
+    """One field of a module's memory map.
 
     Attributes:
         name: Unique in the map, snake case.
@@ -101,7 +101,7 @@ class Register:
 
     @property
     def end(self) -> int:
-        """First byte after the first element."""
+        """Address of the first byte after the first element."""
         return self.byte + self.length
 
     @property
@@ -111,11 +111,11 @@ class Register:
 
     @cached_property
     def width(self) -> int:
-        """Number of bits of one element."""
+        """Number of bits of one element of the field."""
         return 8 * self.length if self.bits is None else self.bits[0] - self.bits[1] + 1
 
     def shift(self, index: int | None = None) -> int:
-        """Return the number of the lowest bit of an element inside its last byte.
+        """Return the lowest bit number of an element inside its last byte.
 
         Raises:
             ValueError: ``index`` is missing, not needed, or not in the array.
@@ -126,7 +126,7 @@ class Register:
             raise self._no_element(index) from None
 
     def span(self, index: int | None = None) -> range:
-        """Return the bytes of one element: the bytes to read and to write for it.
+        """Return the byte addresses of one element of the field.
 
         Raises:
             ValueError: ``index`` is missing, not needed, or not in the array.
@@ -137,7 +137,7 @@ class Register:
             raise self._no_element(index) from None
 
     def whole_span(self) -> range:
-        """Return the bytes of all elements."""
+        """Return the byte addresses of all elements of the field."""
         if self.array is None:
             return self.span()
         return range(self.span(self.array.first).start, self.span(self.array.indices[-1]).stop)
@@ -180,7 +180,7 @@ class Checksum:
 
 
 def checksum(data: Iterable[int]) -> int:
-    """Return the sum of the bytes modulo 256."""
+    """Return the sum of some bytes modulo 256."""
     return sum(data) & 0xFF
 
 
@@ -195,7 +195,7 @@ def checksum_matches(item: Checksum, memory: bytes, start: int = 0) -> bool:
 
 
 def raw(field: Register, data: bytes, index: int | None = None) -> int:
-    """Return the unscaled number of a field; for ``INT`` with its sign.
+    """Return the unscaled integer of a field; for ``INT`` with its sign.
 
     Args:
         field: The field. Text and bytes are returned as the big-endian number of their bytes.
@@ -294,7 +294,7 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
 
 
 def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
-    """Return the raw number of a value, or its bytes for text, bytes and F32. Errors: as in :func:`encode`.
+    """Return the raw integer of a value, or the bytes of a string, bytes or F32. Errors: as in :func:`encode`.
 
     Args:
         field: The field.
@@ -328,7 +328,7 @@ This holds for quotients up to the inverse square of this number.
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
-    """Return the whole number nearest to value / scale; at an exact half, the even one."""
+    """Return the integer nearest to value / scale; exactly between two integers, the even integer."""
     # Fractions are exact but slow. They are needed only where a float cannot show on which side of a half the value is.
     quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
     if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:

@@ -181,7 +181,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._switch(":DRIV:MCTRL", on=True)
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
         self._check_open()
         self._switch(":DRIV:MCTRL", on=False)
 
@@ -204,7 +204,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return state
 
     def state(self) -> AmplifierState:
-        """Read the present state."""
+        """Read the present state of the amplifier."""
         self._check_open()
         with self._session.transaction():
             mode_name = self._mode_name()
@@ -247,7 +247,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     # -- shared helpers
 
     def _read_mode_names(self) -> list[str]:
-        """Return the names of the modes that the amplifier may have; all known modes if it does not report them."""
+        """Return the names of the amplifier's possible modes; all known modes if the amplifier reports none."""
         query = ":READ:MODE:NAMES?"
         names = self._reply_or_none(partial(self._session.query, query))
         if names is None:
@@ -262,7 +262,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         try:
             return query()
         except LinkTimeout as error:
-            _log.info("feature counts as missing: %s", error)
+            _log.info("a query had no reply, so this feature counts as missing: %s", error)
             return None
 
     def _hold(self, mode: AmplifierMode, label: str, value: float, unit: str) -> None:
@@ -377,5 +377,5 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
 
 def _level_dbm(power_mw: float | None) -> float | None:
-    """Return a power in dBm, or ``None`` if it is dark or not measured."""
+    """Return a power in dBm, or ``None`` if there is no light or no measurement."""
     return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

@@ -307,7 +307,7 @@ class YokogawaAq6370(ScpiDriver):
         return LIMITS
 
     def _wait_swept(self, deadline: Deadline, timeout_s: float) -> None:
-        """Wait for the end of the sweep; stop the sweep if it does not end or an error occurs."""
+        """Wait for the end of the sweep; stop the sweep after a time-out or an error."""
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
                 if self._clock.now() >= deadline:
@@ -323,7 +323,7 @@ class YokogawaAq6370(ScpiDriver):
             raise
 
     def _stop_quietly(self) -> None:
-        """Stop the sweep if the analyser still responds; errors here are ignored in favour of the original one."""
+        """Stop the sweep if the analyser still responds; errors of this stop are ignored."""
         try:
             self._session.write(":ABOR")
         except LumionError:

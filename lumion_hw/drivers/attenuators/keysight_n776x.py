@@ -94,7 +94,7 @@ class KeysightN776x(ScpiDriver):
         self._wait(header, 0.0)
 
     def enable(self, channel: int) -> None:
-        """Open the shutter; it moves at the speed set for attenuations."""
+        """Open the shutter, which moves at the speed set for attenuations."""
         slot = self._checked_slot(channel)
         with self._session.transaction():
             speed_db_per_s = self._scpi.setting(f"INP{slot}:ATT:SPE?")
@@ -143,7 +143,7 @@ class KeysightN776x(ScpiDriver):
         self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")
 
     def _wait(self, header: str, duration_s: float) -> None:
-        """Wait until the filters stop: ``*OPC?`` returns 0 without blocking while one moves."""
+        """Wait until all filters have stopped: ``*OPC?`` returns 0 without blocking while a filter moves."""
         deadline = self._clock.now() + duration_s + _TIMEOUT_S
         while not self._scpi.setting("*OPC?"):
             if self._clock.now() >= deadline:

@@ -70,7 +70,7 @@ class OzDa100(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link, check that an attenuator replies, and send it home if its position is unknown.
+        """Open the link, check that an attenuator replies, and home the motor if its position is unknown.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -99,7 +99,7 @@ class OzDa100(Driver):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """The single channel."""
+        """Number of the attenuator's only channel."""
         return (CHANNEL,)
 
     @property
@@ -159,7 +159,7 @@ class OzDa100(Driver):
         self._command("H", _HOME_S)
 
     def _stated_range_db(self) -> tuple[float, float]:
-        """Return the smallest and largest attenuation, from ``CD`` if it reports them."""
+        """Return the smallest and largest attenuation, from the reply to ``CD`` if that reply has them."""
         lines = self._command("CD")
         smallest, largest = _find_match(_MIN_ATTENUATION, lines), _find_match(_MAX_ATTENUATION, lines)
         largest_db = self._largest_db if largest is None else min(float(largest), self._largest_db)

@@ -109,7 +109,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     @property
     def capabilities(self) -> LaserCapabilities:
-        """Capabilities: measures its power; cannot tune while it emits, and cannot sweep."""
+        """Capabilities of an ITLA: measures its power, cannot tune while the output is on, cannot sweep."""
         return _CAPABILITIES
 
     @property
@@ -170,7 +170,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         self._switch("enable", _ENABLED)
 
     def disable(self) -> None:
-        """Switch the output off, wait until it is off, and verify it."""
+        """Switch the output off, wait for the change, and verify that the output is off."""
         self._switch("disable", 0)
         self._wait_idle("disable")
 
@@ -245,7 +245,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
-        """Shift the frequency while the module emits (FTF), within its FTFR. Raises as :meth:`set_power_dbm`."""
+        """Shift the frequency within FTFR while the output is on (FTF). Raises as :meth:`set_power_dbm`."""
         largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:

@@ -94,28 +94,28 @@ class KeysightLaser(ScpiLaser):
         )
 
     def read_wavelength_nm(self) -> float:
-        """Return the set wavelength."""
+        """Return the wavelength that the laser is set to, in nm."""
         return 1e9 * self._scpi.setting("SOUR0:WAV?")
 
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and verify it."""
+        """Set the wavelength and verify the setting."""
         self._set_nm("SOUR0:WAV", wavelength_nm, "wavelength in nm")
 
     def read_power_dbm(self) -> float:
-        """Return the set power."""
+        """Return the output power that the laser is set to, in dBm."""
         return self._scpi.setting("SOUR0:POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and verify it."""
+        """Set the output power and verify the setting."""
         text, label = f"{power_dbm:.2f}DBM", "output power in dBm"
         self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
     def is_emitting(self) -> bool:
-        """Return whether the output is on."""
+        """Return whether the laser output is on."""
         return bool(self._scpi.setting("SOUR0:POW:STAT?"))
 
     def switch(self, on: bool) -> None:
-        """Switch the output and verify it; unlock the laser first if necessary."""
+        """Switch the output on or off and verify the change; unlock the laser first if necessary."""
         with self._session.transaction():
             if on and self._scpi.setting("LOCK?"):
                 if self._pin is None:

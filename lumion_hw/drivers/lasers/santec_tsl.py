@@ -136,19 +136,19 @@ class SantecTsl(ScpiLaser):
         return limits_nm, self._configured_dbm
 
     def read_wavelength_nm(self) -> float:
-        """Return the set wavelength."""
+        """Return the wavelength that the laser is set to, in nm."""
         return self._read_nm("WAV?")
 
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and verify it."""
+        """Set the wavelength and verify the setting."""
         self._set_nm("WAV", wavelength_nm, "wavelength in nm")
 
     def read_power_dbm(self) -> float:
-        """Return the set power."""
+        """Return the output power that the laser is set to, in dBm."""
         return self._scpi.setting("POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
-        """Set the power and verify it."""
+        """Set the output power and verify the setting."""
         text, label = f"{power_dbm:.2f}", "output power in dBm"
         self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
@@ -172,12 +172,12 @@ class SantecTsl(ScpiLaser):
                 self.set_shutter(open_=True)
 
     def set_shutter(self, *, open_: bool) -> None:
-        """Open or close the shutter and verify it. This is fast, and the diode stays warm."""
+        """Open or close the shutter and verify the change. The shutter is fast, and the diode stays warm."""
         state = 0 if open_ else 1
         self._scpi.set_number("POW:SHUT", str(state), state, 1.0, 0.0, "shutter (0 is open)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set up one continuous sweep in one direction, with a pulse at every step."""
+        """Set up one continuous sweep in one direction, with a trigger pulse at every step."""
         speed = plan.speed_nm_per_s
         if plan.log:
             check_range("pulses of the sweep", speed / plan.step_nm, (0.0, self.pulses_per_s), "1/s", self._session)

@@ -108,11 +108,11 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def read_wavelength_nm(self) -> float:
-        """Return the set wavelength."""
+        """Return the wavelength that the laser is set to, in nm."""
 
     @abc.abstractmethod
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
-        """Set the wavelength and verify it."""
+        """Set the wavelength and verify the setting."""
 
     @abc.abstractmethod
     def read_power_dbm(self) -> float:
@@ -128,11 +128,11 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def is_emitting(self) -> bool:
-        """Return whether the output is on."""
+        """Return whether the laser output is on."""
 
     @abc.abstractmethod
     def switch(self, on: bool) -> None:
-        """Switch the output and verify it."""
+        """Switch the output on or off and verify the change."""
 
     @abc.abstractmethod
     def prepare_sweep(self, plan: LaserSweep) -> int:
@@ -211,18 +211,18 @@ class ScpiLaser(ScpiDriver):
         self._settles_at_s = self._clock.now() + self._settle_s
 
     def enable(self) -> None:
-        """Switch the output on and verify it."""
+        """Switch the output on and verify that it is on."""
         self._check_open()
         self.switch(True)
         self._settles_at_s = self._clock.now() + self._settle_s
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
         self._check_open()
         self.switch(False)
 
     def state(self) -> LaserState:
-        """Read the present state."""
+        """Read the present state of the laser."""
         self._check_open()
         with self._session.transaction():
             emitting = self.is_emitting()

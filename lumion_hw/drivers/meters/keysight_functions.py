@@ -88,7 +88,7 @@ class _LogPlan:
 
 
 class KeysightFunctions:
-    """Logging and trigger functions of one meter.
+    """Logging and trigger functions of one Keysight power meter.
 
     Args:
         meter: The open meter.
@@ -131,16 +131,16 @@ class KeysightFunctions:
         return self._start(channels, plan, trigger)
 
     def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
-        """Make a free-running log and wait for it. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
+        """Make a free-running log and wait for its end. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
         run = self.start_log(channels, n_samples, averaging_s)
         return run.wait()
 
     def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
-        """Select when the instrument sends a trigger; verify it."""
+        """Select when the instrument sends a pulse at its trigger output; verify the setting."""
         self._scpi.set_keyword(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
 
     def set_trigger_wiring(self, wiring: TriggerWiring) -> None:
-        """Select the internal connection of the trigger connectors; verify it."""
+        """Select the internal connection of the trigger connectors; verify the setting."""
         self._meter.check_idle("trigger wiring")
         self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
@@ -271,7 +271,7 @@ class PowerRun:
             self._meter.mark_run_ended()
 
     def is_complete(self) -> bool:
-        """Return whether every channel has all its samples."""
+        """Return whether every channel has all samples of the run."""
         return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
 
     def _wait(self, deadline: Deadline) -> None:

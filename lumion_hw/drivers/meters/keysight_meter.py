@@ -45,7 +45,7 @@ _ZERO_POLL_S = 0.25
 
 @dataclass(frozen=True)
 class Head:
-    """Address of one channel.
+    """SCPI address of one channel.
 
     sense: Header of the channel's settings, such as ``SENS2:CHAN2``.
     master: Header of settings that apply to all channels of the module: averaging, automatic ranging, logging.
@@ -117,13 +117,13 @@ class KeysightMeter(ScpiMeter):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Channel numbers, from 1."""
+        """Channel numbers of the power meter, from 1."""
         self._check_open()
         return tuple(range(1, len(self._heads) + 1))
 
     @property
     def scpi(self) -> StrictScpi:
-        """Commands with checks of this instrument."""
+        """Sender of this instrument's commands, which checks every reply."""
         return self._scpi
 
     @property
@@ -146,7 +146,7 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Automatic ranging is paused, because it would interfere.
+        """Set the wavelength for the responsivity; automatic ranging, which would interfere, is paused meanwhile.
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was sent.
@@ -273,7 +273,7 @@ class KeysightMeter(ScpiMeter):
             raise self._zeroing_failed(failures, "CORR:COLL:ZERO:ALL")
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one reading and return it. Raises ``BusyError`` during a run."""
+        """Trigger one power reading and return it. Raises ``BusyError`` during a run."""
         head = self.idle_head(channel)
         with self._session.transaction():
             value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)), self.setup(channel))
@@ -306,17 +306,17 @@ class KeysightMeter(ScpiMeter):
             )
 
     def mark_run_started(self, label: str) -> None:
-        """Record that a run is in progress. Raises ``BusyError`` if there is one already."""
+        """Remember that a run is in progress. Raises ``BusyError`` if another run is in progress."""
         with self._session.transaction():
             self.check_idle(label)
             self._run = label
 
     def mark_run_ended(self) -> None:
-        """Record that no run is in progress."""
+        """Remember that no log is in progress."""
         self._run = None
 
     def idle_head(self, channel: int) -> Head:
-        """Return the address of a channel. Raises ``ConfigError`` if it does not exist, ``BusyError`` during a run."""
+        """Return the address of a channel. Raises ``ConfigError`` for a missing channel, ``BusyError`` during a run."""
         head = self.head(channel)
         self.check_idle(f"{self.channel_word} {channel}")
         return head

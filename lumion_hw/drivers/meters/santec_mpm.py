@@ -160,7 +160,7 @@ class SantecMpm(ScpiMeter):
         self._setups[_COMMON].hold(HeldSetting("AVG?", averaging_ms, "averaging time in ms", restore, tolerance_ms))
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the range of one channel by its gain level, or with ``None`` automatic ranging of its module.
+        """Set the range of one channel by its gain level; ``None`` selects automatic ranging of the whole module.
 
         Raises:
             LimitError: Outside -30 to 10 dBm; nothing was sent.
@@ -220,7 +220,7 @@ class SantecMpm(ScpiMeter):
             self._setups[channel].also_restore("range", partial(self.set_gain_level, channel, level))
 
     def zero(self) -> None:
-        """Zero all channels; takes about 3 s.
+        """Zero all channels, which takes about 3 s.
 
         Raises:
             DeviceError: The meter reports an error, for example because of light.
@@ -236,7 +236,7 @@ class SantecMpm(ScpiMeter):
             raise self._zeroing_failed([f"{code} {text}"], "ZERO", code)
 
     def read(self, channel: int) -> PowerReading:
-        """Return one reading, averaged after the call."""
+        """Return one power reading, averaged after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
         return self._merged_setup((channel,)).read_held(lambda: self._read_fresh((module,)))[port - 1]
@@ -247,7 +247,7 @@ class SantecMpm(ScpiMeter):
         return self._merged_setup(self.channels).read_held(lambda: self._read_fresh(self._modules))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
-        """Log samples at the internal trigger and wait for them.
+        """Log power samples at the internal trigger and wait for the end of the log.
 
         The period is 10 ms, or the next multiple above the averaging time. The run ranges automatically if all its
         modules do; otherwise every channel keeps its gain level.
@@ -308,7 +308,7 @@ class SantecMpm(ScpiMeter):
             return run
 
     def fetch(self, channels: Sequence[int], n_samples: int, timeout_s: float) -> NDArray[np.float64]:
-        """Wait for the end of the present run; return its samples in watts, markers included, one row per channel.
+        """Wait for the end of the present run; return its samples in watts with markers, one row per channel.
 
         Raises:
             LimitError: ``timeout_s`` is negative or not a number.
@@ -399,7 +399,7 @@ class SantecMpm(ScpiMeter):
         return HeldSetup.merge(self._setups[key] for key in (_COMMON, *channels))
 
     def _read_fresh(self, modules: Sequence[int]) -> tuple[PowerReading, ...]:
-        """Wait until complete averages were taken after the call, and read modules one after the other."""
+        """Wait until averages begun after the call are complete, then read the modules one after the other."""
         self._clock.sleep(_FRESH * self._averaging_s)
         return tuple(reading_ for module in modules for reading_ in self._read_module(module))
 

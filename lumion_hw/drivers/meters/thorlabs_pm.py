@@ -119,7 +119,7 @@ class ThorlabsPm(ScpiMeter):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """The single channel."""
+        """Number of the meter's only channel."""
         self._check_open()
         return (CHANNEL,)
 
@@ -255,7 +255,7 @@ class ThorlabsPm(ScpiMeter):
             raise self._zeroing_failed(reasons, "SENS:CORR:COLL:ZERO", failures[0][0])
 
     def read(self, channel: int) -> PowerReading:
-        """Measure and return one averaged reading."""
+        """Measure and return one averaged power reading."""
         self._check_channel(channel)
         wait_s = max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * self._averages * self._sample_s)
         with self._session.transaction():
@@ -263,7 +263,7 @@ class ThorlabsPm(ScpiMeter):
             return reading(channel, value_w, self._clock.now(), self._largest_w)
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading of the single channel."""
+        """Return one power reading of the only channel."""
         return (self.read(CHANNEL),)
 
     def _set(self, header: str, value: float, tolerance: float, label: str) -> float:

@@ -79,7 +79,7 @@ class KeysightN7785C(ScpiDriver):
             self._started = True
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit of the present polarization and let the instrument make one step to a smaller one.
+        """Report the figure of merit of the present polarization; the instrument makes one step to reduce it.
 
         Args:
             factor: Figure of merit, above 0 and at most 100; with a larger scale the steps converge faster.

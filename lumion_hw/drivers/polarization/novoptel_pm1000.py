@@ -142,7 +142,7 @@ class NovoptelPm1000(Driver):
         return PolarizationReading(1e-6 * power_uw, stokes_uw / polarized_uw, polarized_uw / power_uw, time_s)
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency to the nearest 10 GHz, and return it.
+        """Set the optical frequency to the nearest 10 GHz, and return the frequency set.
 
         Raises:
             LimitError: Outside the instrument's range; nothing was changed.
@@ -154,7 +154,7 @@ class NovoptelPm1000(Driver):
             return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time to the nearest power of two of 10 ns samples, and return it.
+        """Set the averaging time to the nearest power of two of 10 ns samples, and return the time set.
 
         Raises:
             LimitError: Outside 10 ns to 10.49 ms; nothing was changed.
@@ -185,7 +185,7 @@ class NovoptelPm1000(Driver):
     # -- the registers
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
-        """Wait for an average begun after the call; return the words of S0 to S3 (two each) and alarms, and the time.
+        """Wait for an average begun after the call; return the register words of S0 to S3, the alarms and the time.
 
         The settings are read in the same exchange. If one has changed, it is restored and the state is read again.
         """
@@ -271,5 +271,5 @@ class NovoptelPm1000(Driver):
 
 
 def _averaging_s(exponent: int) -> float:
-    """Return the averaging time for the exponent in its register."""
+    """Return the averaging time for the exponent in the averaging register."""
     return float(_SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))

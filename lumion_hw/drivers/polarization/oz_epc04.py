@@ -133,7 +133,7 @@ class OzEpc04(Driver):
             return np.array(self._read_mv(), dtype=np.float64)
 
     def _hold_voltages(self) -> None:
-        """Leave the scrambling mode and verify it: ``M?`` returns ``Work Mode: DC``, ``AC`` or ``AC(Sine)``."""
+        """Leave the scrambling mode and verify the mode: ``M?`` returns ``Work Mode: DC``, ``AC`` or ``AC(Sine)``."""
         self._session.command("MDC")
         lines = self._session.command("M?")
         if not any(_CONSTANT.search(line) for line in lines):
@@ -196,7 +196,7 @@ def _agree(actual_mv: Sequence[int], requested_mv: Sequence[int]) -> bool:
 
 
 def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the voltages in a reply to ``V?``, or ``None`` if it does not list each channel once and in order."""
+    """Return the voltages in a reply to ``V?``; ``None`` unless the reply lists each channel once and in order."""
     actual = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
     # Each channel once and in order: a lost line would shift all later voltages.
     if [channel for channel, _ in actual] != list(range(1, N_CHANNELS + 1)):

@@ -179,7 +179,7 @@ class ThorlabsMpc(Driver):
             return np.array([STEP_DEG * self._setting_counts(status) for status in reported.values()])
 
     def home(self) -> None:
-        """Home all paddles. Raises as :meth:`set`."""
+        """Move all paddles to their home positions. Raises as :meth:`set`."""
         with self._session.transaction():
             self._check_open()
             self._home(self._channels)
@@ -328,7 +328,7 @@ class ThorlabsMpc(Driver):
             except LinkTimeout as error:
                 # The controller does not report the number of paddles, so the third one is detected by its reply.
                 if index == 2 and self._model is None:
-                    _log.info("%s: no third paddle: an MPC220", self._device)
+                    _log.info("%s: no third paddle replied, so this is an MPC220", self._device)
                     return CHANNELS[:2]
                 raise self._identity_error(f"no paddle {index + 1}") from error
         return channels
@@ -349,7 +349,7 @@ class ThorlabsMpc(Driver):
     # -- checks
 
     def _checked_targets(self, settings: NDArray[np.float64]) -> dict[int, int]:
-        """Return the target in counts by channel id."""
+        """Return the target position of each paddle in counts, by channel id."""
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (len(self._channels),):
             raise self._session.error(

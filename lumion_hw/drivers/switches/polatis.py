@@ -80,7 +80,7 @@ class Polatis(ScpiDriver):
 
     @property
     def ports(self) -> SwitchPorts:
-        """Ports of the switch."""
+        """Port numbers of the switch."""
         self._check_open()
         return self._ports
 

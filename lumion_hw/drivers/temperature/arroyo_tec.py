@@ -123,7 +123,7 @@ class ArroyoTec(ScpiDriver):
         )
 
     def disable(self) -> None:
-        """Switch the output off and verify it."""
+        """Switch the output off and verify that it is off."""
         self._check_open()
         self._scpi.set_number("TEC:OUT", "0", 0.0, 1.0, 0.0, "output")
 
@@ -145,7 +145,7 @@ class ArroyoTec(ScpiDriver):
                 now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s; it is {now}",
+                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s: the plate is at {now}",
                     command="wait_locked",
                     hint=f"Limit reached: {', '.join(state.faults)}."
                     if state.faults

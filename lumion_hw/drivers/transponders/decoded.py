@@ -27,7 +27,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Error or peculiarity in a dump.
+    """An error or peculiarity in the memory dump of a module.
 
     Attributes:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DecodedField:
-    """One field, or one element of an array.
+    """One decoded field of a memory dump, or one element of an array field.
 
     Attributes:
         name: Name in the register map.
@@ -87,7 +87,7 @@ class DecodedSample:
 
 @dataclass(frozen=True)
 class DecodedModule:
-    """Complete content of a dump.
+    """Complete decoded content of a memory dump.
 
     Attributes:
         source: Origin of the dump.
@@ -118,7 +118,7 @@ class DecodedModule:
     findings: tuple[Finding, ...]
 
     def field(self, name: str, index: int | None = None) -> DecodedField:
-        """Return a field. Raises ``KeyError`` if it is not in the dump."""
+        """Return a decoded field. Raises ``KeyError`` if the dump does not contain the field."""
         for item in self.fields:
             if (item.name, item.index) == (name, index):
                 return item
@@ -136,7 +136,7 @@ def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
 
 
 def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[Finding]:
-    """Yield findings about a text or date of an identity.
+    """Yield findings about a string or date in the identity of a module.
 
     Args:
         name: Name of the field, equal in all standards.

@@ -188,7 +188,7 @@ class SfpTransponder(Driver):
         return self.capabilities.soft_tx_disable and self.capabilities.soft_tx_fault and self.capabilities.soft_rx_los
 
     def enable(self) -> None:
-        """Switch the transmitter on and wait until its power is within the module's alarm thresholds.
+        """Switch the transmitter on and wait until its power is within the alarm thresholds of the module.
 
         Switching off first clears a latched fault.
 
@@ -207,7 +207,7 @@ class SfpTransponder(Driver):
         self._await_power()
 
     def disable(self) -> None:
-        """Switch the transmitter off and check that it emits no light.
+        """Switch the transmitter off and check that the transmitter emits no light.
 
         Raises:
             NotSupportedError: Software cannot switch the transmitter.
@@ -230,7 +230,7 @@ class SfpTransponder(Driver):
             self._clock.sleep(_POLL_S)
 
     def monitors(self) -> Monitors:
-        """Read the monitors in one coherent transfer.
+        """Read temperature, supply, bias and powers in one coherent transfer.
 
         Raises:
             DeviceError: The values are not valid in time, or the calibration constants are damaged.
@@ -265,7 +265,7 @@ class SfpTransponder(Driver):
         )
 
     def status(self) -> SignalStatus:
-        """Read the live status bits. Raises ``NotSupportedError`` if the module does not have them."""
+        """Read the live status bits. Raises ``NotSupportedError`` if the module does not have these bits."""
         self._require("soft_rx_los", "reading loss of signal")
         self._require("soft_tx_fault", "reading the transmitter fault")
         memory = self._memory.monitors()
@@ -280,7 +280,7 @@ class SfpTransponder(Driver):
         )
 
     def dump(self) -> SfpImage:
-        """Read the complete memory: A0h, and A2h if the module has it. The image lists what cannot be read."""
+        """Read the complete memory: A0h, and A2h if present. The image lists the bytes that cannot be read."""
         unreadable: dict[str, str] = {}
         with self._registers.transaction():
             has_diagnostics = self.capabilities.diagnostics or self._assume_diagnostics
@@ -291,7 +291,7 @@ class SfpTransponder(Driver):
         return SfpImage(memories["a0"], memories["a2"], source, unreadable=unreadable)
 
     def _dumped(self, device: int, key: str, unreadable: dict[str, str]) -> bytes:
-        """Return the readable memory of a device and note why it ends early. The identity must be readable."""
+        """Return the readable memory of an I2C device and note why the reading ends early."""
         memory = b""
         for start in range(0, MEMORY_SIZE, _DUMP_BYTES):
             try:
@@ -321,12 +321,12 @@ class SfpTransponder(Driver):
             return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.is_alarm)))
 
     def clear_flags(self) -> None:
-        """Clear the flags; those that are still asserted return with the next reading."""
+        """Clear the stored flags; flags that are still asserted return with the next reading."""
         with self._registers.transaction():
             self._seen.clear()
 
     def tune(self, frequency_thz: float) -> NoReturn:
-        """Raise ``NotSupportedError``: these modules have a fixed wavelength."""
+        """Raise ``NotSupportedError``: SFP modules have a fixed wavelength."""
         raise self._target.error(
             NotSupportedError,
             f"cannot tune to {frequency_thz:g} THz: the wavelength of an SFP module is fixed",
@@ -342,7 +342,7 @@ class SfpTransponder(Driver):
             )
 
     def _diagnostics(self) -> DiagnosticCalibration:
-        """Return the calibration; read it and the thresholds if needed."""
+        """Return the calibration of the monitors; read calibration and thresholds on first use."""
         if self._calibration is None:
             if not self._assume_diagnostics:
                 self._require("diagnostics", "reading monitors")

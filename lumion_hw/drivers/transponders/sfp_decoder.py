@@ -79,7 +79,7 @@ class _SfpDump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Checksums in the dump, and whether they are right."""
+        """Checksums in the dump, and whether each is right."""
         known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
         return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
 
@@ -98,7 +98,7 @@ class _SfpDump:
         return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:
-        """Return the calibrated value of a monitor or threshold; ``None`` if it is not known."""
+        """Return the calibrated value of a monitor or threshold; ``None`` if the value is not known."""
         field = FIELDS[name]
         count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -126,7 +126,7 @@ class _SfpDump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Return whether a wrong checksum makes a byte unreliable: its own, or that of bytes needed to interpret it."""
+        """Return whether a wrong checksum makes a byte unreliable, directly or through bytes needed to interpret it."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 define how to interpret A2h
@@ -324,7 +324,7 @@ def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
-    """Yield a monitor and its thresholds with implausible calibrated values."""
+    """Yield findings about implausible calibrated values of a monitor and its thresholds."""
     for name in (monitor, *(f"{monitor}_{limit}" for limit in LIMITS)):
         value = dump.number(name)
         if value is not None and not dump.is_plausible(name):

@@ -29,7 +29,7 @@ class CalibrationKind(enum.Enum):
 
 @dataclass(frozen=True)
 class OpticalPower:
-    """Power measured by the module.
+    """Optical power measured by the module.
 
     Attributes:
         state: Range state of the reading.
@@ -42,7 +42,7 @@ class OpticalPower:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` for zero power and implausible values."""
+    """Four thresholds of one monitor, in its unit (powers in dBm); ``None`` for zero power or implausible values."""
 
     high_alarm: float | None
     low_alarm: float | None

@@ -18,7 +18,7 @@ SFP_IDENTIFIER = 0x03
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities of a module, and the meaning of its bits.
+    """Capabilities of an SFP module, and how to interpret its bits.
 
     Attributes:
         diagnostics: Monitors exist (A0h:92.6).

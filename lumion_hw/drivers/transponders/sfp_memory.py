@@ -29,7 +29,7 @@ TOLERATED = ("CC_BASE",)
 
 
 class SfpMemory:
-    """Memory of one module.
+    """Memory of one SFP module.
 
     Args:
         registers: Access to the module's registers.
@@ -65,7 +65,7 @@ class SfpMemory:
             self._clock.sleep(_POLL_S)
 
     def read_with_checksums(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
-        """Return the first ``n_bytes`` of a device; its checksums ``names`` are right or accepted.
+        """Return the first ``n_bytes`` of an I2C device, whose checksums ``names`` are right or accepted.
 
         Raises:
             DeviceError: A checksum in the memory is wrong and not accepted.
@@ -96,7 +96,7 @@ class SfpMemory:
         return memory
 
     def monitors(self) -> bytes:
-        """Return A2h:96 to 111, monitors and status bits in one coherent transfer."""
+        """Return A2h:96 to 111 (monitors and status bits), read in one coherent transfer."""
         return self.registers.read(A2H, MONITOR_START, _MONITOR_BYTES)
 
     def status_bit(self, name: str, memory: bytes | None = None) -> bool:
@@ -106,7 +106,7 @@ class SfpMemory:
         return is_set(name, memory, MONITOR_START)
 
     def asserted_flags(self) -> set[tuple[str, bool]]:
-        """Return the flags asserted now, as pairs of name and whether it is an alarm."""
+        """Return the flags asserted now: the name of each, and whether it is an alarm (else a warning)."""
         start = FIELDS["alarm_flags"].byte
         memory = self.registers.read(A2H, start, FIELDS["warning_flags"].end - start)
         asserted = set()
@@ -117,7 +117,7 @@ class SfpMemory:
         return asserted
 
     def select_tx_disable(self, off: bool) -> None:
-        """Set or clear the soft TX_DISABLE bit and read it back; the other writable bits stay.
+        """Set or clear the soft TX_DISABLE bit and read the byte back; other writable bits do not change.
 
         Raises:
             VerifyError: The value read back differs.

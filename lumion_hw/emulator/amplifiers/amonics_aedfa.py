@@ -2,7 +2,7 @@
 
 Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
 AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). Their findings about real units
-apply here, and so do the queries that a third one, written from the programming manual (``amonics_edfa``), sends when
+apply here. So do the queries that a third driver (``amonics_edfa``), written from the programming manual, sends when
 it
 opens: names of modes separated by blanks, the number of monitors of each kind, readings as ``7.180000e+02``.
 Unsupported commands get no reply, nor do queries of settings of an inactive mode; a channel state is 0 off, 1 on, 2
@@ -39,11 +39,11 @@ _OFF, _ON, _BUSY, _LOCKED = "0", "1", "2", "4"
 
 
 class EmulatedAedfa(TextDevice):
-    """The amplifier (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Amonics AEDFA fibre amplifier, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         model: Model; the first number in it is the largest power in dBm.
         serial: Serial number.
         passing_w: Returns the power before and after the amplifier in watts; no light by default.
@@ -76,7 +76,7 @@ class EmulatedAedfa(TextDevice):
         self._ready_s = clock.now()
 
     def amplification(self, input_w: float) -> Amplification:
-        """Return the present gain and noise figure at a total input power."""
+        """Return the amplifier's present gain and noise figure at a total input power."""
         if not self._emits:
             return _UNPUMPED
         noise_w = Amplification(1.0, NOISE_FIGURE_DB).noise_w_per_hz * AMPLIFIED_BAND_HZ
@@ -92,7 +92,10 @@ class EmulatedAedfa(TextDevice):
         return Amplification(gain, NOISE_FIGURE_DB)
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the interlock; opening ends the output until it is closed and switched on again."""
+        """Open or close the interlock. Opening switches the output off.
+
+        After closing, the host must switch it on again.
+        """
         self.advance()
         self._interlocked = opened
         if opened:
@@ -160,7 +163,7 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the pump current; in constant power, the current that saturates at the set power."""
+        """Return the pump current in mA; in constant-power mode, the current that saturates at the set power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":

@@ -1,4 +1,4 @@
-"""Settings of an emulated AQ6370 that only affect their own query: display, corrections, kinds of sweep.
+"""AQ6370 settings that are stored and replied but do not affect the emulation: display, corrections, kinds of sweep.
 
 Headers, values and units are those of the public QCoDeS driver of AQ637x analysers, for the AQ6370 models. Limits and
 values after ``*RST`` are model choices (check).
@@ -41,13 +41,13 @@ _ANY_DB: Suffixes = {**RATIO_DB, "DB/KM": 0}
 
 @dataclass(frozen=True)
 class CodedWord:
-    """A word of a list or its number; the value is the number."""
+    """SCPI parameter that accepts a word from a list or the word's number; the parsed value is the number."""
 
     keywords: Mapping[str, int]
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the number."""
+        """Return the number of the received word, or the received number itself."""
         if token.kind is TokenKind.WORD:
             for word, number in self.keywords.items():
                 if token.text.upper() in forms(word):
@@ -98,10 +98,10 @@ _FLAGS_BEFORE_D = {":SENSe:SWEep:TLSSync": False}
 
 
 def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable[ScpiCommand]:
-    """Yield the commands.
+    """Yield the commands for settings that are only stored and replied.
 
     Args:
-        stored: Returns the present values.
+        stored: Returns the dictionary of the present values, by header.
         before_d: Whether the model is an AQ6370C or earlier.
     """
     for header, on in (_FLAGS | (_FLAGS_BEFORE_D if before_d else {})).items():

@@ -87,7 +87,7 @@ _LOGIN_LIMIT = 1024
 
 @dataclass
 class _AnalyzerSettings:
-    """Settings that ``*RST`` resets."""
+    """Settings of the analyser that ``*RST`` resets."""
 
     center_m: float = 1.55e-6
     span_m: float = 100e-9
@@ -128,17 +128,17 @@ class _AnalyzerSettings:
 
     @property
     def step_m(self) -> float:
-        """Distance of two points of a sweep."""
+        """Wavelength step between two points of a sweep, in metres."""
         return self.span_m / (self.n_points - 1)
 
     @property
     def scale_m(self) -> tuple[float, float]:
-        """First and last wavelength of the display: by default those of the sweep."""
+        """First and last wavelength on the display in metres; by default the limits of the sweep."""
         return self.display_m or (self.start_m, self.stop_m)
 
     @property
     def n_points(self) -> int:
-        """Number of points of a sweep; by default five per width of the filter."""
+        """Number of points of a sweep; by default five per resolution bandwidth."""
         if not self.auto_points:
             return round(self.points)
         return round(min(max(5.0 * self.span_m / self.resolution_m, 100.0), 50_000.0)) + 1
@@ -146,7 +146,7 @@ class _AnalyzerSettings:
 
 @dataclass
 class _Trace:
-    """One stored spectrum."""
+    """One stored spectrum (trace) of the analyser."""
 
     wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -156,10 +156,10 @@ class _Trace:
 def filtered_w(
     wavelength_m: NDArray[np.float64], resolution_m: float, lines: list[SpectralLine], noise_w_per_hz: float
 ) -> NDArray[np.float64]:
-    """Return the power that a filter of a given width transmits at every wavelength, shape as given, in watts.
+    """Return the power in watts that the resolution filter transmits when it is centred at each wavelength.
 
     Args:
-        wavelength_m: Vacuum wavelengths.
+        wavelength_m: Vacuum wavelengths of the filter's centre; the result has the same shape.
         resolution_m: Full width of the filter at half maximum.
         lines: Light of the sources.
         noise_w_per_hz: Noise of amplifiers.
@@ -185,11 +185,11 @@ def filtered_w(
 
 
 class EmulatedAq6370(ScpiDevice):
-    """The analyser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Yokogawa AQ6370 optical spectrum analyser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         user: User name of the login; ``anonymous`` accepts any password.
@@ -227,7 +227,7 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return DeviceConnection(self, _Login(self, self._scpi.connect()))
 
@@ -378,7 +378,7 @@ class EmulatedAq6370(ScpiDevice):
         yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marker_position()[1]), marker)
 
     def _display_commands(self) -> Iterable[ScpiCommand]:
-        """Yield the commands of the display's horizontal scale, which follows the sweep unless it was set."""
+        """Yield the commands of the display's horizontal scale; by default the scale equals the sweep range."""
         scale = ":DISPlay[:WINDow]:TRACe:X[:SCALe]"
 
         def set_display(start_m: float, stop_m: float) -> None:
@@ -419,7 +419,7 @@ class EmulatedAq6370(ScpiDevice):
     # -- actions of commands
 
     def _set_point_distance(self, step_m: float) -> None:
-        """Set the distance of points by changing their number."""
+        """Set the wavelength step between points by changing the number of points."""
         self.settings.points = min(max(round(self.settings.span_m / step_m) + 1, 51), 50_001)
         self.settings.auto_points = False
 
@@ -446,7 +446,7 @@ class EmulatedAq6370(ScpiDevice):
         return None
 
     def sweep_s(self) -> float:
-        """Return the duration of a sweep with the present settings, without an automatic offset."""
+        """Return the duration of a sweep with the present settings in s, without the automatic offset correction."""
         settings = self.settings
         scale = max(settings.span_m / 100e-9, settings.n_points / 1001.0)
         halved = 0.5 if settings.double_speed else 1.0
@@ -560,7 +560,7 @@ class EmulatedAq6370(ScpiDevice):
         return run
 
     def _levels(self, trace: _Trace) -> NDArray[np.float64]:
-        """Return the levels of a trace on the scale and in the unit of the display."""
+        """Return the levels of a trace on the display's scale (linear or logarithmic) and in the display's unit."""
         settings, level_dbm = self.settings, trace.level_dbm
         if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
             level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)
@@ -606,7 +606,7 @@ class EmulatedAq6370(ScpiDevice):
 
 
 class _Login:
-    """One connection: it passes messages only between its login and ``CLOSE``."""
+    """One host connection, which passes messages to the analyser only between its login and ``CLOSE``."""
 
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
@@ -616,7 +616,7 @@ class _Login:
         self._login_started = self._is_logged_in = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host."""
+        """Process bytes that the host has sent."""
         self._device.advance()
         for byte in data.splitlines(keepends=True) if data else ():
             self._line += byte
@@ -666,7 +666,7 @@ class _Login:
         return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
+        """Return the time at which the device can send the host more bytes."""
         return self._connection.next_event()
 
     def close(self) -> None:

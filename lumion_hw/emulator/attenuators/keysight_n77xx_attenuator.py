@@ -86,13 +86,13 @@ _SUMMARY = 0
 
 @dataclass(frozen=True)
 class _PowerLevel:
-    """A power with its unit, or in the unit of its channel; the value is in watts."""
+    """SCPI parameter for a power, in the channel's unit if the host sends no unit; the parsed value is in watts."""
 
     in_watts: Callable[[Call], bool]
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the power."""
+        """Return the received power in watts."""
         if token.kind is TokenKind.WORD:
             return _POWER.parse(token, call)
         value = Numeric(suffixes=POWER_W).parse(token, call)
@@ -105,23 +105,23 @@ class _PowerLevel:
 
 @dataclass(frozen=True)
 class _OffsetOrReference:
-    """An offset in dB, or the word for the difference to another power meter."""
+    """SCPI parameter for an offset in dB, or the word ``TOREF`` (offset to the reference power meter)."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the offset, or the word."""
+        """Return the offset in dB, or the word ``TOREF``."""
         if token.kind is TokenKind.WORD and token.text.upper() == _TO_REFERENCE:
             return _TO_REFERENCE
         return Numeric(-200.0, 200.0, None, RATIO_DB).parse(token, call)
 
 
 class EmulatedN776xA(ScpiDevice):
-    """The attenuator (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight N77xx attenuator, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         n_channels: Number of attenuators, numbered from 1; their slots are 1, 3, 5, 7.
@@ -160,7 +160,7 @@ class EmulatedN776xA(ScpiDevice):
         self._scpi.declare(self._commands(), slots)
 
     def transmission(self, channel: int) -> float:
-        """Return the transmitted fraction of a channel's light; ``channel`` counts from 1."""
+        """Return the transmitted fraction of the light in an attenuator channel; ``channel`` counts from 1."""
         return self._channels[2 * channel - 1].transmission if self.powered else float(10.0 ** (-SHUTTER_DB / 10.0))
 
     def _lose_power(self) -> None:
@@ -406,7 +406,7 @@ class EmulatedN776xA(ScpiDevice):
         return float(channel.monitored_w(after_w) * 10.0 ** (-channel.display_db / 10.0))
 
     def _monitored_w(self) -> list[float]:
-        """Return the readings of all monitors, in watts whatever the set unit."""
+        """Return the readings of all power monitors, always in watts."""
         return [self._measured_w(slot) for slot in self._channels]
 
     def _read_power(self, call: Call) -> Reply:
@@ -414,7 +414,7 @@ class EmulatedN776xA(ScpiDevice):
         return keysight_float32(power_w if self._addressed(call).settings.in_watts else dbm_from_w(power_w))
 
     def _zero(self, call: Call) -> Reply:
-        """Zero the monitors: meanwhile all filters are stopped and all shutters closed."""
+        """Zero the power monitors; until the end, all filters are stopped and all shutters are closed."""
         del call
 
         def set_zeroing(zeroing: bool) -> None:
@@ -433,7 +433,7 @@ class EmulatedN776xA(ScpiDevice):
         return PendingReply(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
 
     def _follow(self) -> None:
-        """Let power control move the filters."""
+        """Move the filters of all channels whose power control is on."""
         self._refresh()
         for slot, channel in self._channels.items():
             settings = channel.settings
@@ -451,7 +451,7 @@ class EmulatedN776xA(ScpiDevice):
     # -- offsets by wavelength, and status
 
     def _editable(self, call: Call) -> OffsetTable:
-        """Return the table of a channel. Raises ``ScpiError`` while it is in use."""
+        """Return the offset table of a channel. Raises ``ScpiError`` while the table is in use."""
         table = self._addressed(call).offsets
         if table.enabled:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
@@ -467,7 +467,7 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _entry(self, call: Call) -> tuple[float, float]:
-        """Return the entry of an index from 1, or of a wavelength."""
+        """Return the offset table's entry with an index (from 1) or with a wavelength."""
         entries, value = self._addressed(call).offsets.entries, call.number()
         matches = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
         if not matches:
@@ -488,7 +488,7 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _refresh(self) -> None:
-        """Update the status registers; the summary has a bit for each slot."""
+        """Update the status registers; the summary register has a bit for each slot."""
         status = self._scpi.state.status
         for slot, channel in self._channels.items():
             channel.refresh()
@@ -502,6 +502,6 @@ def _first_slot(slot: int) -> int:
 
 
 def _refuse_power_meter(call: Call) -> Reply:
-    """Refuse a command that needs another power meter in the same instrument."""
+    """Refuse a command that needs a separate power meter in the same instrument, which the emulation does not have."""
     del call
     raise ScpiError(scpi_errors.SETTINGS_CONFLICT)

@@ -30,7 +30,7 @@ BELOW, ABOVE, INTERPOLATED = 64, 128, 192
 
 @dataclass
 class N77xxAttenuation:
-    """Settings of one channel that ``*RST`` resets."""
+    """Settings of one attenuator channel that ``*RST`` resets."""
 
     offset_db: float = 0.0
     speed_db_per_s: float = SPEED_DB_PER_S
@@ -47,7 +47,7 @@ class N77xxAttenuation:
 
 @dataclass
 class OffsetTable:
-    """Offsets by wavelength; preserved without power once in use.
+    """Table of power offsets by wavelength; once in use, it survives a power loss.
 
     Attributes:
         entries: Pairs of wavelength in m and offset in dB, ascending.
@@ -60,13 +60,13 @@ class OffsetTable:
     reference: tuple[int, int] = (1, 1)
 
     def set_entry(self, wavelength_m: float, offset_db: float) -> None:
-        """Add an entry, or replace the entry of the same wavelength."""
+        """Add an offset for a wavelength to the table, or replace the entry of the same wavelength."""
         saved_states = [entry for entry in self.entries if entry[0] != wavelength_m]
         bisect.insort(saved_states, (wavelength_m, offset_db))
         self.entries = saved_states
 
     def offset_at(self, wavelength_m: float) -> tuple[float, int]:
-        """Return the offset at a wavelength in dB, and the status bits that report how it was found."""
+        """Return the offset at a wavelength in dB, and the status bits that report interpolation or extrapolation."""
         if not (self.enabled and self.entries):
             return 0.0, OFFSET_ENABLED * self.enabled
         index = bisect.bisect_left(self.entries, (wavelength_m, -math.inf))
@@ -81,15 +81,15 @@ class OffsetTable:
         return low_db + fraction * (high_db - low_db), OFFSET_ENABLED | INTERPOLATED
 
     def to_bytes(self) -> bytes:
-        """Return all entries as bytes: float64 of the wavelength and float32 of the offset, little-endian."""
+        """Return all table entries as bytes: float64 of the wavelength and float32 of the offset, little-endian."""
         return b"".join(struct.pack("<df", *entry) for entry in self.entries)
 
 
 class AttenuatorChannel:
-    """One filter, its shutter and its monitor.
+    """One channel of an attenuator: a filter, its shutter and its power monitor.
 
     Args:
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         largest_db: Largest attenuation of the filter.
         insertion_loss_db: Loss at zero attenuation.
 
@@ -112,12 +112,12 @@ class AttenuatorChannel:
 
     @property
     def target_db(self) -> float:
-        """Present or target attenuation of the filter."""
+        """Attenuation in dB that the filter has or is moving to."""
         return self._to_db
 
     @property
     def filter_db(self) -> float:
-        """Present attenuation of the filter."""
+        """Present attenuation of the filter in dB, also while it moves."""
         remaining_s = self._end_s - self._clock.now()
         if remaining_s <= 0.0:
             return self._to_db
@@ -125,7 +125,7 @@ class AttenuatorChannel:
         return self._from_db + moved_fraction * (self._to_db - self._from_db)
 
     def move(self, target_db: float) -> float:
-        """Start moving the filter to an attenuation; return the duration."""
+        """Start moving the filter to an attenuation in dB; return the duration in seconds."""
         self._from_db = self.filter_db
         self._to_db, self._start_s = target_db, self._clock.now()
         duration_s = abs(target_db - self._from_db) / self.settings.speed_db_per_s
@@ -134,7 +134,7 @@ class AttenuatorChannel:
 
     @property
     def transmission(self) -> float:
-        """Transmitted fraction of the light."""
+        """Fraction of the light that the channel transmits now."""
         shutter_db = 0.0 if self.settings.open and not self.zeroing else SHUTTER_DB
         return float(10.0 ** (-(self.insertion_loss_db + self.filter_db + shutter_db) / 10.0))
 
@@ -144,11 +144,11 @@ class AttenuatorChannel:
         return self.settings.power_offset_db + self.offsets.offset_at(self.settings.wavelength_m)[0]
 
     def monitored_w(self, after_w: float) -> float:
-        """Return the monitor reading for a power after the channel; it is never zero."""
+        """Return the power monitor's reading in watts for a power after the channel; the reading is never zero."""
         return after_w + MONITOR_DARK_W
 
     def refresh(self) -> None:
-        """Update the status register."""
+        """Update the status register of the channel."""
         _, bits = self.offsets.offset_at(self.settings.wavelength_m)
         is_open = self.settings.open and not self.zeroing
         self.operation.condition = bits | SHUTTER_OPEN * is_open | ZEROING * self.zeroing

@@ -6,10 +6,10 @@ OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of 
 list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done`` comes at the end
 of the movement.
 
-Model choices: texts of ``A?`` and ``CD`` (check); 9600 baud, no echo before ``E1``; ``A`` is relative to the smallest
-loss, 1.2 dB; a blade in a beam, so that attenuation is proportional to the square of the steps; 6000 steps at the
-largest attenuation, 3000 a second; homing takes the way back and another second; an error is not followed by an empty
-line (check); ``RST`` homes and is silent until then.
+Model choices: the wording of the replies to ``A?`` and ``CD`` (check); 9600 baud, no echo before ``E1``; ``A`` is
+relative to the smallest loss, 1.2 dB; the attenuator is a blade in a beam, so attenuation is proportional to the square
+of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes the time of the travel back plus
+one second; an error is not followed by an empty line (check); ``RST`` homes and is silent until then.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _BAD, _OVERFLOW = "Error-2", "Error-6"
 
 
 class EmulatedDa100(TextDevice):
-    """The attenuator (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated OZ Optics DA-100 attenuator, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
-        attenuation_max_db: Its largest attenuation.
+        clock: Clock that gives the present time.
+        attenuation_max_db: Largest attenuation.
         min_loss_db: Loss at zero attenuation.
-        changed: Called when the motor starts.
+        changed: Called when the motor starts to move.
         serial: Serial number in ``CD``.
     """
 
@@ -63,7 +63,7 @@ class EmulatedDa100(TextDevice):
         self._last = "Done"
 
     def transmission(self, _channel: int = 1) -> float:
-        """Return the present transmitted fraction, also while the motor moves; it does not change without power."""
+        """Return the fraction of light that the attenuator transmits now, even while the motor moves."""
         remaining_s = self._end_s - self._clock.now()
         steps = float(self._steps)
         if remaining_s > 0.0:
@@ -99,7 +99,7 @@ class EmulatedDa100(TextDevice):
         return echoed + "".join(f"{line}\r\n" for line in lines) + ending, wait_s
 
     def _start_move(self, steps: int, extra_s: float = 0.0) -> float:
-        """Start moving to a position; return the duration, including the present movement."""
+        """Start moving the motor to a position in steps; return the duration, including the movement in progress."""
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()
@@ -146,7 +146,7 @@ class EmulatedDa100(TextDevice):
 
 
 class DaRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that a command is answered by an error."""
+    """Signal that the attenuator answers a command with an error."""
 
 
 _NUMBER = r"(\d{1,4}(?:\.\d{0,4})?|\.\d{1,4})"

@@ -18,7 +18,7 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class ChipCells:
-    """All cells and joints of a chip at one instant: E PUCs, J joints; n optical frequencies add a first axis.
+    """Parameters of all E PUCs and J joints of a chip at one instant; n optical frequencies add a first axis.
 
     Attributes:
         eta_in: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end A.
@@ -46,7 +46,7 @@ class ChipCells:
     differential_slope_per_hz: float
 
     def transfer(self) -> Complex:
-        """Return T of every cell, shape ``(..., E, 2, 2)``: waves at (B, L), (B, R) for waves at (A, L), (A, R)."""
+        """Return the transfer matrix of every PUC from end A to end B, shape ``(..., E, 2, 2)``; rails are (L, R)."""
         half_rad = 0.5 * self.differential_slope_per_hz * self.detuning_hz
         common_rad = 2.0 * np.pi * self.delay_s * self.detuning_hz
         upper = 10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad))
@@ -62,6 +62,6 @@ class ChipCells:
 
 
 def _coupler(eta: Real) -> tuple[Real, Complex]:
-    """Return the straight and the cross amplitude of couplers."""
+    """Return the straight and the cross amplitude of couplers with a given power splitting."""
     share = np.clip(eta, 0.0, 1.0)
     return np.sqrt(1.0 - share), -1j * np.sqrt(share)

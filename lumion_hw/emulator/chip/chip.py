@@ -1,4 +1,4 @@
-"""The whole emulated chip: output fields at all ports as a function of heat, frequency and input."""
+"""Model of the whole emulated chip: output fields at all ports as a function of heat, frequency and input port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RIPPLE_PERIODS_HZ = (20e9, 100e9)
 
 @dataclass(frozen=True, eq=False)
 class ChipVariations:
-    """Random parameters of the effects of one chip. E PUCs, J joints, P ports.
+    """Random parameters of one chip's imperfections, for E PUCs, J joints and P ports.
 
     Attributes:
         sizes: Sizes of the effects.
@@ -60,7 +60,7 @@ class ChipVariations:
         rng: np.random.Generator,
         heater_channels: Sequence[int] | None = None,
     ) -> ChipVariations:
-        """Draw the effects of one chip. A seed fixes the order of the draws.
+        """Draw the imperfections of one chip, in a fixed order, so that a seed always gives the same chip.
 
         Args:
             mesh: Layout of the mesh.
@@ -91,7 +91,7 @@ class ChipVariations:
 
 @dataclass(frozen=True, eq=False)
 class ChipParameterSet:
-    """Parameters that every chip has, part of the hidden truth of a bench. Attributes as in ``MeshTruth``."""
+    """Parameters that even an ideal chip has, part of the hidden truth of a bench. Attributes as in ``MeshTruth``."""
 
     loss_db: Real
     eta_in: Real
@@ -104,7 +104,7 @@ class ChipParameterSet:
 
 @dataclass(frozen=True)
 class ChipSlopes:
-    """Frequency dependence of a chip.
+    """Dependence of a chip's splittings and phases on the optical frequency.
 
     Attributes:
         reference_hz: Frequency for which splittings and phases are specified.
@@ -135,7 +135,7 @@ class Chip:
     def cells(
         self, parameters: ChipParameterSet, heat_mw: Real, common_rad: float, frequency_hz: float | Real | None
     ) -> ChipCells:
-        """Return all cells at a given heat.
+        """Return the parameters of all PUCs and joints at a given heat.
 
         Args:
             parameters: Hidden parameters.
@@ -184,7 +184,10 @@ class Chip:
         return fields
 
     def output_fields_with_tm(self, cells: ChipCells, ports: Integers) -> tuple[Complex, Complex]:
-        """Return the fields of TE and of TM at all ports; TM sees other couplers, less heater phase and more loss."""
+        """Return the TE and TM fields at all ports.
+
+        TM has other coupler splittings, less heater phase and more loss.
+        """
         tm_upper, tm_joint = self.variations.tm
         eta = np.full(cells.eta_in.shape, _TM_ETA)
         other = replace(
@@ -201,7 +204,7 @@ class Chip:
         return found[0], found[1]
 
     def _solve(self, kinds: list[ChipCells], ports: Integers) -> Complex:
-        """Return the fields for several kinds of light from a single elimination, shape ``(kinds, n, n_ports)``."""
+        """Return the fields for several kinds of light from one matrix elimination, shape ``(kinds, n, n_ports)``."""
         transfer = np.stack([cells.transfer() for cells in kinds])
         joint_phase = np.stack([cells.joint_phase for cells in kinds])
         n_kinds, n_pucs, n_joints = len(kinds), self._waves.n_pucs, joint_phase.shape[-1]
@@ -218,7 +221,7 @@ class Chip:
         return passed
 
     def _facet_amplitude(self, detuning_hz: Real) -> Real:
-        """Return the amplitude that each facet transmits: without the reflected part, with the ripple."""
+        """Return the field amplitude that each facet transmits, including reflection loss and ripple over frequency."""
         sizes, variations = self.variations.sizes, self.variations
         passed: Real = np.full(len(variations.ripple_phase), np.sqrt(1.0 - sizes.facet_reflection))
         if sizes.facet_ripple_db:

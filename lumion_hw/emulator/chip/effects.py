@@ -1,4 +1,4 @@
-"""Effects of a real chip beyond the model of a calibration: one row per effect, with a size for each quality of chip.
+"""Effects of a real chip that a calibration does not model, each with a size for each quality of chip.
 
 Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
 marked as assumed.
@@ -15,7 +15,7 @@ Physics = Literal["ideal", "realistic", "harsh"]
 
 @dataclass(frozen=True)
 class ChipEffect:
-    """One effect.
+    """One imperfection of the emulated chip.
 
     Attributes:
         name: Key in the bench file, with its unit.
@@ -35,14 +35,14 @@ class ChipEffect:
 
 
 def _effect(description: str, *, realistic: float, harsh: float, max_size: float, source: str) -> Any:
-    """Return a field of :class:`EffectSizes` with its row of :data:`CHIP_EFFECTS`."""
+    """Return a field of :class:`EffectSizes` and record its description in :data:`CHIP_EFFECTS`."""
     row = {"description": description, "realistic": realistic, "harsh": harsh, "max_size": max_size, "source": source}
     return field(default=0.0, metadata=row)
 
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """Size of each effect; all are 0 on an ideal chip. :data:`CHIP_EFFECTS` lists their descriptions."""
+    """Size of each chip effect; all sizes are 0 on an ideal chip. :data:`CHIP_EFFECTS` lists the descriptions."""
 
     arm_loss_difference_db: float = _effect(
         "Loss of the upper arm minus the lower, rms over the PUCs.",
@@ -173,7 +173,7 @@ class EffectSizes:
 
     @classmethod
     def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
-        """Return the sizes for a quality of chip.
+        """Return the sizes of all effects for a quality of chip.
 
         Args:
             physics: Quality of the chip.
@@ -186,7 +186,7 @@ class EffectSizes:
 
     @property
     def has_any(self) -> bool:
-        """Whether any effect is present."""
+        """Whether any effect has a size other than 0."""
         return any(getattr(self, item.name) != 0.0 for item in fields(self))
 
 

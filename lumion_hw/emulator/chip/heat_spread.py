@@ -1,4 +1,4 @@
-"""Thermal crosstalk: phase of other arms and of joints per heat of a heater.
+"""Thermal crosstalk: the phase that a heater adds to other arms and to joints, per heat of the heater.
 
 Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and
 their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so the heat of a single heater for π
@@ -26,7 +26,7 @@ _DECAY_MM = 1.18
 
 @dataclass(frozen=True, eq=False)
 class HeatSpread:
-    """Phase per heat. Heater ``2·PUC`` lies on the upper arm, the next one on the lower.
+    """Thermal crosstalk matrices. Heater ``2·PUC`` lies on the upper arm of the PUC, the next heater on the lower arm.
 
     Attributes:
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another arm's heater (column).
@@ -38,7 +38,7 @@ class HeatSpread:
 
     @classmethod
     def none(cls, mesh: MeshTopology) -> HeatSpread:
-        """Return the spread of heaters that warm only their own arm."""
+        """Return the heat spread of a chip without crosstalk, whose heaters warm only their own arm."""
         n = 2 * mesh.n_pucs
         return cls(np.zeros((n, n)), np.zeros((len(mesh.joints), n)))
 
@@ -70,7 +70,7 @@ class HeatSpread:
 
 
 def arm_centres_mm(mesh: MeshTopology) -> Real:
-    """Return the centres of all arms, upper and lower alternately, shape ``(2E, 2)``."""
+    """Return the centres of all arms in mm, upper and lower arm alternately, shape ``(2E, 2)``."""
     ends = mesh.end_positions * PUC_MM
     middle, direction = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
     direction = direction / np.hypot(direction[:, 0], direction[:, 1])[:, None]
@@ -94,7 +94,7 @@ def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
 
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
-    """Return 1 for a heater at the die's edge, decreasing towards the centre with the decay length of the crosstalk."""
+    """Return a factor of 1 for a heater at the die's edge, decreasing inwards with the crosstalk's decay length."""
     corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
@@ -103,7 +103,7 @@ def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
 
 
 def _metal_factor(to: Real, heaters: Real, size: float) -> Real:
-    """Return 1 + size along x, 1 - size along y, 1 at 45°; cos 2β of the angle to the metal lines."""
+    """Return the crosstalk factor 1 + size·cos 2β, where β is the angle between the heat's path and the metal lines."""
     direction = to[:, None, :] - heaters[None, :, :]
     squared = (direction**2).sum(axis=2)
     cosine = np.divide(

@@ -23,7 +23,7 @@ _HARMONICS = 3
 
 @dataclass(frozen=True, eq=False)
 class HeaterVariations:
-    """Random parameters of every heater, in addition to its resistance and Pπ.
+    """Random parameters of every heater, in addition to its resistance and its power for a phase of π.
 
     Attributes:
         contact_ohm: Shape ``(2E,)``.
@@ -57,7 +57,7 @@ class HeaterVariations:
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:
-        """Return the actual heater currents: the other heaters on a ground return raise its potential."""
+        """Return the actual heater currents in mA, reduced because other heaters raise the shared ground potential."""
         if not self.ground_return_share:
             return driven_ma
         total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
@@ -67,7 +67,7 @@ class HeaterVariations:
         return carried
 
     def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:
-        """Return the heat of each heater in the steady state, shape ``(2E,)``.
+        """Return the steady-state heat of each heater in mW, shape ``(2E,)``.
 
         The resistance rises with the heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at a given current. The
         denominator would vanish at high current and is limited to a tenth; the board's limits are far below.
@@ -78,7 +78,7 @@ class HeaterVariations:
         return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
 
     def own_arm_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
-        """Return the phase of each heater's own arm: π per Pπ, plus an irregular part."""
+        """Return the phase in rad that each heater adds to its own arm: π per Pπ of heat, plus an irregular part."""
         turns = heat_mw / heat_per_pi_mw
         phase: Real = np.pi * turns
         if self.irregular.any():

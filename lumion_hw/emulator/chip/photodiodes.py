@@ -33,11 +33,11 @@ class PhotodiodeArray:
 
     @property
     def is_ideal(self) -> bool:
-        """Whether every current is exactly the power times the responsivity."""
+        """Whether every photodiode current is exactly the optical power times the responsivity."""
         return not (self._compression_per_ma or self._leakage or self._sigma_ma)
 
     def read_ma(self, current_ma: Real, at_s: float) -> Real:
-        """Return the readings for the currents of ideal photodiodes, one per channel, shape ``(n,)``."""
+        """Return the readings in mA, with imperfections, for given currents of ideal photodiodes; shape ``(n,)``."""
         if self.is_ideal:
             return current_ma
         read = current_ma / (1.0 + self._compression_per_ma * np.maximum(current_ma, 0.0))

@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Mirrors:
-    """Reflected and transmitted amplitudes.
+    """Reflected and transmitted amplitudes of the chip's facets and joints.
 
     Attributes:
         facet: Shape ``(n_ports,)``; reflection of the wave that leaves the mesh at a port.
@@ -38,7 +38,7 @@ class Mirrors:
 
 
 class Waves:
-    """Solver for the waves on one mesh; whatever depends on its graph alone is computed once.
+    """Solver for the waves on one mesh; everything that depends only on the mesh's graph is computed once.
 
     Args:
         mesh: Layout of the mesh.
@@ -56,7 +56,7 @@ class Waves:
         """Return the fields at all ports for unit light into one port.
 
         Args:
-            transfer: Shape ``(samples, E, 2, 2)``; T of all cells for each sample: a heat, a frequency, a polarization.
+            transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs for each sample. A sample is one
             joint_phase: Shape ``(samples, J)``.
             sample: Shape ``(n,)``; sample of each calculation. Each sample is eliminated once.
             port: Shape ``(n,)``; input port of each calculation.
@@ -87,11 +87,11 @@ class Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """Data that depends on the graph alone.
+    """Data of the wave solver that depends only on the graph of the mesh.
 
     Attributes:
-        place: Position of each wave in the elimination.
-        equations: The elimination.
+        place: Position of each wave in the order of elimination.
+        equations: The solver of the linear system.
         out_wave: Shape ``(2 n_ports,)``; the two waves that add up to the output of each port …
         out_element: … and the elements of T by which they are multiplied.
     """
@@ -139,7 +139,7 @@ def _build_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
 
 
 def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
-    """Return the two waves that a leaving wave is the sum of, and their elements of T (or of its transpose)."""
+    """Return the two incident waves that a leaving wave combines, and their elements of the PUC's transfer matrix."""
     puc, end, rail = output_fields // 4, output_fields // 2 % 2, output_fields % 2
     waves, elements = [], []
     for other in (0, 1):
@@ -150,7 +150,7 @@ def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
 
 
 def _elimination_order(mesh: MeshTopology) -> Integers:
-    """Return the position of each wave in the elimination: external inputs first (no fill-in), then by dissection."""
+    """Return each wave's position in the elimination: external inputs first (no fill-in), then by nested dissection."""
     rank = np.empty(mesh.n_pucs, dtype=np.int64)
     rank[dissect(mesh)] = np.arange(mesh.n_pucs)
     waves = np.arange(4 * mesh.n_pucs)

@@ -50,16 +50,16 @@ _MODULES = Argument("modules", "device names", accepts=(_is_names, "a list of de
 
 BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ScriptedFault(
-        "kill_modules", "the modules' server loses power: they go dark and do not respond on the bus", (_MODULES,)
+        "kill_modules", "the modules' host loses power: the modules go dark and do not respond on the bus", (_MODULES,)
     ),
-    ScriptedFault("revive_modules", "the modules' server regains power: they start up", (_MODULES,)),
+    ScriptedFault("revive_modules", "the modules' host regains power: the modules start up", (_MODULES,)),
     ScriptedFault(
         "stick_heater",
-        "a heater carries this current regardless of its setting; 0 is an open heater",
+        "a heater carries a fixed current whatever its setting; 0 is an open heater",
         (_PUC, _ARM, Argument("current_ma", "current", 0.0, 100.0, "mA", default=0.0)),
     ),
     ScriptedFault(
-        "weaken_heater", "a heater needs this many times the power for the same phase", (_PUC, _ARM, _FACTOR)
+        "weaken_heater", "a heater needs more or less power for the same phase, by a factor", (_PUC, _ARM, _FACTOR)
     ),
     ScriptedFault(
         "swap_channels",
@@ -78,17 +78,17 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ScriptedFault("kill_monitor", "the photodiode at a port fails and reads zero", (_MONITOR,)),
     ScriptedFault(
         "scale_monitor",
-        "the photodiode at a port gives this many times its current; a large factor saturates its converter",
+        "the photocurrent at a port is multiplied by a factor; a large factor saturates the converter",
         (_MONITOR, _FACTOR),
     ),
     ScriptedFault(
         "drift_temperature",
-        "the chip's temperature follows a trajectory",
+        "the chip's temperature follows a function of time",
         (_trajectory("trajectory_k", "K above its lock"),),
     ),
     ScriptedFault(
         "drift_power",
-        "the power that arrives at a port follows a trajectory",
+        "the power that arrives at a port follows a function of time",
         (_INPUT, _trajectory("trajectory_db", "dB relative to the undisturbed power")),
     ),
     ScriptedFault(
@@ -114,13 +114,13 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
 
 
 class BenchFaults:
-    """Faults that can be injected into an emulated bench at any time.
+    """Injects faults into an emulated bench and ends them, at any time.
 
     Args:
         world: Optical model.
-        modules: Emulated modules by device name.
+        modules: Emulated pluggable modules by device name.
         devices: All devices by name.
-        kinds: Kind of each device, for messages.
+        kinds: Kind of each device, for error messages.
         faults: Functions that return the faults of each device, in addition to supply and cable.
         monitor_ports: Ports with a photodiode.
         schedule: Scheduled events of the bench.
@@ -155,7 +155,7 @@ class BenchFaults:
     # -- by name ----------------------------------------------------------------------------------------------------
 
     def list_faults(self, target: str = BENCH) -> tuple[ScriptedFault, ...]:
-        """Return the possible faults of a device, or of the bench itself.
+        """Return the faults that can be injected into a device, or into the bench as a whole.
 
         Raises:
             ConfigError: There is no such device.
@@ -166,7 +166,7 @@ class BenchFaults:
         return (*EVERY_DEVICE, *self._faults[target]())
 
     def inject(self, target: str, fault: str, **arguments: Any) -> None:
-        """Start a fault now.
+        """Start a fault of a device or of the bench now.
 
         Args:
             target: Device name, or ``bench``.
@@ -185,7 +185,10 @@ class BenchFaults:
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault that was started with these arguments. Raises as :meth:`inject`, and if it cannot end."""
+        """End a fault that was started with these arguments.
+
+        Raises as :meth:`inject`, and if the fault cannot be undone.
+        """
         row = find_fault(self.list_faults(target), fault, target)
         if row.end is None:
             ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
@@ -196,7 +199,7 @@ class BenchFaults:
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
-        """Schedule a fault for a number of seconds from now, by the bench's clock."""
+        """Schedule an action, such as a fault, for a number of seconds from now on the bench's clock."""
         delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
             raise ConfigError(f"after: {fault!r} is not a fault", hint="Give a function without arguments.")
@@ -211,11 +214,11 @@ class BenchFaults:
     # -- of the bench -----------------------------------------------------------------------------------------------
 
     def kill_modules(self, modules: Iterable[str]) -> None:
-        """Cut the power of these modules' host: they go dark and no longer respond."""
+        """Cut the power of the host of these pluggable modules: their light goes out and they stop responding."""
         self._supply(modules, on=False)
 
     def revive_modules(self, modules: Iterable[str]) -> None:
-        """Restore the power of these modules' host: the modules start up."""
+        """Restore the power of the host of these pluggable modules: the modules start up."""
         self._supply(modules, on=True)
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
@@ -232,7 +235,10 @@ class BenchFaults:
             (self.end if on else self.inject)(name, MODULE_DEAD)
 
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
-        """Make a heater (arm 0 upper, 1 lower) carry this current regardless of its setting; 0 is an open heater."""
+        """Make the heater of a PUC (arm 0 upper, 1 lower) carry a fixed current whatever its setting.
+
+        0 is an open heater.
+        """
         self._checked("stick_heater", puc=puc, arm=arm, current_ma=current_ma)
         self._world.about_to_change()
         self._world.truth.stuck_current_ma[2 * puc + arm] = current_ma
@@ -246,19 +252,19 @@ class BenchFaults:
         self._world.disturb()
 
     def weaken_heater(self, puc: int, arm: int, factor: float) -> None:
-        """Make a heater need this many times the power for the same phase."""
+        """Multiply the power that a heater needs for the same phase by a factor."""
         self._checked("weaken_heater", puc=puc, arm=arm, factor=factor)
         self._world.about_to_change()
         self._world.truth.p_pi_mw[2 * puc + arm] *= factor
         self._world.disturb()
 
     def swap_channels(self, heater: int, other_heater: int) -> None:
-        """Swap the wires of two heaters (2·PUC + arm)."""
+        """Swap the wires of two heaters, each given as 2·PUC + arm."""
         self._checked("swap_channels", heater=heater, other_heater=other_heater)
         self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
-        """Detune both couplers of a PUC by this angle."""
+        """Detune the splitting angle of both couplers of a PUC."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
         self._world.about_to_change()
         truth = self._world.truth
@@ -273,27 +279,27 @@ class BenchFaults:
         self.scale_monitor(port, 0.0)
 
     def scale_monitor(self, port: int, factor: float) -> None:
-        """Multiply the current of the photodiode at a port; a large factor saturates its converter."""
+        """Multiply the photocurrent of the photodiode at a port; a large factor saturates its converter."""
         self._checked("scale_monitor", port=port, factor=factor)
         self._world.truth.monitor_scale[port] *= factor
 
     def drift_temperature(self, trajectory_k: Trajectory) -> None:
-        """Make the chip's temperature follow a trajectory, by the bench's clock from now on."""
+        """Make the chip's temperature follow a function of the bench's time, starting now."""
         self._checked("drift_temperature", trajectory_k=trajectory_k)
         self._world.disturbances.temperature_k = self._from_now(trajectory_k)
 
     def drift_power(self, port: int, trajectory_db: Trajectory) -> None:
-        """Make the power that arrives at a port follow a trajectory, by the bench's clock from now on."""
+        """Make the power that arrives at a mesh port follow a function of the bench's time, starting now."""
         self._checked("drift_power", port=port, trajectory_db=trajectory_db)
         self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
-        """Start a random walk of the resistance of every heater, with this relative change per root second."""
+        """Start a random walk of every heater's resistance, with a given relative change per root second."""
         self._checked("walk_resistances", per_root_s=per_root_s)
         self._world.disturbances.resistance_per_root_s = per_root_s
 
     def hop_mode(self, port: int, shift_hz: float) -> None:
-        """Make the laser at a port hop to another frequency."""
+        """Make the laser of an input port hop to another frequency."""
         self._checked("hop_mode", port=port, shift_hz=shift_hz)
         for path, chain in zip(self._world.wiring.inputs, self._world.chains, strict=True):
             if path.port == port:
@@ -304,7 +310,7 @@ class BenchFaults:
         return lambda now_s: trajectory(now_s - begin_s)
 
     def turn_polarization(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """Rotate the polarization of a module, as if its fibre were moved; by default to the orthogonal state."""
+        """Rotate the polarization of a module's light, as a moved fibre does; by default to the orthogonal state."""
         self._checked("turn_polarization", transponder=transponder, angle_rad=angle_rad)
         sources = {path.source for path in self._world.wiring.inputs}
         if transponder not in sources:
@@ -318,7 +324,7 @@ class BenchFaults:
     # -- the emulated devices themselves ----------------------------------------------------------------------------
 
     def board(self, name: str) -> MeshBoard:
-        """Return the emulated LUMION mesh controller of this name, for test hooks.
+        """Return an emulated LUMION mesh controller by device name, so that a test can call its fault hooks.
 
         Raises:
             ConfigError: There is no board of that name.
@@ -334,7 +340,7 @@ class BenchFaults:
         return device
 
     def device(self, name: str) -> Any:
-        """Return an emulated device, for test hooks.
+        """Return an emulated device by name, so that a test can call its fault hooks.
 
         Raises:
             ConfigError: There is no device of that name.

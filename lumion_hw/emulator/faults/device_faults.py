@@ -1,6 +1,7 @@
-"""Faults that every emulated device can have, and helpers that declare the faults of single kinds.
+"""Faults that every emulated device can have, and helpers that declare further faults of one kind of device.
 
-A fault acts through hooks of the emulated device, so a device does not know its faults by name.
+A fault acts by calling a method or setting an attribute of the emulated device, so device classes contain no fault
+names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
 @dataclass(frozen=True)
 class Target:
-    """The device that a fault acts on.
+    """The emulated device that a fault acts on.
 
     Attributes:
         device: The emulated device.
@@ -26,33 +27,33 @@ class Target:
 
 
 def calls(hook: str, *values: Any) -> Callable[..., None]:
-    """Return an action that calls a device method with fixed values."""
+    """Return a fault action that calls a method of the device with fixed values."""
     return lambda target, **_: getattr(target.device, hook)(*values)
 
 
 def passes(hook: str) -> Callable[..., None]:
-    """Return an action that calls a device method with the arguments of the fault."""
+    """Return a fault action that calls a method of the device with the arguments of the fault."""
     return lambda target, **arguments: getattr(target.device, hook)(**arguments)
 
 
 def sets(name: str, value: Any) -> Callable[..., None]:
-    """Return an action that sets an attribute of the device."""
+    """Return a fault action that sets an attribute of the device to a fixed value."""
     return lambda target, **_: setattr(target.device, name, value)
 
 
 def calls_module(hook: str, *values: Any) -> Callable[..., None]:
-    """Return an action that calls a module method with fixed values."""
+    """Return a fault action that calls a method of the pluggable module with fixed values."""
     return lambda target, **_: getattr(target.module, hook)(*values)
 
 
 def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], member: str) -> ScriptedFault:
-    """Return a fault that lasts while a condition of the device is true.
+    """Return a fault that switches a condition of the device on when it begins and off when it ends.
 
     Args:
         name: Name of the fault.
         meaning: Description of the fault.
         action: ``calls``, ``sets`` or ``calls_module``.
-        member: The method that is called with true and with false, or the attribute that is set.
+        member: Name of the method that is called with true and then false, or of the attribute that is set so.
     """
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 
@@ -60,7 +61,7 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
 EVERY_DEVICE: tuple[ScriptedFault, ...] = (
     ScriptedFault(
         "no_power",
-        "its supply fails: outputs switch off, it neither replies nor accepts connections; afterwards it powers up",
+        "the device loses power: outputs switch off, and the device neither replies nor accepts connections",
         begin=calls("power_off"),
         end=calls("power_on"),
     ),
@@ -74,6 +75,6 @@ EVERY_DEVICE: tuple[ScriptedFault, ...] = (
 """Faults of every device."""
 BUS_STUCK = lasting("bus_stuck", "the I2C bus hangs: every transaction times out", sets, "bus_stuck")
 """Fault of every module behind an I2C bridge."""
-_NO_ZERO = "its offset is too large to correct: zeroing fails even in the dark; readings continue"
+_NO_ZERO = "the meter's offset is too large to correct: zeroing fails even in the dark; readings continue"
 ZERO_FAILS = lasting("zero_fails", _NO_ZERO, sets, "zero_fails")
 """Fault of power meters with a zero function."""

@@ -1,10 +1,10 @@
-"""Declaration of faults: one row each, with its arguments, units and ranges.
+"""Declarations of all scripted faults, with their arguments, units and ranges.
 
-Arguments are checked before anything happens.
+The arguments of a fault are checked before the fault starts.
 
-The rows are in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
+The faults are declared in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
 :mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. Messages and
-docs/faults.md are generated from the rows.
+docs/faults.md are generated from the declarations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _no_places(_target: Any) -> Places:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a fault.
+    """Declaration of one argument of a fault.
 
     Attributes:
         name: Name of the argument.
@@ -40,9 +40,9 @@ class Argument:
         low: Smallest value.
         high: Largest value.
         unit: Unit of the value.
-        among: The thing that the value is a number of, such as ``port``; empty for other values.
+        among: For an argument that numbers a component, the kind of component, such as ``port``; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
-        accepts: For an argument that is no number: a test for valid values, and their description.
+        accepts: For an argument that is not a number: a test for valid values, and their description.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Argument:
     accepts: tuple[Callable[[Any], bool], str] | None = None
 
     def validated(self, fault: str, value: Any, places: Places) -> Any:
-        """Return the value if it is valid.
+        """Return the value of the argument if it is valid.
 
         Raises:
             ConfigError: The value has the wrong type.
@@ -83,7 +83,7 @@ class Argument:
         return int(number) if self.among else number
 
     def describe_values(self, places: Places | None = None) -> str:
-        """Return a description of the valid values."""
+        """Return a description of the argument's valid values."""
         if self.accepts is not None:
             return self.accepts[1]
         if self.among:
@@ -95,7 +95,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class ScriptedFault:
-    """One fault.
+    """Declaration of one fault.
 
     Attributes:
         name: Name of the fault.
@@ -103,7 +103,7 @@ class ScriptedFault:
         arguments: Arguments of the fault.
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
-        places: Returns the valid numbers on its target, for arguments that are a number of something.
+        places: Returns the valid component numbers on a target, by kind of component.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ScriptedFault:
     places: Callable[[Any], Places] = field(default=_no_places, repr=False)
 
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
-        """Return all arguments after checking them.
+        """Check the arguments of the fault and return them, defaults included.
 
         Raises:
             ConfigError: An argument is missing, unknown or of the wrong type.
@@ -134,19 +134,22 @@ class ScriptedFault:
         return values
 
     def signature(self) -> str:
-        """Return a description of the arguments: name, meaning, range, default."""
+        """Return a description of the fault's arguments: name, meaning, range, default."""
         return "; ".join(f"{argument.name}: {argument.effect}{_span(argument)}" for argument in self.arguments)
 
 
 def _span(argument: Argument) -> str:
-    """Return range and default of an argument in brackets; empty if it has neither."""
+    """Return the range and the default of an argument in parentheses; an empty string if it has neither."""
     span = "" if argument.among or argument.accepts else argument.describe_values()
     default = "" if argument.default is None else f"default {argument.default:g}"
     return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
 
 
 def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> ScriptedFault:
-    """Return a fault by name. Raises ``ConfigError``, with the valid names, if there is none."""
+    """Return the fault with a given name.
+
+    Raises ``ConfigError``, which lists the valid names, if there is no such fault.
+    """
     by_name = {fault.name: fault for fault in faults}
     if name not in by_name:
         raise ConfigError(
@@ -156,7 +159,7 @@ def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> 
 
 
 def suggestion(name: str, valid_names: Iterable[str]) -> str:
-    """Return a suggestion for a misspelt name as a sentence; empty if no valid name is similar."""
+    """Return a sentence that suggests a valid name for a misspelt name; an empty string if no name is similar."""
     matches = difflib.get_close_matches(str(name), valid_names, 1)
     return f"Do you mean {matches[0]}? " if matches else ""
 
@@ -165,7 +168,7 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
     """Return the fault table of docs/faults.md.
 
     Args:
-        faults: Pairs of owner and fault; a fault that several kinds share gets one row.
+        faults: Pairs of owner and fault; a fault that several kinds of device share gets one table row.
     """
     owners: dict[str, list[str]] = {}
     for owner, fault in faults:
@@ -177,7 +180,7 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number; ``None`` for anything else."""
+    """Return a value as a float if it is a finite number; ``None`` for anything else."""
     # float() would accept True and "1".
     if isinstance(value, (bool, str, bytes)):
         return None
@@ -189,7 +192,7 @@ def _number(value: Any) -> float | None:
 
 
 def _listing(numbers: Sequence[int]) -> str:
-    """Return numbers as text, as a range where they are consecutive."""
+    """Return a list of numbers as a string, with ranges for consecutive numbers."""
     if not numbers:
         return "there is none"
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:

@@ -63,7 +63,7 @@ HIGH_POWER = "HIGHpower"
 
 @dataclass
 class SweepSettings:
-    """Parameters of sweeps; the defaults are those after ``*RST``.
+    """Sweep parameters of a Keysight laser; the defaults are those after ``*RST``.
 
     Attributes:
         start_nm: First wavelength of a sweep.
@@ -95,11 +95,11 @@ class SweepSettings:
 
 
 class LaserModule:
-    """A laser with its SCPI commands, in its own instrument or in a slot.
+    """A Keysight laser with its SCPI commands, as an instrument of its own or in a slot of a mainframe.
 
     Args:
         state: SCPI state of the instrument.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Model of the laser.
         speeds_nm_per_s: Available sweep speeds.
@@ -133,7 +133,7 @@ class LaserModule:
         self.reset()
 
     def reset(self) -> None:
-        """Set defaults (``*RST``); the lock does not change."""
+        """Set the laser's settings to their defaults (``*RST``); the lock does not change."""
         low, high = self.profile.limits_nm
         speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
         self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
@@ -146,7 +146,7 @@ class LaserModule:
         self.laser.set_power(0.0)
 
     def advance(self) -> None:
-        """Follow the clock."""
+        """Advance the emulated instrument to the clock's present time."""
         self.laser.advance()
         if self._operation is not None:
             # The end of a sweep that waited for its trigger is known only now.
@@ -167,7 +167,7 @@ class LaserModule:
             self.laser.switch(False)
 
     def switch(self, on: bool) -> None:
-        """Switch the light. Raises ``ScpiError`` -203 while locked."""
+        """Switch the laser light on or off. Raises ``ScpiError`` -203 while the laser is locked."""
         # Locked after power-on, so that a host cannot switch the light on by accident.
         if on and self.locked:
             raise ScpiError(scpi_errors.COMMAND_PROTECTED)
@@ -183,13 +183,13 @@ class LaserModule:
         self.laser.profile = self.profile
 
     def realign(self) -> None:
-        """Realign the cavity; an overlapped operation that ends a sweep."""
+        """Start to realign the laser cavity, an overlapped operation; a running sweep ends."""
         self._end()
         # Overlapped, like tuning: *OPC? reports when the cavity is aligned.
         self._start(self.laser.stay_busy(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
-        """Tune to a wavelength; an overlapped operation."""
+        """Start to tune the laser to a wavelength, an overlapped operation."""
         self._end()
         self._start(self.laser.tune(wavelength_nm))
 
@@ -205,7 +205,7 @@ class LaserModule:
             self._operation = None
 
     def check(self) -> tuple[int, str]:
-        """Return number and text of the first inconsistency of a sweep, ``(0, "OK")`` if there is none."""
+        """Return number and text of the first inconsistency in the sweep parameters, ``(0, "OK")`` if there is none."""
         settings = self.settings
         span_nm = settings.stop_nm - settings.start_nm
         steps = span_nm / settings.step_nm
@@ -235,7 +235,7 @@ class LaserModule:
         return next(((code, text) for is_wrong, code, text in checks if is_wrong), (0, "OK"))
 
     def plan(self) -> ArmedSweep:
-        """Return the sweep that is set."""
+        """Return the sweep that the present settings describe."""
         settings = self.settings
         return ArmedSweep(
             settings.start_nm,
@@ -249,7 +249,7 @@ class LaserModule:
         )
 
     def control(self, word: str) -> None:
-        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 for an inconsistent sweep."""
+        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 if the sweep parameters are inconsistent."""
         if word == "STARt":
             if self.check()[0]:
                 raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
@@ -269,17 +269,20 @@ class LaserModule:
             self.laser.pause()
 
     def step(self, direction: int) -> None:
-        """Move one step. Raises ``ScpiError`` -221 if no sweep is paused, or at its end."""
+        """Move a paused sweep by one step.
+
+        Raises ``ScpiError`` -221 if no sweep is paused or the sweep is at its end.
+        """
         if not self.laser.step(direction):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def soft_trigger(self) -> None:
-        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -211 if there is none."""
+        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -211 if no sweep is waiting."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.TRIGGER_IGNORED)
 
     def hardware_trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         if self.settings.input == "SWStart":
             self.laser.trigger()
         elif self.settings.input == "NEXTstep":
@@ -287,13 +290,15 @@ class LaserModule:
 
     @property
     def sweep_number(self) -> int:
-        """Reply of the sweep's query: 0 stopped, 1 running (or preparing), 2 paused."""
+        """Sweep state as the query replies it: 0 stopped, 1 running (or preparing), 2 paused."""
         state = self.laser.state
         return {SweepState.STOPPED: 0, SweepState.PAUSED: 2}.get(state, 1)
 
     @property
     def flag(self) -> int:
-        """Sweep flag: 0 before a sweep and after a stop, plus 2 with the data of every pass, plus 1 until the first.
+        """Sweep flag: 0 without a sweep.
+
+        Every completed pass adds 2, and waiting for a trigger adds 1 before the first data.
 
         816x programming guide p. 139. The flag stays after the last pass, as public clients expect.
         """
@@ -304,18 +309,18 @@ class LaserModule:
         return 2 * self.laser.passes_done + (self._waits_for_trigger and before_data)
 
     def logged_m(self) -> NDArray[np.float64]:
-        """Logged wavelengths in m."""
+        """Wavelengths in metres that the laser logged at its trigger pulses."""
         if not self.settings.logging:
             return np.zeros(0)
         return np.asarray(self.laser.logged_nm * 1e-9, dtype=np.float64)
 
 
 class EmulatedKeysightLaser(ScpiDevice):
-    """A stand-alone laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated stand-alone Keysight tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: Second field of ``*IDN?``.
         serial: Third field.
@@ -367,15 +372,15 @@ class EmulatedKeysightLaser(ScpiDevice):
         self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.module.laser.light()
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at an earlier time."""
+        """Return the light that the laser emitted at an earlier time, hidden errors included."""
         return self.module.laser.light_at(at_s)
 
     def trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         self.module.hardware_trigger()
 
     def _reset(self) -> None:
@@ -399,32 +404,32 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """A power in W, dBm or, without a unit, in the selected unit; its value is in W.
+    """SCPI parameter for a laser power in W or dBm, without a suffix in the selected unit; the value is in W.
 
     Attributes:
         module: The laser.
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     module: LaserModule
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the power in W."""
+        """Return the received power in W."""
         if token.kind is TokenKind.NUMBER and not token.suffix and not self.module.in_watts:
             low, high = self.module.profile.power_dbm
             return w_from_dbm(float(Numeric(low, high).parse(token, call)))
         return self.number().parse(token, call)
 
     def number(self) -> Numeric:
-        """Return the parameter in W, with its limits."""
+        """Return the power limits as a numeric SCPI parameter in W."""
         low, high = (w_from_dbm(limit) for limit in self.module.profile.power_dbm)
         # A limit that was reported in dBm and comes back in W must not be out of range by rounding.
         return Numeric(low * (1 - 1e-9), high * (1 + 1e-9), 1e-3, POWER_W)
 
 
 def laser_commands(module: LaserModule) -> Iterable[ScpiCommand]:
-    """Return every command of the source except its triggers."""
+    """Return all SCPI commands of the laser except the trigger commands."""
     yield from _source(module)
     yield from _sweep_settings(module)
     yield from _sweep_control(module)
@@ -548,7 +553,7 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
     yield action(f"{_SWEEP}:STEP:PREVious", lambda: module.step(-1))
 
     def max_power(call: Call) -> Reply:
-        """Reply in W in any unit setting, as the maker's example and all known public clients expect."""
+        """Reply the largest power, always in W as the maker's example and all known public clients expect."""
         power_dbm = min(module.profile.max_dbm(call.number(wavelength) * 1e9) for wavelength in range(2))
         return keysight_float(w_from_dbm(power_dbm))
 
@@ -559,7 +564,7 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
 
 def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
     def table() -> list[tuple[float, float]]:
-        """Return the largest power every nanometre."""
+        """Return the table of the laser's largest power, one entry per nanometre."""
         low, high = module.profile.limits_nm
         wavelengths = [low + step for step in range(int(high - low) + 1)]
         return [(nm * 1e-9, w_from_dbm(module.profile.max_dbm(nm))) for nm in wavelengths]

@@ -90,7 +90,7 @@ _STATES = {
 
 @dataclass
 class TslSettings:
-    """Settings of the host; the defaults are those after ``*RST``.
+    """Settings of the Santec laser; the defaults are those after ``*RST``.
 
     Attributes:
         start_nm: First wavelength of a sweep.
@@ -103,10 +103,10 @@ class TslSettings:
         cycles: Number of consecutive sweeps.
         mode: Bit 0 continuous, bit 1 two-way.
         in_mw: Whether powers are in mW rather than dBm.
-        external: Whether a sweep waits for a pulse.
+        external: Whether a sweep waits for a pulse at the trigger input.
         standby: Whether a sweep waits for the software trigger.
-        output: Number of the timing of the trigger output.
-        output_step_nm: Distance of its pulses in a continuous sweep.
+        output: Timing of the trigger output, as the number of ``TRIGger:OUTPut``.
+        output_step_nm: Wavelength step between trigger pulses in a continuous sweep.
         without_effect: Settings without effect on the model, by the name of their command.
     """
 
@@ -128,11 +128,11 @@ class TslSettings:
 
 
 class EmulatedSantecTsl(ScpiDevice):
-    """The laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Santec TSL tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
@@ -143,13 +143,13 @@ class EmulatedSantecTsl(ScpiDevice):
 
     Attributes:
         profile: Model of the laser.
-        slow: Whether this is an older model, not a TSL-570.
-        firmware: Its firmware, the last field of ``*IDN?``.
+        slow: Whether this is an older model than the TSL-570.
+        firmware: Firmware version, the last field of ``*IDN?``.
         code: Present command set.
-        network: Its network addresses, by the word of their command.
-        port: Its network port.
+        network: Network addresses, by the word of their command.
+        port: Network port.
         settings: Settings of the host.
-        laser: The light. Its hidden errors are for tests only.
+        laser: Model of the light. Its hidden errors are for tests only.
         diode: Whether the laser diode is on.
         shut: Whether the shutter is closed.
 
@@ -204,17 +204,17 @@ class EmulatedSantecTsl(ScpiDevice):
         self.laser.set_power(0.0)
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at an earlier time."""
+        """Return the light that the laser emitted at an earlier time, hidden errors included."""
         light = self.laser.light_at(at_s)
         moved_s, before = self._shutter
         return Light(0.0, light.wavelength_nm) if (self.shutter_closed if at_s >= moved_s else before) else light
 
     def trigger(self) -> None:
-        """Receive a pulse at the trigger input."""
+        """Act on an electrical pulse at the trigger input."""
         if self.settings.external:
             self.laser.trigger()
 
@@ -228,7 +228,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._outlet.report(self.light)
 
     def _next_update(self) -> float | None:
-        """Return when to restart a repeating sweep, ``None`` for others."""
+        """Return the time at which to restart a repeating sweep, ``None`` for a sweep that does not repeat."""
         return self.laser.end_s if self._repeating else None
 
     def _restart_sweep(self) -> None:
@@ -241,12 +241,12 @@ class EmulatedSantecTsl(ScpiDevice):
     # -- actions of commands
 
     def switch_diode(self, on: bool) -> None:
-        """Switch the laser diode."""
+        """Switch the laser diode on or off."""
         self.diode = on
         self.laser.switch(on)
 
     def move_shutter(self, shutter_closed: bool) -> None:
-        """Close or open the shutter."""
+        """Close or open the laser's shutter."""
         self._shutter, self.shutter_closed = (self._scpi.state.clock.now(), self.shutter_closed), shutter_closed
 
     def monitored_w(self) -> float:
@@ -254,7 +254,7 @@ class EmulatedSantecTsl(ScpiDevice):
         return self.laser.light().power_w
 
     def tune(self, wavelength_nm: float) -> None:
-        """Tune to a wavelength; a sweep ends."""
+        """Tune the laser to a wavelength; a running sweep ends."""
         self.stop()
         self._operation = self._scpi.state.begin(self.laser.tune(wavelength_nm), self._finished)
 
@@ -268,11 +268,14 @@ class EmulatedSantecTsl(ScpiDevice):
 
     @property
     def sweep_number(self) -> int:
-        """Reply of the sweep's query: 0 stopped, 1 running, 3 waiting for a trigger, 4 preparing."""
+        """Sweep state as the query replies it: 0 stopped, 1 running, 3 waiting for a trigger, 4 preparing."""
         return _STATES[self.laser.state]
 
     def start_sweep(self, *, repeat: bool) -> None:
-        """Start the sweeps that are set, or repeat until stopped. Raises ``ScpiError`` -200 if they are impossible."""
+        """Start the set number of sweeps, or repeat until stopped.
+
+        Raises ``ScpiError`` -200 if the sweep is impossible.
+        """
         self.stop()
         self._start_laser_sweep()
         self._repeating = repeat
@@ -311,7 +314,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._operation = None
 
     def soft_trigger(self) -> None:
-        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -200 if there is none."""
+        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -200 if no sweep is waiting."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
 
@@ -349,12 +352,12 @@ _DIGIT = "{:d}".format
 
 @dataclass(frozen=True)
 class NetworkAddress:
-    """Four numbers up to 255, separated by dots."""
+    """SCPI parameter for a network address: four numbers up to 255, separated by dots."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the address."""
+        """Return the received network address."""
         del call
         if token.kind is not TokenKind.ADDRESS:
             raise ScpiError(scpi_errors.CHARACTER_NOT_ALLOWED)
@@ -365,14 +368,14 @@ class NetworkAddress:
 
 @dataclass(frozen=True)
 class UnitBySet:
-    """A number whose unit, if omitted, depends on the present command set: nm and THz, or m and Hz.
+    """SCPI number whose default unit depends on the command set: nm and THz in Legacy, m and Hz in SCPI.
 
     Attributes:
         legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
         per_legacy: One unit of the Legacy set in that of the SCPI set, as a power of ten.
         code: Returns the present command set.
         decimals: Decimals of a reply in the Legacy set: 0.1 pm, 10 MHz.
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     legacy: Numeric
@@ -382,31 +385,31 @@ class UnitBySet:
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the value in the unit of the Legacy set."""
+        """Return the received value in the unit of the Legacy command set."""
         if token.kind is TokenKind.NUMBER and not token.suffix and self.code() == SCPI:
             # Changes the exponent, so that 1.55E-6 m is exactly 1550 nm.
             token = dataclasses.replace(token, exponent=token.exponent - self.per_legacy)
         return self.legacy.parse(token, call)
 
     def reply(self, value: float) -> str:
-        """Return the reply for a value in the legacy unit, in the form of the present command set."""
+        """Return the reply for a value in the Legacy unit, in the format of the present command set."""
         return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
 class SantecLevel:
-    """A power that is in the selected unit if no unit is given; its value is in dBm.
+    """SCPI parameter for a power, in the selected unit if the host sends no unit; the parsed value is in dBm.
 
     Attributes:
         tsl: The laser.
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     tsl: EmulatedSantecTsl
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the power in dBm."""
+        """Return the received power in dBm."""
         if token.kind is TokenKind.NUMBER and not token.suffix and self.tsl.settings.in_mw:
             token = dataclasses.replace(token, suffix="MW")
         if token.suffix in POWER_W and token.suffix not in POWER_DBM:
@@ -415,7 +418,7 @@ class SantecLevel:
         return self.number_dbm().parse(token, call)
 
     def number_dbm(self) -> Numeric:
-        """Return the parameter in dBm, with its limits."""
+        """Return the power limits as a numeric SCPI parameter in dBm."""
         low, high = self.tsl.profile.power_dbm
         return Numeric(low, high, 0.0, POWER_DBM)
 
@@ -423,7 +426,7 @@ class SantecLevel:
 def _number(
     pattern: str, parameter: UnitBySet, read: Callable[[], float], write: Callable[[float], None]
 ) -> ScpiCommand:
-    """Declare a number whose unit depends on the present command set."""
+    """Declare a numeric setting whose unit depends on the present command set."""
 
     def run_set(call: Call) -> Reply:
         write(call.number())
@@ -440,7 +443,7 @@ def _switch(pattern: str, read: Callable[[], bool], write: Callable[[bool], None
 
 
 def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Return every command except the common ones."""
+    """Return all SCPI commands of the laser except the common commands."""
     yield from _power(tsl)
     low, high = tsl.profile.limits_nm
     wavelength = UnitBySet(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code, 4)
@@ -471,7 +474,7 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare the network addresses, which a reset does not change."""
+    """Declare the commands for the network addresses, which a reset does not change."""
     root = ":SYSTem:COMMunicate:ETHernet"
 
     def address(name: str) -> ScpiCommand:
@@ -528,7 +531,7 @@ def _positions(
     convert: Callable[[float], float],
     limits: tuple[float, float],
 ) -> Iterable[ScpiCommand]:
-    """Declare wavelengths, or the same as frequencies: ``convert`` converts between them in both directions."""
+    """Declare position settings as wavelengths or as frequencies; ``convert`` converts in both directions."""
     yield _number(root, parameter, lambda: convert(tsl.laser.wavelength_nm), lambda value: tsl.tune(convert(value)))
     yield _number(
         f"{root}:SWEep:STARt",
@@ -593,7 +596,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare the log of the last sweep: int32 of 0.1 pm in the Legacy set, float64 of m in the SCPI set."""
+    """Declare the wavelength log of the last sweep: int32 in 0.1 pm (Legacy set) or float64 in m (SCPI set)."""
 
     def data(call: Call) -> Reply:
         del call
@@ -615,7 +618,7 @@ def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _settings_without_effect(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare settings that are only stored and reported."""
+    """Declare settings that are only stored and reported, without effect on the light."""
     for pattern, parameter, decimals in _WITHOUT_EFFECT:
         yield number_setting(
             pattern,

@@ -28,7 +28,7 @@ _PREPARATION_S = 0.1  # model choice: long enough for a polling host to see the 
 
 
 class SweepState(enum.Enum):
-    """State of a sweep."""
+    """State of a laser sweep."""
 
     STOPPED = "stopped"
     PREPARING = "preparing"
@@ -38,7 +38,7 @@ class SweepState(enum.Enum):
 
 
 class Pulses(enum.Enum):
-    """Pulses that a sweep sends at the trigger output."""
+    """Which trigger pulses a sweep sends at the trigger output."""
 
     NONE = "none"
     STOP = "stop"
@@ -48,7 +48,7 @@ class Pulses(enum.Enum):
 
 @dataclass(frozen=True)
 class LaserProfile:
-    """Properties of one model.
+    """Properties of one model of swept laser.
 
     Attributes:
         limits_nm: Shortest and longest wavelength.
@@ -71,7 +71,7 @@ class LaserProfile:
     power_error_db: float = 0.15
 
     def max_dbm(self, wavelength_nm: float) -> float:
-        """Return the largest power at a wavelength: a parabola over the range."""
+        """Return the laser's largest power in dBm at a wavelength, a parabola over the tuning range."""
         low, high = self.limits_nm
         relative_position = 2.0 * (wavelength_nm - low) / (high - low) - 1.0
         return self.power_dbm[1] - self.roll_off_db * relative_position * relative_position
@@ -79,7 +79,7 @@ class LaserProfile:
 
 @dataclass(frozen=True)
 class ArmedSweep:
-    """Parameters of a sweep.
+    """Parameters of a laser sweep.
 
     Attributes:
         start_nm: First wavelength.
@@ -107,14 +107,14 @@ class ArmedSweep:
 
     @property
     def steps(self) -> int:
-        """Number of steps of one pass, not counting its first wavelength."""
+        """Number of wavelength steps in one pass, not counting the first wavelength."""
         # 1e-6 of a step: a span of 30 steps of 0.1 nm divides to 29.999…
         return math.floor((self.stop_nm - self.start_nm) / self.step_nm + 1e-6)
 
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """Wavelength as a function of time: straight lines between these points."""
+    """Wavelength of a laser as a function of time: straight lines between stored points."""
 
     times_s: NDArray[np.float64]
     nm: NDArray[np.float64]
@@ -124,11 +124,11 @@ class _Trajectory:
 
 
 class SweptLaser:
-    """A swept laser.
+    """Physical model of a swept laser: wavelength and power at any time, with hidden errors.
 
     Args:
         profile: Model of the laser.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for its errors.
         on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.
         wavelength_nm: Initial wavelength.
@@ -170,12 +170,12 @@ class SweptLaser:
     # -- light
 
     def switch(self, on: bool) -> None:
-        """Switch the light on or off."""
+        """Switch the laser light on or off."""
         self.on = on
         self._set_target()
 
     def set_power(self, power_dbm: float) -> None:
-        """Set the power; the light is limited to the largest power at its wavelength."""
+        """Set the laser power in dBm; the light is limited to the largest power at its wavelength."""
         self.power_dbm = power_dbm
         self._set_target()
 
@@ -185,7 +185,7 @@ class SweptLaser:
         self._levels = ((now, self._level_w(now)), (now, target_w))
 
     def _level_w(self, at_s: float) -> float:
-        """Return the power before the limits of the gain: it follows the setting with its time constant."""
+        """Return the power in W, which follows the setting with the time constant, before the gain limits it."""
         (changed_s, before_w), (_, target_w) = self._levels
         # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:
@@ -194,11 +194,11 @@ class SweptLaser:
         return target_w + (before_w - target_w) * remaining
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at a time of the present or the last trajectory."""
+        """Return the light that the laser emitted at a past time, during the present or the last wavelength change."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.max_dbm(nominal_nm))
@@ -217,12 +217,12 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return when a move ends and when the laser has settled."""
+        """Return two times for a wavelength change: the end of the move, and the end of settling."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 
     def tune(self, wavelength_nm: float) -> float:
-        """Tune to a wavelength; a sweep ends. Returns the duration in seconds."""
+        """Tune the laser to a wavelength; a running sweep ends. Returns the duration in seconds."""
         self.stop()
         now = self._clock.now()
         present_nm = self._nominal_nm(now)
@@ -233,7 +233,10 @@ class SweptLaser:
         return settled_s - now
 
     def stay_busy(self, duration_s: float) -> float:
-        """Stay busy at the present wavelength for some time; a sweep ends. Returns ``duration_s``."""
+        """Make the laser busy at its present wavelength for ``duration_s``; a running sweep ends.
+
+        Returns ``duration_s``.
+        """
         self.stop()
         self._ready_s = self._clock.now() + duration_s
         return duration_s
@@ -246,7 +249,7 @@ class SweptLaser:
     # -- sweeps
 
     def sweep(self, plan: ArmedSweep, *, wait: bool) -> None:
-        """Tune to the start of a sweep; then start it, or wait for a trigger."""
+        """Tune to the start of a sweep, then start the sweep or wait for a trigger."""
         self.tune(plan.start_nm)
         self._ready_s += _PREPARATION_S
         self._plan, self._waiting, self._paused = plan, wait, False
@@ -255,13 +258,13 @@ class SweptLaser:
             self._begin(self._ready_s)
 
     def hold(self, plan: ArmedSweep) -> None:
-        """Tune to the start of a sweep whose steps are requested one by one."""
+        """Tune to the start of a manual sweep, whose steps the host requests one by one."""
         self.tune(plan.start_nm)
         self._plan, self._waiting, self._paused = plan, False, True
         self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
 
     def trigger(self) -> bool:
-        """Start the sweep that waits for a trigger; return whether there was one."""
+        """Start the sweep that waits for a trigger; return whether a sweep was waiting."""
         # A pulse before the laser has reached its start is lost.
         if not self._waiting or self.tuning:
             return False
@@ -304,7 +307,7 @@ class SweptLaser:
     def _plan_pass(
         self, plan: ArmedSweep, begin_s: float, *, backwards: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return times and wavelengths of the trajectory of one pass, and the times of its pulses."""
+        """Return the times and wavelengths of one sweep pass, and the times of its trigger pulses."""
         sign, first = (-1.0, plan.stop_nm) if backwards else (1.0, plan.start_nm)
         numbers = np.arange(plan.steps + 1)
         if plan.continuous:
@@ -339,7 +342,7 @@ class SweptLaser:
             self._paused = True
 
     def step(self, direction: int) -> bool:
-        """Move one step of a paused or manual sweep; return whether it was possible."""
+        """Move a paused or manual sweep by one step; return whether a step was possible."""
         plan = self._plan
         if plan is None or not self._paused:
             return False
@@ -352,7 +355,7 @@ class SweptLaser:
 
     @property
     def state(self) -> SweepState:
-        """State of the sweep now."""
+        """Present state of the sweep."""
         now = self._clock.now()
         if self._plan is None:
             return SweepState.STOPPED
@@ -366,19 +369,22 @@ class SweptLaser:
 
     @property
     def end_s(self) -> float | None:
-        """Time when the present action ends, ``None`` while a sweep waits for a trigger."""
+        """Time at which the laser's present action ends, ``None`` while a sweep waits for a trigger."""
         if self._plan is not None and self._waiting:
             return None
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
     def next_update_s(self) -> float | None:
-        """Return when to deliver the next pulses to a meter that measures at them, ``None`` if there are none."""
+        """Return the time at which to deliver the next pulses to triggered meters.
+
+        Returns ``None`` if there are no more pulses.
+        """
         if self._n_sent >= len(self._pulses_s):
             return None
         return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)
 
     def advance(self) -> None:
-        """Deliver the pulses that have passed, and end actions that are over."""
+        """Deliver the trigger pulses that were due by now, and end actions that are over."""
         now = self._updated_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._n_sent:
@@ -394,7 +400,7 @@ class SweptLaser:
 
     @property
     def logged_w(self) -> NDArray[np.float64]:
-        """Power at the past pulses of the last sweep, at the present level."""
+        """Powers in W at the trigger pulses of the last sweep, computed for the present power setting."""
         self.advance()
         passed_s = self._pulses_s[: self._n_sent]
         nm = np.interp(passed_s, self._swept.times_s, self._swept.nm)
@@ -406,7 +412,7 @@ class SweptLaser:
 
     @property
     def logged_nm(self) -> NDArray[np.float64]:
-        """Wavelengths measured at the past pulses of the last sweep."""
+        """Wavelengths in nm that the laser measured at the trigger pulses of the last sweep."""
         self.advance()
         passed_s = self._pulses_s[: self._n_sent]
         return np.asarray(np.interp(passed_s, self._swept.times_s, self._swept.nm) + self._error_nm, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Emulated photonic unit of the SmartLight prototype: a TCP server that accepts one line of PUC states per connection.
+"""Emulated line server: the SmartLight prototype's photonic unit accepts one line of PUC states per TCP connection.
 
 The server greets, reads one line, reports its progress and closes the connection; greeting and progress are free text
 (docs/bench-file.md, smartlight-line-server). The line is parsed by regular expressions alone.
@@ -34,14 +34,14 @@ _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}", re.ASCII)
 
 
 def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
-    """Parse a line of PUC states.
+    """Parse a host's line of PUC states.
 
     Args:
         line: The line, without its LF.
         n_pucs: Number of PUCs.
 
     Returns:
-        State by PUC, ``"x"`` cross or ``"="`` bar.
+        State of each listed PUC by number, ``"x"`` cross or ``"="`` bar.
 
     Raises:
         ConfigError: The line is too long or malformed, or names a PUC that does not exist, or one PUC twice.
@@ -76,7 +76,7 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
 
 @dataclass
 class _StateJob:
-    """One reconfiguration in progress: its states apply at ``end_s``; ``n_reported`` progress texts have been sent."""
+    """One mesh reconfiguration in progress: states apply at ``end_s``; ``n_reported`` progress lines have been sent."""
 
     states: dict[int, str]
     begin_s: float
@@ -85,7 +85,7 @@ class _StateJob:
 
 
 class LinePeer:
-    """One connection: greeting, one line, progress, end."""
+    """One host connection to the line server: greeting, one line of states, progress reports, end."""
 
     def __init__(self, server: LineServer, greeting: bytes) -> None:
         self._server = server
@@ -95,7 +95,7 @@ class LinePeer:
         self.is_closed = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host; bytes after the line are ignored."""
+        """Process bytes that the host has sent; bytes after the first line are ignored."""
         self._server.advance()
         if self.line_received or self.is_closed:
             return
@@ -107,7 +107,7 @@ class LinePeer:
             self._server.configure(self, line)
 
     def transmit(self) -> bytes:
-        """Return the text for the host. Raises ``LinkLost`` after all text was read and the connection has closed."""
+        """Return the bytes for the host. Raises ``LinkLost`` once all bytes are read and the server has closed."""
         self._server.advance()
         data, self._output = bytes(self._output), bytearray()
         if not data and self.is_closed:
@@ -115,7 +115,7 @@ class LinePeer:
         return data
 
     def next_event(self) -> float | None:
-        """Return when there is more text, or the end of the connection."""
+        """Return the time of the next text for the host, or of the end of the connection."""
         return self._server.now() if self._output or self.is_closed else self._server.next_event(self)
 
     def close(self) -> None:
@@ -123,12 +123,12 @@ class LinePeer:
         self._server.disconnect(self)
 
     def send_text(self, text: str) -> None:
-        """Send text to the host."""
+        """Queue text to be sent to the host."""
         self._output += text.encode("utf-8")
 
 
 class LineServer(Switchable):
-    """Control server of the prototype's photonic unit.
+    """Control server (line server) of the SmartLight prototype's photonic unit.
 
     One reconfiguration runs at a time; requests of other connections wait.
 
@@ -136,11 +136,11 @@ class LineServer(Switchable):
         name: Device name in the bench file.
         clock: The clock of the bench.
         apply_states: Called with the state of every listed PUC (``"x"`` cross, ``"="`` bar) when a reconfiguration is
-            complete; PUCs not listed are inactive. The host is informed of a ``LumionError`` that it raises.
-        greeting: First text of a connection; empty for a server that does not greet.
-        progress: Texts of a reconfiguration, spread over its time: the first at once and the last at its end.
+            complete; PUCs not listed are inactive. A ``LumionError`` that the function raises is reported to the host.
+        greeting: First text that the server sends on a connection; empty for none.
+        progress: Progress messages of a reconfiguration: the first is sent at once, the last at the end.
         n_pucs: Number of PUCs.
-        reconfiguration_s: Time to reconfigure no PUC, and all PUCs; proportional in between.
+        reconfiguration_s: Two durations, for reconfiguring no PUC and all PUCs; linear in between.
     """
 
     what = "the photonic unit"
@@ -168,20 +168,23 @@ class LineServer(Switchable):
         self._advancing = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the unit is unreachable or has too many connections."""
+        """Open another connection to the unit.
+
+        Raises ``ConnectError`` if the unit is unreachable or has too many connections.
+        """
         self._require_reachable()
         # A reconfiguration whose host has gone is completed, and counts as a connection until then.
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
         if len(self._peers) + orphans >= MAX_CONNECTIONS:
             raise ConnectError(
-                "the photonic unit has too many connections", device=self._name, hint="Close a connection first."
+                "the photonic unit has too many connections", device=self._name, hint="Close another connection first."
             )
         peer = LinePeer(self, self._greeting)
         self._peers.append(peer)
         return DeviceConnection(self, peer)
 
     def disconnect(self, peer: LinePeer) -> None:
-        """Remove a connection."""
+        """Remove a closed connection from the server."""
         self.advance()
         if peer in self._peers:
             self._peers.remove(peer)
@@ -203,7 +206,7 @@ class LineServer(Switchable):
         self.advance()
 
     def next_event(self, peer: LinePeer) -> float | None:
-        """Return when the server next sends something to a connection."""
+        """Return the time at which the server next sends something to a connection."""
         return next((self._next_step_s(job) for job, owner in self._jobs if owner is peer), None)
 
     def _next_step_s(self, job: _StateJob) -> float:
@@ -213,7 +216,7 @@ class LineServer(Switchable):
         return job.begin_s + (job.end_s - job.begin_s) * job.n_reported / steps
 
     def next_due(self) -> float | None:
-        """Return when the current reconfiguration has its next step, even if its host has gone."""
+        """Return the time of the current reconfiguration's next step, even if its host has disconnected."""
         return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
 
     def advance(self) -> None:
@@ -245,7 +248,7 @@ class LineServer(Switchable):
         peer.is_closed = True
 
     def _lose_power(self) -> None:
-        """End every connection, and drop reconfigurations in progress."""
+        """Close every connection, and drop reconfigurations in progress."""
         self._jobs.clear()
         for peer in self._peers:
             peer.is_closed = True

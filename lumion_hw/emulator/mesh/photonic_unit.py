@@ -1,4 +1,4 @@
-"""Heater currents of a photonic unit that accepts PUC states: it knows its own mesh and computes the currents."""
+"""Heater currents of a photonic unit that accepts PUC states and computes the currents from its own mesh model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TURN = 2.0 * math.pi
 
 
 def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.float64]:
-    """Return the heater currents in mA that set cells to the given states; all other cells are not heated.
+    """Return the heater currents in mA that set PUCs to the given states; all other PUCs are not heated.
 
-    Each cell is set by the heater that needs less heat, with crosstalk from its neighbours compensated.
+    Each PUC is set by the one of its two heaters that needs less heat; crosstalk from neighbours is compensated.
 
     Args:
         truth: Hidden parameters of the mesh.

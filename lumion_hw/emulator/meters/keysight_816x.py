@@ -55,7 +55,7 @@ DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
 
 @dataclass(frozen=True)
 class SlotSensor:
-    """One model of power sensor.
+    """One model of plug-in power sensor.
 
     Attributes:
         channels: Number of inputs.
@@ -107,7 +107,7 @@ LOW_SSE_LOSS_DB = 5.0
 
 
 def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
-    """Return slot and channel of every sensor input, in the order of the slots."""
+    """Return the slot and channel of every sensor input of a mainframe, in the order of the slots."""
     return [
         (slot, channel)
         for slot in sorted(modules)
@@ -117,18 +117,18 @@ def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
 
 
 def slot_module(slot: int, model: str) -> SlotModule:
-    """Return the identity of a module; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
+    """Return the identity of a plug-in module; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
     part, _, option = model.partition("-")
     identity = f"Agilent Technologies,{part},DE{slot:08d},V1.0"
     return SlotModule(part, identity, f"NO CONNECTOR OPTION, #{option}") if option else SlotModule(part, identity)
 
 
 class EmulatedKeysight816x(EmulatedKeysightMeter):
-    """A mainframe with its modules (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight 816x mainframe with its modules, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the modules.
         light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
@@ -206,7 +206,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             )
 
     def _with_laser(self, command: ScpiCommand, name: str) -> ScpiCommand:
-        """Let a trigger command of the sensors also act on the laser in its slot."""
+        """Extend a trigger command of the sensors so that it also acts on the laser in slot 0."""
         words = OUTPUTS if name == "output" else INPUTS
         sensor_set, sensor_query = command.set, command.query
         # Sensors and laser accept different words: the parser accepts both sets, and the slot decides which apply.
@@ -248,12 +248,15 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             self._outlet.report(self.laser.laser.light)
 
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
-        """Return the light at a sensor; the laser is updated first, for messages that change it and then read."""
+        """Return the light at a sensor.
+
+        The laser is updated first, as one message may change the laser and then read.
+        """
         self._update_laser()
         return self._light(slot, channel, at_s)
 
     def _next_update(self) -> float | None:
-        """Return the next time to update; the laser's pulses trigger measurements, each with the light of its time."""
+        """Return the next time to update, such as the laser's next trigger pulse, so that sensors see its light."""
         times = (super()._next_update(), None if self.laser is None else self.laser.laser.next_update_s())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
@@ -274,7 +277,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
 
 
 def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
-    """Raise ``ConfigError`` for modules that this mainframe cannot hold."""
+    """Raise ``ConfigError`` if the mainframe model cannot hold one of the modules in its slot."""
     slots = SLOTS.get(model)
     if slots is None:
         raise ConfigError(f"there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}.")

@@ -51,7 +51,7 @@ _MAX_TIME_S = 360_000.0
 
 @dataclass(frozen=True)
 class MeterTraits:
-    """Differences between the families of meters.
+    """Differences between the families of Keysight power meters.
 
     Attributes:
         gain_switch: Whether there is ``POWer:GAIN:AUTO`` (N77xx).
@@ -67,7 +67,7 @@ class MeterTraits:
 
 @dataclass(frozen=True)
 class HeadRack:
-    """The heads of a meter, with the addressing of commands.
+    """The optical heads of a meter, found by the slot and channel that a command addresses.
 
     Attributes:
         heads: Every head by slot and channel.
@@ -78,14 +78,14 @@ class HeadRack:
     traits: MeterTraits
 
     def port(self, call: Call) -> Port:
-        """Return the addressed slot and channel. Raises ``ScpiError`` -114 if there is no head."""
+        """Return the slot and channel that a command addresses. Raises ``ScpiError`` -114 if there is no head."""
         port = call.suffix["n"], call.suffix.get("m", 1)
         if port not in self.heads:
             raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
         return port
 
     def group(self, call: Call) -> list[EmulatedHead]:
-        """Return the heads that a setting acts on: for a dual sensor both, set through its first channel."""
+        """Return the heads that a setting acts on: both heads of a dual sensor, else one head."""
         slot, channel = self.port(call)
         if not self.traits.master_only:
             return [self.heads[slot, channel]]
@@ -94,7 +94,7 @@ class HeadRack:
         return self.slot_heads(slot)
 
     def slot_heads(self, slot: int) -> list[EmulatedHead]:
-        """Return the heads of one slot, in the order of their channels."""
+        """Return the heads in one slot, in the order of their channels."""
         return [head for (head_slot, _), head in self.heads.items() if head_slot == slot]
 
 
@@ -119,12 +119,12 @@ class _SlotState:
 
 
 class Acquisition:
-    """Runs and triggered readings of a meter.
+    """Measurement runs and triggered readings of a meter.
 
     Args:
         rack: The heads.
         state: SCPI state of the meter.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
     """
 
     def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
@@ -135,14 +135,14 @@ class Acquisition:
         self._slots = {slot: _SlotState() for slot, _ in rack.heads}
 
     def reset(self) -> None:
-        """Drop every run and reset its parameters (``*RST``)."""
+        """Drop every measurement run and reset the run parameters (``*RST``)."""
         self._wiring = "DEFault"
         self._slots = {slot: _SlotState() for slot in self._slots}
 
     # -- operation
 
     def advance(self) -> None:
-        """Record the samples that have ended by now; a complete run ends its operation."""
+        """Record the samples that have ended by now; end the operation of every complete run."""
         for slot, state in self._slots.items():
             run = state.run
             if run is None:
@@ -159,7 +159,7 @@ class Acquisition:
                 state.operation.end_s = run.end_s()
 
     def next_update(self) -> float | None:
-        """Return when a run next has samples to record."""
+        """Return the time at which a measurement run next has samples to record."""
         times = (state.run.next_update_s() for state in self._slots.values() if state.run is not None)
         return min((at_s for at_s in times if at_s is not None), default=None)
 
@@ -170,7 +170,7 @@ class Acquisition:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def stop(self, slot: int) -> None:
-        """Stop and delete the slot's run, as any change of its settings does."""
+        """Stop and delete the measurement run of a slot, as any change of the slot's settings does."""
         state = self._slots[slot]
         if state.operation is not None:
             self._state.abort(state.operation)
@@ -184,7 +184,7 @@ class Acquisition:
             self.hardware_trigger(times_s)
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Receive pulses at the trigger input; they have no effect if the wiring is disabled."""
+        """Act on pulses at the trigger input; pulses have no effect if the trigger routing is disabled."""
         times = list(times_s)
         if self._wiring == "DISabled" or not times:
             return
@@ -201,7 +201,7 @@ class Acquisition:
     # -- commands
 
     def commands(self) -> Iterable[ScpiCommand]:
-        """Return the commands of runs and triggers."""
+        """Return the SCPI commands for measurement runs and triggers."""
         root = ":SENSe[n][:CHANnel[m]]:FUNCtion"
         time, count = Numeric(1e-6, _MAX_TIME_S, 0.1, TIME_S), Numeric(1, self._max_points(), 100, integer=True)
         yield ScpiCommand(f"{root}:PARameter:LOGGing", Form(self._set_logging, (count, time)), Form(self._logging))
@@ -291,7 +291,10 @@ class Acquisition:
         return self._plan(call, MeterRunPlan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
-        """Set total time, period and averaging time; this also changes the parameters of the other two functions."""
+        """Set total time, period and averaging time of a stability run.
+
+        Logging and min/max runs share these parameters.
+        """
         total_s, period_s, averaging_s = (call.number(index) for index in range(3))
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
@@ -375,7 +378,7 @@ class Acquisition:
 
 
 def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
-    """Return little-endian float32 values; values that cannot be expressed become the largest float32."""
+    """Return values as little-endian float32; values that are not finite become the largest float32."""
     values = watts
     if not in_watts:
         # A dark sample has no logarithm; like a sample above the range, it becomes the largest float.
@@ -387,12 +390,12 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
 
 @dataclass(frozen=True)
 class TriggerNode:
-    """A trigger node: ``1`` or ``NODEA``, ``2`` or ``NODEB``."""
+    """SCPI parameter for a trigger node: ``1`` or ``NODEA``, ``2`` or ``NODEB``."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the number of the node."""
+        """Return the number of the received trigger node, 1 or 2."""
         if token.kind is TokenKind.WORD:
             return 1 if Choice(("NODEA", "NODEB")).parse(token, call) == "NODEA" else 2
         return Numeric(1, 2, integer=True).parse(token, call)

@@ -58,9 +58,9 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Dialect and identity.
-        heads: Every head by slot and channel.
+        heads: All heads by slot and channel.
         traits: Properties of the family.
         slots: Slot numbers.
 
@@ -89,7 +89,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     @property
     def heads(self) -> Mapping[Port, EmulatedHead]:
-        """Every head by slot and channel."""
+        """All heads of the meter by slot and channel."""
         return self._rack.heads
 
     def _acquire(self) -> None:
@@ -99,11 +99,11 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._acquisition.next_update()
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Receive pulses at the trigger input, in order of time; they may lie in the past."""
+        """Act on pulses at the trigger input, given in order of time; their times may lie in the past."""
         self._acquisition.hardware_trigger(times_s)
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Send pulses to the trigger output; the wiring may feed them back to the input."""
+        """Send pulses to the trigger output; with loopback routing they also reach the trigger input."""
         self._acquisition.pulses_out(times_s)
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -118,14 +118,14 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self.heads[self.port(call)]
 
     def _head_to_change(self, call: Call) -> EmulatedHead:
-        """Return the head whose setting is about to change, after stopping its run."""
+        """Stop a head's measurement run because a setting is about to change; return the head."""
         self._acquisition.stop(self.port(call)[0])
         return self._addressed_head(call)
 
     # -- declarations
 
     def _number_within(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
-        """Return a number whose limits are a pair in the profile of the addressed head."""
+        """Return a numeric SCPI parameter whose limits are an attribute of the addressed head's profile."""
         low, high = (self._limit(limits, end) for end in range(2))
         return Numeric(low, high, default, unit)
 
@@ -269,7 +269,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
-        """Return readings of every channel as a block; one without value is the largest float, with error -231."""
+        """Return the readings of all channels as a block; a missing reading is the largest float32, with error -231."""
         values = [self.express(port, reading) for port, reading in readings.items()]
         # One bad channel must not suppress the block of the others.
         if None in values:
@@ -277,7 +277,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return float32_block(FLOAT32_MAX if value is None else value for value in values)
 
     def express(self, port: Port, reading: HeadReading) -> float | None:
-        """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""
+        """Return a reading in the port's unit; an overflow is the marker value, a dark reading in dBm ``None``."""
         settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
         # Offset and noise can make the reading of a dark input negative.
@@ -330,7 +330,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return None
 
     def _zero_result(self, call: Call) -> PendingReply:
-        """Return 0, or the error number of the last zeroing, after it has ended."""
+        """Return the result of the last zeroing once it has ended: 0, or an error number."""
         head, port = self._addressed_head(call), self.port(call)
         return PendingReply(
             lambda: max(head.zeroing_until_s, self._clock.now()), lambda: keysight_int(self._zero_codes[port])
@@ -340,7 +340,10 @@ class EmulatedKeysightMeter(ScpiDevice):
         return bool(self._scpi.state.status.operation.condition & 1 << port[0])
 
     def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
-        """Start an overlapped operation of some ports; the summary bits of their slots are set until it ends."""
+        """Start an overlapped operation of some ports.
+
+        The summary bits of their slots are set until the operation ends.
+        """
         operation = self._scpi.state.status.operation
 
         def finish() -> None:

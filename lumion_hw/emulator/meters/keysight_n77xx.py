@@ -22,11 +22,11 @@ from lumion_hw.errors import ConfigError
 
 
 class EmulatedKeysightN77xx(EmulatedKeysightMeter):
-    """A multiport power meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight N77xx multiport power meter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the heads.
         power_w: Returns the true optical power now at a channel (1..``n_ports``), in watts.
         model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has all ``:ALL:CSV?`` queries.

@@ -48,7 +48,7 @@ RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00,
 
 @dataclass(frozen=True)
 class HeadProfile:
-    """Properties of one model of head.
+    """Properties of one model of optical head.
 
     Attributes:
         wavelength_limits_m: Shortest and longest wavelength.
@@ -91,19 +91,19 @@ _MAX_EVALUATIONS = 20_001
 
 
 def full_scale_w(range_dbm: float) -> float:
-    """Return the full scale of a range: 1.9999 times its nominal power."""
+    """Return the full scale of a power range in watts: 1.9999 times its nominal power."""
     return 1.9999e-3 * ratio_from_db(range_dbm)
 
 
 def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
-    """Return the power above which a range overflows: full scale, or the nominal power in a limited top range."""
+    """Return the power in watts above which a range overflows: full scale, or nominal power in a limited top range."""
     limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
     return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
 
 
 @dataclass
 class HeadSettings:
-    """Settings of one port; the defaults are those after ``*RST``.
+    """Settings of one head; the defaults are those after ``*RST``.
 
     Attributes:
         wavelength_m: Wavelength whose responsivity is used.
@@ -139,12 +139,12 @@ class HeadReading:
 
 @dataclass(frozen=True)
 class Exposure:
-    """A reading in progress.
+    """A reading of a head in progress.
 
     Attributes:
-        start_w: True power at its start.
-        averaging_s: Averaging time at its start.
-        end_s: Time when it can be completed.
+        start_w: True power at the start of the reading.
+        averaging_s: Averaging time at the start of the reading.
+        end_s: Time at which the reading can be completed.
     """
 
     start_w: float
@@ -153,7 +153,7 @@ class Exposure:
 
 
 class EmulatedHead:
-    """One photodiode with its amplifier.
+    """One photodiode with its amplifier: hidden errors, noise, ranges and readings.
 
     Args:
         power_w: Returns the true optical power now, in watts.
@@ -200,13 +200,13 @@ class EmulatedHead:
     # -- settings
 
     def reset(self) -> None:
-        """Reset the settings to their defaults and abort zeroing; the last zero stays valid."""
+        """Reset the head's settings to their defaults and abort zeroing; the stored zero stays valid."""
         self.settings = HeadSettings()
         self.zeroing_until_s = -math.inf
         self.restart()
 
     def restart(self) -> None:
-        """Restart the running average, as a new wavelength or range does."""
+        """Restart the head's running average, as a new wavelength or range does."""
         self._window_start_s = self._now_s()
         self._windows_reported = 0
 
@@ -218,13 +218,13 @@ class EmulatedHead:
         self.restart()
 
     def present_range(self) -> int:
-        """Return the present range; in continuous mode, automatic ranging follows the light first."""
+        """Return the present power range in dBm; in continuous mode, automatic ranging is applied first."""
         if self.settings.continuous:
             self._update_range(self._light(), self.settings.averaging_s)
         return self.settings.range_dbm
 
     def set_range(self, range_dbm: float) -> None:
-        """Select the nearest range and end automatic ranging."""
+        """Select the power range nearest to a value in dBm and end automatic ranging."""
         self.settings.range_dbm = 10 * math.floor(range_dbm / 10.0 + 0.5)
         self.settings.automatic = False
         self.restart()
@@ -236,7 +236,7 @@ class EmulatedHead:
     # -- readings
 
     def expose(self) -> Exposure:
-        """Start one reading: wait for zeroing, select the range, then average."""
+        """Start one reading of the head: wait for zeroing, select the range, then average."""
         start_w = self._light()
         begin_s = max(self._now_s(), self.zeroing_until_s)
         averaging_s = self.settings.averaging_s
@@ -244,7 +244,7 @@ class EmulatedHead:
         return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * range_changed)
 
     def complete(self, exposure: Exposure) -> HeadReading:
-        """Complete a reading: the light is assumed to change linearly between start and end."""
+        """Complete a reading; the light is assumed to change linearly from its start to its end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
         # Repeated, because light that came during the reading may not fit the range selected at its start.
         self._update_range(mean_w, exposure.averaging_s)
@@ -252,7 +252,10 @@ class EmulatedHead:
         return self._last
 
     def fetch(self) -> HeadReading:
-        """Return the last valid reading; a continuous head has a new one after every averaging time."""
+        """Return the head's last valid reading.
+
+        In continuous mode there is a new reading after every averaging time.
+        """
         if self.settings.continuous:
             # 1e-6: an averaging time that ends now has ended, despite rounding errors of the clock.
             windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
@@ -268,7 +271,7 @@ class EmulatedHead:
         return power_w
 
     def _panel_gain(self) -> float:
-        """Return displayed power per true power in the present range and at the set wavelength."""
+        """Return the ratio of displayed to true power in the present range and at the set wavelength."""
         nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
         true, set_response = np.interp(nm, self._nm, self._responsivity)
         return float(self._gain * self._steps[self.settings.range_dbm] * true / set_response)
@@ -296,25 +299,25 @@ class EmulatedHead:
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
-        """Return the noise of an average: white noise, which decreases with the root of the averaging time."""
+        """Return the standard deviation of an average in W, which decreases with the root of the averaging time."""
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _present_offset_w(self) -> float:
-        """Return the offset of the amplifier with its slow drift."""
+        """Return the present offset of the amplifier in W, including its slow drift."""
         angle = 2.0 * math.pi * self._now_s() / ZERO_DRIFT_PERIOD_S + self._drift_phase
         return self._zero_w + ZERO_DRIFT_W * math.sin(angle)
 
     # -- runs of samples
 
     def start_run(self) -> None:
-        """Record the present light as a run of samples starts."""
+        """Record the present light at the start of a run of samples."""
         self._is_first_sample = True
         self._last_light = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
 
     def samples(
         self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return samples of a run in W, ``inf`` above the input limit.
+        """Return the samples of a measurement run in W; ``inf`` above the input limit.
 
         Automatic ranging uses the light of the run's first sample; the range is constant during the run.
 
@@ -340,7 +343,7 @@ class EmulatedHead:
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
     def _light_during(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the power in W and the wavelength in nm at each time."""
+        """Return the power in W and the wavelength in nm of the light at given past times."""
         if self._light_at is None:
             before, after = self._last_light, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
             self._last_light = after
@@ -370,7 +373,7 @@ class EmulatedHead:
         return self.zeroing_until_s > self._now_s()
 
     def start_zero(self) -> bool:
-        """Start zeroing; return whether the input is dark."""
+        """Start zeroing the head; return whether its input is dark."""
         dark = self._light() <= ZEROING_LIGHT_LIMIT_W
         self.zeroing_until_s = self._now_s() + ZEROING_S
         return dark
@@ -393,13 +396,13 @@ def make_head(
     clock: Clock,
     profile: HeadProfile,
 ) -> EmulatedHead:
-    """Return the head of one channel of a meter.
+    """Create the emulated head of one meter channel.
 
     Args:
         light: Returns the light at the two numbers of a channel, at a present or earlier time.
         channel: Slot and channel, or module and port.
         rng: Random numbers for the head's errors and noise; not shared with other heads.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Model of the head.
     """
 

@@ -1,4 +1,4 @@
-"""Data acquisition of Keysight power meters: logging, stability and min/max runs (N774xC Programming Guide)."""
+"""Measurement runs of Keysight power meters: logging, stability and min/max (N774xC Programming Guide)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_SAMPLES_PER_UPDATE = 65_536
 
 
 class RunFunction(enum.Enum):
-    """Kind of acquisition; the value is the keyword of ``FUNCtion:STATe``."""
+    """Kind of measurement run; the value is the keyword of ``FUNCtion:STATe``."""
 
     LOGGING = "LOGGing"
     STABILITY = "STABility"
@@ -39,7 +39,7 @@ class RunStart(enum.Enum):
 
 @dataclass(frozen=True)
 class MeterRunPlan:
-    """Parameters of a run.
+    """Parameters of a measurement run.
 
     Attributes:
         function: Kind of run.
@@ -57,13 +57,13 @@ class MeterRunPlan:
 
 
 class MeterRun:
-    """One run of one or more heads with a common trigger.
+    """One measurement run of one or more heads with a common trigger.
 
     Args:
         plan: Parameters of the run.
         heads: The heads.
-        start: Trigger that starts it.
-        now_s: Time of its start.
+        start: Trigger that starts the run.
+        now_s: Time at which the run is armed or started.
         assumed_nm: Wavelength whose responsivity is used for each sample; by default the set wavelength.
     """
 
@@ -96,13 +96,16 @@ class MeterRun:
         return self.plan.function is not RunFunction.MINMAX and self.n_recorded >= self.plan.points
 
     def end_s(self) -> float | None:
-        """Return when the run will be complete, ``None`` while that depends on triggers."""
+        """Return the time at which the run will be complete, ``None`` if it still depends on triggers."""
         if self.plan.function is RunFunction.MINMAX or self._start_s is None:
             return None
         return self._start_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
     def next_update_s(self) -> float | None:
-        """Return when to record samples next without a host; light is interpolated between two updates."""
+        """Return the next time to record samples without a host's request.
+
+        Light is interpolated between two updates.
+        """
         if self.complete:
             return None
         if self._triggers_each_sample:
@@ -115,7 +118,7 @@ class MeterRun:
         return None if end_s_of_next is None else max(end_s_of_next, self._updated_s + MIN_UPDATE_S)
 
     def trigger(self, times_s: Iterable[float]) -> None:
-        """Process hardware triggers, in order of time."""
+        """Process hardware trigger pulses of the run, in order of time."""
         for at_s in times_s:
             if self._triggers_each_sample:
                 # A pulse during a sample is lost, and so is a pulse after the last sample.
@@ -168,7 +171,7 @@ class MeterRun:
         )
 
     def _update_minmax(self, index: int, samples_w: NDArray[np.float64]) -> None:
-        """Update the data for minimum, maximum and present value."""
+        """Update the minimum, maximum and present value of a min/max run."""
         recent = np.concatenate((self._recent[index], samples_w))
         if self.plan.window == "CONTinuous":
             low, high = self._extremes[index]
@@ -183,7 +186,7 @@ class MeterRun:
         self._recent[index] = recent
 
     def result_w(self, index: int) -> NDArray[np.float64]:
-        """Return the result of one head in W: the samples, or minimum, maximum and present value."""
+        """Return the run's result for one head in W: its samples, or minimum, maximum and present value."""
         if self.plan.function is not RunFunction.MINMAX:
             return self._watts[index][: self.n_recorded].astype(np.float64)
         recent = self._recent[index]

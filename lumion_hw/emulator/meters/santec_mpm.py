@@ -65,7 +65,7 @@ _NON_PRINTABLE = re.compile(rb"[^\x20-\x7e\t]")
 
 
 class _MpmPeer:
-    """One connection: an incomplete line, and replies that are not ready yet."""
+    """One host connection to the meter: an incomplete line, and replies that are not ready yet."""
 
     def __init__(self, device: EmulatedSantecMpm) -> None:
         self._device = device
@@ -74,7 +74,7 @@ class _MpmPeer:
         self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host, now."""
+        """Process bytes that the host sends now."""
         self._device.advance()
         for piece in data.splitlines(keepends=True):
             self._line += piece[: max(_MAX_LINE + 1 - len(self._line), 0)]
@@ -90,7 +90,7 @@ class _MpmPeer:
                     self._replies.append((max(reply[0], earliest), reply[1]))
 
     def transmit(self) -> bytes:
-        """Return the replies that are ready by now."""
+        """Return the meter's replies that are ready by now."""
         self._device.advance()
         output = bytearray()
         while self._replies and self._replies[0][0] <= self._device.now() + 1e-9:
@@ -98,20 +98,20 @@ class _MpmPeer:
         return bytes(output)
 
     def next_event(self) -> float | None:
-        """Return when the next reply is ready."""
+        """Return the time at which the next reply is ready."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
-        """Drop all pending requests of this host."""
+        """Close the connection: drop all pending requests of its host."""
         self._replies.clear()
 
 
 class EmulatedSantecMpm(Switchable):
-    """The meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Santec MPM-210H power meter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the ports.
         light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
         modules: Modules present.
@@ -180,7 +180,7 @@ class EmulatedSantecMpm(Switchable):
         self.stopped = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return DeviceConnection(self, _MpmPeer(self))
 
@@ -188,7 +188,7 @@ class EmulatedSantecMpm(Switchable):
         self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0
 
     def advance(self) -> None:
-        """Record the samples of a run that have ended by now; end zeroing when it is due."""
+        """Record the samples of the run that have ended by now; end zeroing when its time is over."""
         try:
             if self.run is not None and not self.stopped:
                 self.run.advance(self.now())
@@ -204,19 +204,22 @@ class EmulatedSantecMpm(Switchable):
                 self._error = -300
 
     def next_due(self) -> float | None:
-        """Return when a run has samples to record, or zeroing ends."""
+        """Return the time at which the run next has samples to record, or zeroing ends."""
         run_s = None if self.run is None or self.stopped else self.run.next_update_s()
         return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
 
     def hardware_trigger(self, times_s: NDArray[np.float64] | list[float]) -> None:
-        """Receive pulses at the trigger input, in order of time; they may lie in the past."""
+        """Act on pulses at the trigger input, given in order of time; their times may lie in the past."""
         if self.run is not None and not self.stopped:
             self.run.trigger(float(at_s) for at_s in times_s)
 
     # -- lines
 
     def execute(self, line: bytes, *, overlong: bool) -> tuple[float, Callable[[], bytes]] | None:
-        """Carry out one line; return when its reply is ready and a function that makes it, ``None`` for no reply."""
+        """Execute one command line.
+
+        Return the time of its reply and a function that makes it, ``None`` for no reply.
+        """
         text = line.strip(b"\r\n")
         if not text.strip():
             return None
@@ -254,7 +257,7 @@ class EmulatedSantecMpm(Switchable):
             return b""
 
     def pop_error(self) -> bytes:
-        """Return and delete number and text of the last error."""
+        """Return and delete the number and text of the meter's last error."""
         code, self._error = self._error, 0
         return f"{code},{ERRORS[code]}".encode()
 
@@ -262,11 +265,11 @@ class EmulatedSantecMpm(Switchable):
 
     @property
     def measuring(self) -> bool:
-        """Whether a run is in progress."""
+        """Whether a measurement run is in progress."""
         return self.run is not None and not self.run.complete and not self.stopped
 
     def channels(self, module: int, port: int | None = None) -> list[tuple[int, int]]:
-        """Return the addressed ports. Raises ``MpmError`` -301 for a missing module, -222 for a port."""
+        """Return the addressed ports. Raises ``MpmError`` -301 for a missing module, -222 for a missing port."""
         if module not in self.modules:
             raise MpmError(-301)
         if port is not None and not 1 <= port <= N_PORTS:
@@ -274,7 +277,7 @@ class EmulatedSantecMpm(Switchable):
         return [(module, number) for number in range(1, N_PORTS + 1) if port in (None, number)]
 
     def read(self, module: int) -> tuple[float, Callable[[], bytes]]:
-        """Read the four ports of a module once; a run in progress ends."""
+        """Read the four ports of a module once; a measurement run in progress ends."""
         heads = [self.heads[channel] for channel in self.channels(module)]
         if self.measuring:
             self.stopped = True
@@ -290,11 +293,11 @@ class EmulatedSantecMpm(Switchable):
         return max(exposure.end_s for exposure in exposures), finish
 
     def set_level(self, head: EmulatedHead, gain_level: int) -> None:
-        """Set the gain of a port, for everything without automatic gain."""
+        """Set the gain of a port, used for readings and runs without automatic gain."""
         self.gain_level[head] = gain_level
 
     def set_automatic(self, head: EmulatedHead, on: bool) -> None:
-        """Set whether a port is read with automatic ranging."""
+        """Switch automatic ranging of a port on or off."""
         self.automatic[head] = on
 
     def _range(self, head: EmulatedHead, *, automatic: bool) -> None:
@@ -305,7 +308,7 @@ class EmulatedSantecMpm(Switchable):
             head.restart()
 
     def express(self, power_w: float | None) -> str:
-        """Return a reading in the selected unit."""
+        """Return a reading as a string in the selected unit."""
         if power_w is None:
             return f"{OVER_RANGE:.1E}"
         if self.in_mw:
@@ -328,7 +331,7 @@ class EmulatedSantecMpm(Switchable):
         return int((stop - start) / step + 1e-6) + 1
 
     def measure(self) -> None:
-        """Start a run."""
+        """Start a measurement run."""
         if self.measuring:
             raise MpmError(-221)
         averaging_s = period_s = self.averaging_ms * 1e-3
@@ -353,7 +356,7 @@ class EmulatedSantecMpm(Switchable):
         self.run = MeterRun(plan, list(self.heads.values()), start, self.now(), assumed)
 
     def status(self) -> bytes:
-        """Return state (-1 stopped, 0 in progress, 1 complete) and number of recorded samples."""
+        """Return the run's state (-1 stopped, 0 in progress, 1 complete) and its number of recorded samples."""
         self.advance()
         if self.run is None:
             return b"1,0"
@@ -376,7 +379,7 @@ class EmulatedSantecMpm(Switchable):
         return f"#{len(length)}{length}".encode() + payload
 
     def zero(self) -> None:
-        """Start zeroing; readings wait for its end."""
+        """Start zeroing the meter; readings wait until zeroing ends."""
         if self._zero_end_s is not None or self.measuring:
             raise MpmError(-221)
         self._dark = {channel: head.start_zero() for channel, head in self.heads.items()}
@@ -405,7 +408,7 @@ Result = bytes | tuple[float, Callable[[], bytes]] | None
 
 
 class MpmError(Exception):
-    """Error of a line that is refused; it never leaves the emulator."""
+    """Signal that the meter refuses a command line; the exception never leaves the emulator."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ERRORS[code])
@@ -414,12 +417,12 @@ class MpmError(Exception):
 
 @dataclass(frozen=True)
 class MpmCommand:
-    """One command.
+    """One command of the meter.
 
     Attributes:
         arguments: Number of arguments.
-        run: Carries the command out.
-        setting: Whether it is refused during a run.
+        run: Executes the command.
+        setting: Whether the command is refused during a measurement run.
     """
 
     arguments: int
@@ -428,7 +431,10 @@ class MpmCommand:
 
 
 def parse(text: str) -> tuple[str, bool, list[str]]:
-    """Return the word in upper case, whether it is a query, and its arguments. Raises ``MpmError`` if malformed."""
+    """Parse a line into its word in upper case, whether it is a query, and arguments.
+
+    Raises ``MpmError`` if malformed.
+    """
     if any(character in text for character in "%&$#~"):
         raise MpmError(-101)
     if any(character in text for character in "`;"):
@@ -464,7 +470,7 @@ def _integer(text: str, low: int, high: int) -> int:
 
 
 def _addressed_heads(mpm: EmulatedSantecMpm, module: str, port: str | None = None) -> list[EmulatedHead]:
-    """Return the heads of one port, of one module, or of all modules (number 5)."""
+    """Return the heads that the arguments address: one port, one module, or all modules (number 5)."""
     number = _integer(module, 0, _ALL_MODULES)
     channel = None if port is None else _integer(port, 1, 4)
     if number == _ALL_MODULES:
@@ -536,7 +542,7 @@ def _version(mpm: EmulatedSantecMpm, module: str) -> bytes:
 
 
 def _calibration_nm(index: str) -> int:
-    """Return a calibration wavelength in nm: every 20 nm from 1250 nm on."""
+    """Return the calibration wavelength with a given index, in nm: every 20 nm from 1250 nm on."""
     return 1250 + 20 * (_integer(index, 1, 20) - 1)
 
 
@@ -546,7 +552,7 @@ def _calibration_wavelength(mpm: EmulatedSantecMpm, module: str, index: str) -> 
 
 
 def _calibration_factor(mpm: EmulatedSantecMpm, module: str, port: str, index: str) -> bytes:
-    """Return the relative responsivity of a port in dB."""
+    """Return the relative responsivity of a port at a calibration wavelength in dB."""
     (head,) = [mpm.heads[channel] for channel in mpm.channels(_integer(module, 0, 4), _integer(port, 1, 4))]
     table = head.responsivity_table()
     # The table of the head is coarser than 20 nm: the entry below the wavelength applies.
@@ -559,7 +565,7 @@ def _text(value: object) -> bytes:
 
 
 def _decimal(*values: float) -> bytes:
-    """Return numbers with up to three decimals, without trailing zeros: ``1520,1570,0.05``."""
+    """Format numbers with up to three decimals and without trailing zeros: ``1520,1570,0.05``."""
     return ",".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in values).encode()
 
 

@@ -95,11 +95,11 @@ REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 
 
 class ThorlabsPm100(ScpiDevice):
-    """A console with a sensor (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Thorlabs PM100 console with a power sensor, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for hidden errors and noise of the sensors.
         light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.
@@ -181,7 +181,7 @@ class ThorlabsPm100(ScpiDevice):
         return None if self._plugged is None else self._plugged.next_update_s()
 
     def plug(self, profile: SensorProfile | None) -> None:
-        """Connect another sensor, or disconnect the present one."""
+        """Connect another sensor, or disconnect the present sensor."""
         self._abort_all()
         if profile is not None and self.model in INTEGRATED:
             # pyLabLib recognizes such a meter by the name of its sensor.
@@ -191,7 +191,7 @@ class ThorlabsPm100(ScpiDevice):
         self._last = None
 
     def unplug_sensor(self) -> None:
-        """Disconnect the sensor; does nothing without one."""
+        """Disconnect the sensor; does nothing without a sensor."""
         if self._plugged is not None:
             self._unplugged_profile = self._plugged.profile
             self.plug(None)
@@ -203,11 +203,14 @@ class ThorlabsPm100(ScpiDevice):
 
     @property
     def plugged(self) -> Pm100Sensor | None:
-        """The connected sensor. Its hidden errors are for tests only."""
+        """The sensor connected to the console. Its hidden errors are for tests only."""
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor. Raises ``ScpiError`` -113 if it is not of one of ``kinds`` (any kind if none is given)."""
+        """Return the sensor.
+
+        Raises ``ScpiError`` -113 if its kind is not in ``kinds`` (any kind if ``kinds`` is empty).
+        """
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
             # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
@@ -229,7 +232,7 @@ class ThorlabsPm100(ScpiDevice):
         self.quantity = quantity
 
     def initiate(self) -> None:
-        """Start one reading in the background. Raises ``ScpiError`` -213 during a reading."""
+        """Start one reading in the background. Raises ``ScpiError`` -213 if a reading is already in progress."""
         if self._measuring is not None:
             raise ScpiError(scpi_errors.INIT_IGNORED)
         sensor, start_signal, duration_s = self._start_reading()
@@ -254,7 +257,7 @@ class ThorlabsPm100(ScpiDevice):
         self.state.status.operation.set_bit(READY_BIT, False)
 
     def read(self) -> PendingReply:
-        """Start a new sample and reply it when it is complete."""
+        """Start a new sample, and reply its value when the sample is complete."""
         self.abort()
         sensor, start_signal, duration_s = self._start_reading()
         # READ? always starts a new sample, even during an INITiate.
@@ -267,7 +270,7 @@ class ThorlabsPm100(ScpiDevice):
         return PendingReply(lambda: due_s, finish)
 
     def fetch(self) -> Reply:
-        """Reply the last sample; the console has one as soon as a sensor is connected."""
+        """Reply the last sample; there is always a sample once a sensor is connected."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         if self._last is None:
             start_signal = sensor.update()
@@ -276,7 +279,7 @@ class ThorlabsPm100(ScpiDevice):
         return self._express(sensor, self._last)
 
     def _start_reading(self) -> tuple[Pm100Sensor, float, float]:
-        """Return the sensor, its present signal, and the duration of a reading."""
+        """Start a reading: return the sensor, its present signal, and the duration of the reading."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         start_signal = sensor.update()
         changed = sensor.settle_range()
@@ -339,7 +342,7 @@ class ThorlabsPm100(ScpiDevice):
         self._zeroing = self.state.begin(physics.ZEROING_S, finish)
 
     def abort_zero(self) -> None:
-        """Abort zeroing; the old zero stays."""
+        """Abort zeroing; the previous zero stays valid."""
         if self._zeroing is not None:
             self.state.abort(self._zeroing)
             self._zeroing = None
@@ -390,7 +393,7 @@ MISSPELLINGS: Mapping[str, str] = {
 
 
 def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
-    """Return every command of the family except the common ones."""
+    """Return all SCPI commands of the meter family except the common commands."""
     yield from _measurement(meter)
     for quantity in _RANGED:
         yield from _ranged(meter, quantity)
@@ -404,7 +407,7 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
-    """Return a fixed limit of a setting that only some sensors have."""
+    """Return a function for a fixed limit, which exists only for some kinds of sensor."""
 
     def limit(call: Call) -> float:
         del call
@@ -415,7 +418,7 @@ def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[
 
 
 def _bounded(meter: ThorlabsPm100, kind: SensorKind, limits: tuple[float, float, float], unit: Suffixes) -> Numeric:
-    """Return a number with minimum, maximum and default that only one kind of sensor has."""
+    """Return a numeric SCPI parameter with minimum, maximum and default, for one kind of sensor only."""
     low, high, default = (_limit(meter, value, kind) for value in limits)
     return Numeric(low, high, default, unit)
 
@@ -442,11 +445,11 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Declare ranges and references: one amplifier, whose range is reported in the unit of each quantity."""
+    """Declare range and reference settings; the amplifier's one range is reported in the unit of each quantity."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:
-        """Return the native unit per unit of this quantity."""
+        """Return the factor from this quantity's unit to the sensor's native unit (A or V)."""
         return 1.0 if quantity in ("CURR", "VOLT") else meter.sensor(*kinds).response
 
     def limit(index: int) -> Callable[[Call], float]:
@@ -526,7 +529,7 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiCommand:
-    """Declare a response, settable only for sensors without memory; others have their fixed response as limits."""
+    """Declare the sensor's response; only sensors without memory accept another value than their fixed response."""
 
     def limit(settable: float) -> Callable[[Call], float]:
         def value(call: Call) -> float:
@@ -581,7 +584,7 @@ def _input(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _console(
     meter: ThorlabsPm100, pattern: str, parameter: Numeric, key: str, *kinds: SensorKind, as_integer: bool = False
 ) -> ScpiCommand:
-    """Declare a setting without effect on readings."""
+    """Declare a console setting that has no effect on readings."""
 
     def write(call: Call, value: float) -> None:
         del call
@@ -636,7 +639,7 @@ def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _triple(
     meter: ThorlabsPm100, pattern: str, key: str, limits: tuple[tuple[int, int], ...], start: tuple[int, ...]
 ) -> ScpiCommand:
-    """Declare three integers: a date or a time of day, as set (the emulated calendar does not advance)."""
+    """Declare a setting of three integers, a date or a time of day; the emulated calendar does not advance."""
     names = [f"{key} {place}" for place in range(3)]
 
     def write(call: Call) -> Reply:

@@ -33,7 +33,7 @@ UPDATE_PERIOD_S = 0.02
 
 
 class SensorKind(enum.Enum):
-    """Kind of sensor; the value is its type number in ``SYSTem:SENSor:IDN?``."""
+    """Kind of power or energy sensor; the value is the type number in ``SYSTem:SENSor:IDN?``."""
 
     PHOTODIODE = 1
     THERMOPILE = 2
@@ -41,7 +41,7 @@ class SensorKind(enum.Enum):
 
 
 class SensorFlag(enum.IntFlag):
-    """Last field of ``SYSTem:SENSor:IDN?``."""
+    """Abilities of a sensor, the last field of ``SYSTem:SENSor:IDN?``."""
 
     POWER = 1
     ENERGY = 2
@@ -53,13 +53,13 @@ class SensorFlag(enum.IntFlag):
 
 @dataclass(frozen=True)
 class SensorProfile:
-    """One model of sensor.
+    """Properties of one model of sensor.
 
     Attributes:
         name: Model, first field of ``SYSTem:SENSor:IDN?``.
         kind: Kind of sensor.
-        subtype: Fifth field.
-        flags: Sixth field.
+        subtype: Fifth field of ``SYSTem:SENSor:IDN?``.
+        flags: Sixth field of ``SYSTem:SENSor:IDN?``.
         response: Pairs of wavelength in nm and response in A/W, V/W or V/J, ascending.
         ranges: Full scales of the amplifier in A or V, ascending.
         noise_at_1_s: Standard deviation of a 1 s average, in W (of a pulse energy: in J).
@@ -89,11 +89,11 @@ class SensorProfile:
 
     @property
     def limits_nm(self) -> tuple[float, float]:
-        """Shortest and longest wavelength."""
+        """Shortest and longest wavelength of the sensor in nm."""
         return self.response[0][0], self.response[-1][0]
 
     def response_at(self, wavelength_nm: float) -> float:
-        """Return the nominal response at a wavelength."""
+        """Return the sensor's nominal response at a wavelength, in A/W, V/W or V/J."""
         nm, values = zip(*self.response, strict=True)
         return float(np.interp(wavelength_nm, nm, values))
 
@@ -231,7 +231,7 @@ class Pm100Sensor:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the settings to their defaults; the zero stays."""
+        """Reset the settings to their defaults; the stored zero stays valid."""
         top = len(self.profile.ranges) - 1
         self.settings = SensorSettings(
             self.profile.default_nm, range_index=top, automatic=self.profile.kind is not SensorKind.PYRO
@@ -241,17 +241,20 @@ class Pm100Sensor:
 
     @property
     def response(self) -> float:
-        """Response that the console uses, in A/W, V/W or V/J."""
+        """Response that the console uses to convert signals to power, in A/W, V/W or V/J."""
         if SensorFlag.RESPONSE_SETTABLE in self.profile.flags:
             return self.settings.response
         return self.profile.response_at(self.settings.wavelength_nm)
 
     def full_scale(self, index: int | None = None) -> float:
-        """Return the largest power (or energy) of a range, the present range by default, at the present response."""
+        """Return the largest power (or energy) of an amplifier range at the present response.
+
+        By default the present range.
+        """
         return self.profile.ranges[self.settings.range_index if index is None else index] / self.response
 
     def select_range(self, native: float) -> None:
-        """Select the smallest range that holds ``native`` and end automatic ranging."""
+        """Select the smallest amplifier range that includes the signal ``native`` and end automatic ranging."""
         ranges_that_fit = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
         self.settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(self.profile.ranges) - 1
         self.settings.automatic = False
@@ -259,7 +262,7 @@ class Pm100Sensor:
     # -- signal
 
     def _target_signal(self) -> float:
-        """Return the native signal to which the present light would settle, including the gain error."""
+        """Return the signal in A or V to which the present light would settle, including the gain error."""
         light = self._light()
         if not math.isfinite(light.power_w):
             raise ValueError(f"the light at the sensor has no valid power: {light.power_w} W")
@@ -280,7 +283,7 @@ class Pm100Sensor:
         return tau_s
 
     def update(self) -> float:
-        """Update the signal and return it; between two updates the light is assumed to be constant."""
+        """Advance the sensor's signal to now and return it; the light since the last update is assumed constant."""
         now = self._now_s()
         tau_s = self._effective_tau_s()
         remaining = math.exp(-(now - self._updated_s) / tau_s) if tau_s > 0 else 0.0
@@ -292,7 +295,7 @@ class Pm100Sensor:
         return self._signal
 
     def next_update_s(self) -> float | None:
-        """Return when to read the light next without a host; ``None`` if the sensor responds at once.
+        """Return the next time to read the light without a host's request, ``None`` if the sensor responds at once.
 
         Each reading computes the light of the whole bench: a sensor without memory reads it only on request.
         """
@@ -302,11 +305,11 @@ class Pm100Sensor:
 
     @property
     def averaging_s(self) -> float:
-        """Duration of one reading."""
+        """Duration of one reading in seconds."""
         return self.settings.averages * SAMPLE_S
 
     def _sigma(self, averaging_s: float) -> float:
-        """Return the noise in native units: white, decreasing with the root of the averaging time."""
+        """Return the standard deviation of a reading in A or V; it decreases with the root of the averaging time."""
         # A low-pass of bandwidth B averages over about 1/(2B).
         filter_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
         return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, filter_s))
@@ -316,12 +319,12 @@ class Pm100Sensor:
         return self.profile.response_at(self.profile.default_nm)
 
     def _present_offset(self) -> float:
-        """Return the offset of the amplifier with its slow drift, in native units."""
+        """Return the present offset of the amplifier, with its slow drift, in A or V."""
         angle = 2.0 * math.pi * self._now_s() / DRIFT_PERIOD_S + self._drift_phase
         return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
 
     def settle_range(self) -> bool:
-        """Apply automatic ranging to the latest signal; return whether the range has changed."""
+        """Apply automatic ranging to the latest signal; return whether the amplifier range has changed."""
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
@@ -350,13 +353,13 @@ class Pm100Sensor:
 
     @property
     def zero(self) -> float:
-        """Offset that is subtracted, in A or V."""
+        """Stored zero: the offset that is subtracted from readings, in A or V."""
         return self._zero
 
     def is_dark(self) -> bool:
-        """Return whether the light is weak enough for zeroing."""
+        """Return whether the light at the sensor is weak enough for zeroing."""
         return self._light().power_w <= self.profile.dark_limit
 
     def store_zero(self) -> None:
-        """Use the present offset as zero."""
+        """Store the present offset as the sensor's zero."""
         self._zero = self._present_offset() + float(self._rng.normal(0.0, self._sigma(ZEROING_S)))

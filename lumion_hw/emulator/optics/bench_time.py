@@ -1,4 +1,4 @@
-"""Scheduled events of an emulated bench, and the exchange between a host and a device that is in progress."""
+"""Scheduled events of an emulated bench, and the byte exchange in progress between a host and a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class BenchTime:
-    """Events scheduled on a bench, and whether a host is exchanging bytes with one of its devices.
+    """Scheduler of an emulated bench's events; also counts the byte exchanges between hosts and devices.
 
     Used as a context manager around one exchange: one call that hands over or fetches bytes. Nothing else on the bench
     acts during an exchange, so all devices are brought up to date once per exchange, however many meter channels are
@@ -26,15 +26,15 @@ class BenchTime:
     _exchanges: int = 0
 
     def add(self, at_s: float, action: Callable[[], None]) -> None:
-        """Schedule an action."""
+        """Schedule an action at a time of the bench's clock."""
         self.due.append((at_s, action))
 
     def next_s(self) -> float | None:
-        """Return the time of the next scheduled action, ``None`` if there is none."""
+        """Return the time of the next scheduled action, ``None`` if no action is scheduled."""
         return min((at_s for at_s, _ in self.due), default=None)
 
     def advance(self) -> None:
-        """Run the actions that are due, in order of time."""
+        """Run the scheduled actions that are due, in order of time."""
         if not self.due:
             return
         now = self.now_s()

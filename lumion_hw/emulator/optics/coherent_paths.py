@@ -1,4 +1,4 @@
-"""Effect of the mesh on a signal with two tributaries: its Jones matrix, and the loss, PDL and DGD derived from it.
+"""Effect of the mesh on a signal with two polarization tributaries: its Jones matrix, and the loss, PDL and DGD.
 
 J = U_out · M · U_in, where M holds the fields from the sender's inputs to the receiver's outputs. Fibres before and
 after the mesh rotate the polarization and do not change PDL, DGD or rank. A receiver whose DSP undoes any unitary
@@ -24,7 +24,7 @@ _STEP_HZ = 1e7
 
 @dataclass(frozen=True)
 class PathPair:
-    """Effect of the paths between one sender and one receiver on the two tributaries.
+    """Effect of the two paths between one sender and one receiver on the signal's two polarization tributaries.
 
     Attributes:
         transmission: Received power per launched power, both tributaries together.
@@ -41,7 +41,7 @@ class PathPair:
 
 @dataclass(frozen=True)
 class CoherentLaunch:
-    """Light sent by a module with two tributaries.
+    """Light sent by a module with two polarization tributaries.
 
     Attributes:
         power_w: Power of both tributaries together.
@@ -56,7 +56,7 @@ class CoherentLaunch:
 
 @dataclass(frozen=True)
 class CoherentReception:
-    """Signal of a module with two tributaries, as another module receives it.
+    """Signal with two polarization tributaries, as a module receives it from another module.
 
     Attributes:
         sender: Device name of the sending module.
@@ -79,7 +79,7 @@ NO_PATH = PathPair(0.0, 0.0, 0.0, 0)
 
 
 def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPair:
-    """Return the effect of a path on a signal whose two tributaries have equal power.
+    """Return the effect of a sender's paths to a receiver on a signal whose two tributaries have equal power.
 
     Args:
         jones_at: Returns the Jones matrix at a frequency in Hz; columns are sent tributaries, rows received fields.

@@ -18,7 +18,7 @@ Trajectory = Callable[[float], float]
 
 @dataclass
 class Disturbances:
-    """Disturbances that change with time.
+    """Disturbances of a bench as functions of time.
 
     Attributes:
         temperature_k: Temperature of the chip above its lock; ``None`` if it is constant.
@@ -31,7 +31,7 @@ class Disturbances:
     resistance_per_root_s: float = 0.0
 
     def common_phase_rad(self, now_s: float) -> float:
-        """Return the phase in rad that the temperature adds to both arms of every PUC."""
+        """Return the phase in rad that the chip's temperature deviation adds to both arms of every PUC."""
         return 0.0 if self.temperature_k is None else COMMON_PHASE_RAD_PER_K * self.temperature_k(now_s)
 
     def power(self, port: int, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Heat of the heaters: it follows their power with one time constant, and a share of it with a second, slower one."""
+"""Heat of the chip's heaters, which follows their power with a time constant; part of it with a slower constant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SETTLED_TAUS = 25.0
 
 
 class Heat:
-    """Heat of all heaters as a function of time.
+    """Heat of all heaters as a function of time, in mW.
 
     Instants must not run backwards: an earlier instant gets the heat of the latest one.
 
@@ -42,14 +42,14 @@ class Heat:
         self._target_set_s = -math.inf
 
     def aim(self, target_mw: NDArray[np.float64], at_s: float) -> None:
-        """Set the heat that the heaters approach from this instant on."""
+        """Set the steady-state heat that the heaters approach from a given instant on."""
         # Up to this instant, heat follows the earlier target.
         self.follow(at_s)
         self._target_mw = target_mw
         self._target_set_s = at_s
 
     def follow(self, at_s: float) -> bool:
-        """Advance the heat to an instant; return whether it has settled."""
+        """Advance the heat of all heaters to an instant; return whether the heat has settled."""
         elapsed_s = max(at_s - self.followed_s, 0.0)
         self.followed_s = max(at_s, self.followed_s)
         settled = at_s - self._target_set_s > self._settled_s

@@ -41,16 +41,16 @@ class Beam:
 
     @property
     def noise_w(self) -> float:
-        """Noise power in watts."""
+        """Amplifier noise power of the beam in watts."""
         return self.noise_w_per_hz * AMPLIFIED_BAND_HZ
 
     @property
     def total_w(self) -> float:
-        """Power of light and noise in watts."""
+        """Total power of the beam's light and noise in watts."""
         return float(self.powers_w.sum()) + self.noise_w
 
     def times(self, gain: float) -> Beam:
-        """Return the beam after a gain or loss that adds no noise."""
+        """Return the beam after a power gain or loss that adds no noise."""
         if gain == 1.0:
             return self
         return Beam(self.powers_w * gain, self.noise_w_per_hz * gain, self.gain * gain)
@@ -70,12 +70,12 @@ class Amplification:
 
     @property
     def noise_w_per_hz(self) -> float:
-        """Noise density at the output."""
+        """Noise density at the amplifier's output in W/Hz, both polarizations together."""
         return float(10.0 ** (self.noise_figure_db / 10.0) * self.gain * _PHOTON_W_PER_HZ)
 
 
 class InlineDevices:
-    """The devices in the fibres. A device that is not registered transmits all light."""
+    """Registry of the attenuators, switches and amplifiers in the fibres; other devices transmit all light."""
 
     def __init__(self) -> None:
         self._attenuators: dict[tuple[str, int], Callable[[], float]] = {}
@@ -98,7 +98,7 @@ class InlineDevices:
         self._amplifiers[device] = amplification
 
     def has_amplifier(self, devices: Iterable[InlineDevice]) -> bool:
-        """Return whether any of these devices is an amplifier."""
+        """Return whether any of the given devices is an amplifier."""
         return any(inline.device in self._amplifiers for inline in devices)
 
     @contextlib.contextmanager
@@ -112,7 +112,7 @@ class InlineDevices:
             self._recorded = None
 
     def transmit(self, beam: Beam, devices: Iterable[InlineDevice]) -> Beam:
-        """Return the light after it has passed devices in order."""
+        """Return the beam after it has passed the given devices in order."""
         for inline in devices:
             before_w = beam.total_w
             beam = self._transmit_one(beam, inline, before_w)

@@ -25,7 +25,7 @@ class Light:
 
 
 class LightOutlet:
-    """Output of a laser that reports its light to the bench whenever the light has changed.
+    """Optical output of a laser, which reports the light to the bench whenever the light has changed.
 
     Args:
         emit: Called with the light; ``None`` for a laser that is not connected.
@@ -36,7 +36,7 @@ class LightOutlet:
         self._emitted: Light | None = None
 
     def report(self, light: Callable[[], Light]) -> None:
-        """Report the light if it has changed; it is not computed for a laser that is not connected."""
+        """Report the laser's light to the bench if it has changed; does nothing for a laser that is not connected."""
         if self._emit is not None and (light_now := light()) != self._emitted:
             self._emitted = light_now
             self._emit(light_now)

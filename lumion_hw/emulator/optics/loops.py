@@ -39,7 +39,7 @@ class Loops:
         frequency_hz: float,
         access_loss_db: NDArray[np.float64],
     ) -> NDArray[np.complex128]:
-        """Return the fields at all ports with the returning light included.
+        """Return the fields at all ports, including the light that loops and reflectors feed back into the mesh.
 
         Args:
             fields: Shape ``(n_ports,)``; output fields without the loops.
@@ -57,7 +57,7 @@ class Loops:
         return total
 
     def _feedback(self, frequency_hz: float, access_loss_db: NDArray[np.float64]) -> NDArray[np.complex128]:
-        """Return the field that enters each port (row) per unit field that leaves each port (column)."""
+        """Return a matrix: the field fed back into each port (row) per unit field that leaves each port (column)."""
         feedback = np.zeros((len(self.ports), len(self.ports)), dtype=np.complex128)
         for path in self._paths:
             first, last = path.ports

@@ -18,7 +18,7 @@ from lumion_hw.emulator.chip.effects import EffectSizes
 
 @dataclass(frozen=True)
 class EmulationKey:
-    """A parameter that the bench file may set.
+    """A physics parameter that the section ``emulation`` of a bench file can set.
 
     Attributes:
         default: Default value; a truth value or a number.

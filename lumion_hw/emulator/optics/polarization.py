@@ -25,13 +25,13 @@ _SETTLED_TAUS = 25.0  # in time constants: the remaining change is below 1e-10 o
 
 
 def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Return S1, S2, S3 of a Jones vector, shape ``(3,)``; the length of the result is the power."""
+    """Return the Stokes parameters S1, S2, S3 of a Jones vector, shape ``(3,)``; their length is the power."""
     stokes: NDArray[np.float64] = np.real(np.einsum("i,kij,j->k", field.conj(), PAULI, field))
     return stokes
 
 
 def retarder(vector: NDArray[np.float64]) -> Jones:
-    """Return exp(-i v·σ/2), which rotates the Poincaré sphere about v by the length of v."""
+    """Return the Jones matrix exp(-i v·σ/2) of a retarder, which rotates the Poincaré sphere about v by |v|."""
     angle = float(np.linalg.norm(vector))
     if angle == 0.0:
         return np.eye(2, dtype=np.complex128)
@@ -41,7 +41,7 @@ def retarder(vector: NDArray[np.float64]) -> Jones:
 
 
 def rotation_of_stokes(unitary: Jones) -> NDArray[np.float64]:
-    """Return the rotation of Stokes vectors by a unitary, shape ``(3, 3)``: ½ tr(σi U σj U†)."""
+    """Return the rotation of Stokes vectors by a unitary Jones matrix U, shape ``(3, 3)``: ½ tr(σi U σj U†)."""
     rotation: NDArray[np.float64] = 0.5 * np.real(
         np.einsum("iab,bc,jcd,da->ij", PAULI, unitary, PAULI, unitary.conj().T)
     )
@@ -84,7 +84,7 @@ class SqueezerProfile:
 
 
 class Squeezers:
-    """Squeezers at 0°, 45°, 0°, 45°: rotations about S1, S2, S1, S2.
+    """Four fibre squeezers at 0°, 45°, 0°, 45°, which rotate the polarization about S1, S2, S1, S2.
 
     Args:
         period_mv: Drive of each squeezer for a full turn.
@@ -110,7 +110,7 @@ class Squeezers:
         self._settled_jones: Jones | None = None
 
     def drive(self, channel: int, drive_mv: float) -> None:
-        """Set the drive of one squeezer; channels count from 1."""
+        """Set the drive voltage of one squeezer; channels count from 1."""
         now, index = self._now(), channel - 1
         self._settled_jones = None
         self._from_rad = self._retardance_rad(now)
@@ -133,7 +133,7 @@ class Squeezers:
         return retardance
 
     def jones(self) -> Jones:
-        """Return the present Jones matrix of all squeezers; the same object while they are settled."""
+        """Return the present Jones matrix of all squeezers; the same object while the squeezers are settled."""
         if self._settled_jones is not None:
             return self._settled_jones
         now = self._now()

@@ -29,7 +29,7 @@ _AGEING_TIME_S = 30.0 * DAY_S
 
 
 class _OrnsteinUhlenbeck:
-    """Ornstein-Uhlenbeck processes that start at 0.
+    """Independent Ornstein-Uhlenbeck processes (random drifts of bounded size) that start at 0.
 
     Args:
         count: Number of processes.
@@ -43,7 +43,7 @@ class _OrnsteinUhlenbeck:
         self._sigma, self._time_s, self._rng = sigma, time_s, rng
 
     def advance(self, elapsed_s: float) -> NDArray[np.float64]:
-        """Advance the processes by any time and return their values."""
+        """Advance the processes by a time of any length and return their values."""
         # Exact for any step: daily and per-second steps have the same statistics.
         decay = math.exp(-elapsed_s / self._time_s)
         if self._sigma > 0.0:
@@ -53,7 +53,7 @@ class _OrnsteinUhlenbeck:
 
 
 class SlowDrift:
-    """Slow change of the hidden parameters of a mesh with time.
+    """Slow drift of a mesh's hidden parameters with the bench's time.
 
     Args:
         truth: Hidden parameters that change.
@@ -105,11 +105,11 @@ class SlowDrift:
 
     @property
     def age_s(self) -> float:
-        """Time since the truth was drawn."""
+        """Time since the hidden parameters were drawn, in seconds."""
         return self._now_s() - self._start_s
 
     def follow(self) -> bool:
-        """Advance the truth to the present time; return whether it has changed."""
+        """Advance the hidden parameters to the present time; return whether any parameter has changed."""
         elapsed_s = self._now_s() - self._followed_s
         held_k = self._last_held_k if self.held_k is None else self.held_k()
         setpoint_moved = abs(held_k - self._last_held_k) > _MIN_CHANGE_K

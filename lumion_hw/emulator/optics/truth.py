@@ -22,9 +22,9 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 @dataclass
 class MeshTruth:
-    """Hidden parameters of the mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
+    """Hidden parameters of the emulated mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
 
-    Faults change the truth, for example a stuck heater or a dead port. So does time
+    Faults, such as a stuck heater or a dead port, change these parameters. So does time
     (:mod:`lumion_hw.emulator.optics.slow_drift`).
 
     Attributes:
@@ -61,7 +61,7 @@ class MeshTruth:
 
     @property
     def chip_parameters(self) -> ChipParameterSet:
-        """Present parameters of the chip; faults and time change them."""
+        """Present parameters of the chip, including all changes by faults and time."""
         return ChipParameterSet(
             self.loss_db,
             self.eta_in,
@@ -73,7 +73,7 @@ class MeshTruth:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that differs whenever any parameter that light or heat depends on has changed."""
+        """Return a value that changes whenever a parameter changes that the light or the heat depends on."""
         arrays = (
             self.loss_db,
             self.eta_in,
@@ -90,7 +90,7 @@ class MeshTruth:
         return *(array.tobytes() for array in arrays), stuck, self.common_phase_rad, id(self.crosstalk)
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the power that each heater turns into heat in the steady state, shape ``(2E,)``."""
+        """Return the steady-state heat of each heater in mW for given drive currents, shape ``(2E,)``."""
         current = self.variations.heaters.carried_ma(currents_ma.copy())
         for heater, stuck in self.stuck_current_ma.items():
             current[heater] = stuck
@@ -99,7 +99,7 @@ class MeshTruth:
 
 @dataclass
 class ChainTruth:
-    """Hidden parameters of one input: module, fibre and polarization controller.
+    """Hidden parameters of one input of the mesh: module, fibre and polarization controller.
 
     Attributes:
         frequency_hz: Optical frequency of the module.
@@ -118,7 +118,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that differs whenever a parameter that the light depends on has changed."""
+        """Return a value that changes whenever a parameter changes that the light depends on."""
         return self.frequency_hz, self.launch.tobytes(), self.fibre_in.tobytes(), self.fibre_out.tobytes()
 
 
@@ -129,7 +129,7 @@ def draw_mesh(
     effects_rng: np.random.Generator | None = None,
     heater_channels: Sequence[int] | None = None,
 ) -> MeshTruth:
-    """Draw the hidden parameters of a mesh.
+    """Draw the hidden parameters of an emulated mesh.
 
     Args:
         mesh: Layout of the mesh.
@@ -168,7 +168,7 @@ def draw_mesh(
 
 
 def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
-    """Return a short name for a chip as it was drawn, the same on every machine: 8 hex digits of a hash."""
+    """Return a short name for a chip as it was drawn: 8 hex digits of a hash, the same on every machine."""
     drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
     rounded = ",".join(f"{value:.6f}" for value in drawn)
     return hashlib.sha256(f"{rounded};{physics.crosstalk};{physics.effects}".encode()).hexdigest()[:8]
@@ -177,7 +177,7 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
 def draw_chains(
     wiring: Wiring, nominal_nm: float, physics: PhysicsParameters, rng: np.random.Generator
 ) -> list[ChainTruth]:
-    """Draw the hidden parameters of each input, in the order of the wiring."""
+    """Draw the hidden parameters of every input of the mesh, in the order of the wiring."""
     chains = []
     for _ in wiring.inputs:
         wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())

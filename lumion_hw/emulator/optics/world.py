@@ -1,4 +1,4 @@
-"""Optical model of an emulated bench: light from the modules through fibres and mesh to the detectors.
+"""Optical model of an emulated bench: carries light from the modules through fibres and mesh to the detectors.
 
 Light is computed when a device reads it, for the present time of the clock. Light of different modules adds in power.
 The mesh carries TE light.
@@ -58,7 +58,7 @@ class _FibreSource:
 
 @dataclass(frozen=True)
 class SpectralLine:
-    """Light of one source at a spectrum analyser.
+    """Spectral line of one light source at a spectrum analyser.
 
     Attributes:
         power_w: Power of the line.
@@ -74,7 +74,7 @@ class SpectralLine:
 
 
 class OpticalWorld:
-    """All light on the emulated bench.
+    """Optical model that computes all light on the emulated bench.
 
     Fields and powers per unit of launched light are cached. Every reading first compares everything that they depend on
     with its state at the reading before (:meth:`_follow_state`), so a change needs no call that clears the caches.
@@ -184,7 +184,7 @@ class OpticalWorld:
             self._fibre_sources[source].frequency_hz = frequency_hz
 
     def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
-        """Set the light that a module with two tributaries launches: equal powers, mutually incoherent."""
+        """Set the light that a module with two polarization tributaries launches: equal powers, mutually incoherent."""
         self._coherent[transponder] = launch
         self.set_transmitter(transponder, launch.power_w)
         self._tune(transponder, launch.frequency_hz)
@@ -204,15 +204,16 @@ class OpticalWorld:
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:
-        """Record that the hidden truth has changed at this instant, as by a fault: the heat starts to follow now.
+        """Record that a fault has changed the hidden parameters now, so that the heat starts to follow at this instant.
 
-        Light follows the truth without this call; the heat would then follow from the last reading on.
+        Without this call the light is still correct, but the heat would start to follow at the time of the last
+        reading.
         """
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._truth_state = self.truth.state()
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """Rotate the polarization at the chip on the Poincaré sphere, as a moved fibre does; π makes it orthogonal."""
+        """Rotate an input's polarization on the Poincaré sphere, as a moved fibre does; π makes it orthogonal."""
         self.about_to_change()
         index = self._inputs_by_source[transponder][0]
         chain = self.chains[index]
@@ -223,7 +224,7 @@ class OpticalWorld:
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
 
     def about_to_change(self) -> None:
-        """Let devices that record the light read it as it was until now. To be called before the light changes."""
+        """Let recording devices read the light up to now. To be called before anything changes the light."""
         if not self._calling_watchers:
             self._calling_watchers = True
             try:
@@ -235,7 +236,7 @@ class OpticalWorld:
     # Readings of devices ---------------------------------------------------------------------------------------------
 
     def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
-        """Return the power that leaves the mesh at every port, on the chip, shape ``(n_ports,)``, at the present time.
+        """Return the present power that leaves the mesh at every port, measured on the chip, shape ``(n_ports,)``.
 
         Args:
             includes: Returns whether light of a frequency in Hz is included; all light and noise by default.
@@ -251,16 +252,16 @@ class OpticalWorld:
 
     @property
     def _has_amplified_inputs(self) -> bool:
-        """Whether an amplifier before the mesh may add noise."""
+        """Whether an amplifier in front of the mesh may add noise to its inputs."""
         return any(path.through for path in self.wiring.inputs)
 
     def _beam_at_input(self, index: int) -> Beam:
-        """Return the light of one input after the attenuators, switches and amplifiers in its fibre."""
+        """Return the beam of one input after the attenuators, switches and amplifiers in its fibre."""
         launched = Beam(self._launched_w[index : index + 1])
         return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
-        """Return the amplifier noise at every port; it takes the same path as the amplified light."""
+        """Return the amplifier noise at every port in W/Hz; noise takes the same path as the amplified light."""
         noise = np.zeros(self.mesh.n_ports)
         for index, path in enumerate(self.wiring.inputs):
             density = self._beam_at_input(index).noise_w_per_hz if path.through else 0.0
@@ -271,7 +272,7 @@ class OpticalWorld:
         return noise
 
     def _output_w(self, index: int) -> NDArray[np.float64]:
-        """Return the power at every port of the light that enters by one input."""
+        """Return the power at every port in W due to the light of one input."""
         launched_w = float(self._beam_at_input(index).powers_w[0])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
@@ -325,7 +326,7 @@ class OpticalWorld:
 
     @property
     def _sources(self) -> list[str]:
-        """Names of all light sources: first those of the inputs, then those of the fibres that bypass the mesh."""
+        """Names of all light sources: first those at mesh inputs, then those in fibres that bypass the mesh."""
         return [path.source for path in self.wiring.inputs] + list(self._fibre_sources)
 
     @property
@@ -342,7 +343,7 @@ class OpticalWorld:
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
     def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
-        """Return the light just before the splitter of an output, or of a fibre that bypasses the mesh."""
+        """Return the beam in front of the splitter in an output fibre, or in a fibre that bypasses the mesh."""
         powers_w = np.zeros(len(self.chains) + len(self._fibre_sources))
         if isinstance(path, FibrePath):
             index = len(self.chains) + list(self._fibre_sources).index(path.source)
@@ -354,7 +355,7 @@ class OpticalWorld:
         return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
     def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
-        """Return the power before and after a device in the fibres, in watts; 0 if no fibre passes through it.
+        """Return the power before and after a device in the fibres, in watts; 0 if no fibre passes through the device.
 
         Args:
             device: Device name.
@@ -410,7 +411,7 @@ class OpticalWorld:
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
 
     def _bypass_pair(self, sender: str, receiver: str) -> PathPair:
-        """Return the effect on both tributaries of a fibre that connects two modules directly."""
+        """Return the effect of a fibre that connects two modules directly on both polarization tributaries."""
         for fibre in self.wiring.fibres:
             if (fibre.source, fibre.transponder) == (sender, receiver):
                 transmission = self._beam_before_splitter(fibre).gain * fibre.receiver_fraction
@@ -418,7 +419,10 @@ class OpticalWorld:
         return NO_PATH
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
-        """Return the OSNR in 0.1 nm that the amplifiers at a module's inputs allow; infinite without amplifiers."""
+        """Return the OSNR in dB (0.1 nm) that the amplifiers at a module's inputs allow.
+
+        Infinite without amplifiers.
+        """
         figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
@@ -426,7 +430,7 @@ class OpticalWorld:
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
-        """Return the effect of the mesh on both tributaries between two modules."""
+        """Return the effect of the mesh between two modules on both polarization tributaries."""
         inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
         outputs = [
             (out, self._output_gain(out) * self._beam_before_splitter(out).gain * out.receiver_fraction)
@@ -454,7 +458,7 @@ class OpticalWorld:
         return through
 
     def meter_w(self, meter: str, channel: int) -> float:
-        """Return the power at one channel of a power meter."""
+        """Return the power at one channel of a power meter in W."""
         return self.meter_light(meter, channel).power_w
 
     def meter_light(self, meter: str, channel: int) -> Light:
@@ -465,8 +469,8 @@ class OpticalWorld:
     def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
         """Return the light at one meter channel at an earlier instant.
 
-        Only sweeping lasers are traced back to that instant: they pass many wavelengths between two readings.
-        Everything else is taken as it is now, because it changes slowly compared to a sweep.
+        Only the light of sweeping lasers is computed for that instant: they pass many wavelengths between two readings.
+        All other parameters have their present values, because they change slowly compared to a sweep.
         """
         self._bring_up_to_date()
         now_s = self._now()
@@ -544,7 +548,7 @@ class OpticalWorld:
         return field[::-1] if tributary == "y" else field
 
     def _entering_fraction(self, index: int) -> tuple[float, float]:
-        """Return the power in the mesh per launched power of one input: as TE, and as TM with a path of its own.
+        """Return two fractions of an input's launched power: power in the mesh as TE, and as separately modelled TM.
 
         TM leaks in through the port. Powers of TE and TM add: if TM were a field on the path of TE, the two could
         cancel for some polarization.
@@ -570,7 +574,7 @@ class OpticalWorld:
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
-        """Let the heat follow the clock, and drop cached fields and powers if anything they depend on has changed."""
+        """Advance the heat to the clock's time, and drop cached fields and powers that are no longer valid."""
         truth_state = self.truth.state()
         if truth_state != self._truth_state:  # a change without ``disturb``
             self._truth_state = truth_state
@@ -589,7 +593,7 @@ class OpticalWorld:
         self._chip_state, self._inputs_state = chip_state, inputs_state
 
     def _output_fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
-        """Return the fields at all ports for unit light into the mesh by one input."""
+        """Return the fields at all ports for light of unit power from one input."""
         if len(self._fields) >= _MAX_FIELD_VECTORS:
             self._fields.clear()
         if (index, tm, frequency_hz) not in self._fields:
@@ -620,7 +624,10 @@ class OpticalWorld:
                 self._fields[i, bool(tm), hertz] = vector
 
     def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return fields after fibres have fed light back into the mesh; each row has its own frequency."""
+        """Return the fields at all ports including the light that fibre loops feed back.
+
+        Each row has its own frequency.
+        """
         ports = np.array(self._loops.ports)
         by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
         rows = [
@@ -631,11 +638,11 @@ class OpticalWorld:
 
     @property
     def slopes(self) -> ChipSlopes:
-        """Frequency dependence of the chip, with the frequency for which its hidden truth is specified."""
+        """Frequency dependence of the chip, with the reference frequency of its hidden parameters."""
         return self._chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return the TE fields at all ports for unit light in the mesh at one port, at the present heat.
+        """Return the TE fields at all ports for light of unit power into one port, at the present heat.
 
         For tests and benchmarks only, like all of the hidden truth.
         """
@@ -643,7 +650,7 @@ class OpticalWorld:
         return fields
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
-        """Return the chip's cells at the present heat.
+        """Return the parameters of the chip's PUCs and joints at the present heat.
 
         Args:
             frequency_hz: Frequency of the light; by default the one for which splittings and phases are specified.
@@ -652,19 +659,20 @@ class OpticalWorld:
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the chip's cells at the heat of the last reading."""
+        """Return the parameters of the chip's PUCs and joints at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the instant of the reading: the clock's time, or earlier for a board that catches up."""
+        """Return the time of the present reading: the clock's time, or earlier for a board that catches up on scans."""
         return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:
-        """Let devices do what is due, let fibres and chip drift, and check the caches.
+        """Bring the bench up to date: run the devices' due actions, let fibres and chip drift, and check the caches.
 
         Devices act once per exchange: a second call would find nothing to do, at one call or more per device, and a
-        meter reads the light twice for every channel. A device that reads the light meanwhile gets it as it is.
+        meter reads the light twice for every channel. A device that reads the light during the update gets its present
+        value.
         """
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):

@@ -18,7 +18,7 @@ _HAS_DATA = 0x80
 
 @dataclass(frozen=True)
 class AptMessage:
-    """One message from the host.
+    """One APT message from the host.
 
     Attributes:
         number: Message id.
@@ -34,13 +34,13 @@ class AptMessage:
 
 
 class AptFrameReader:
-    """Decoder from bytes to messages; bytes that cannot start a message to the device are skipped one by one."""
+    """Decoder from bytes to APT messages; bytes that cannot start a message to the device are skipped one by one."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[AptMessage]:
-        """Append bytes; return the messages that are complete."""
+        """Append received bytes; return the APT messages that are complete."""
         self._buffer += data
         messages = []
         while len(self._buffer) >= HEADER_SIZE:
@@ -58,15 +58,15 @@ class AptFrameReader:
         return messages
 
     def discard_incomplete(self) -> None:
-        """Discard an incomplete message."""
+        """Discard an incomplete APT message."""
         self._buffer.clear()
 
 
 def header_only(number: int, first: int = 0, second: int = 0) -> bytes:
-    """Return a message to the host with header only."""
+    """Return the bytes of an APT message to the host that consists of a header only."""
     return struct.pack("<HBBBB", number, first, second, HOST, DEVICE)
 
 
 def with_data(number: int, data: bytes) -> bytes:
-    """Return a message to the host with data."""
+    """Return the bytes of an APT message to the host with data."""
     return struct.pack("<HHBB", number, len(data), HOST | _HAS_DATA, DEVICE) + data

@@ -53,7 +53,7 @@ _ACTIVATION_LOSS_DB = 0.03
 
 
 class PlateSearch:
-    """The search algorithm without its commands: it receives factors and sets plate angles.
+    """Polarization search of the stabilizer, without its SCPI commands: receives factors and sets plate angles.
 
     Args:
         rng: Selects plates and directions.
@@ -69,13 +69,13 @@ class PlateSearch:
         self.start()
 
     def start(self) -> None:
-        """Start from the present plate angles, whose factor is not known yet."""
+        """Start the search from the present plate angles, whose factor is not known yet."""
         self._best_rad = self.angles_rad.copy()
         self._best = math.inf
         self._plate, self._direction = 0, 1.0
 
     def step(self, factor: float) -> None:
-        """Evaluate the present plate angles by their factor, and rotate one plate."""
+        """Take one search step: compare the factor at the present plate angles with the best, and rotate one plate."""
         # The step helped: it is kept, and the next one rotates the same plate in the same direction.
         if factor < self._best:
             self._best, self._best_rad = factor, self.angles_rad.copy()
@@ -90,23 +90,23 @@ class PlateSearch:
         self.angles_rad[self._plate] = (self.angles_rad[self._plate] + self._direction * turn_rad) % math.tau
 
     def end(self) -> None:
-        """Return to the best plate angles so far."""
+        """End the search and return to the best plate angles so far."""
         self.angles_rad = self._best_rad.copy()
 
 
 class EmulatedKeysightN7785C(ScpiDevice):
-    """The stabilizer (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Keysight N7785C polarization stabilizer, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the plates' hidden angles and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.
         firmware: Last field.
 
     Attributes:
-        stabilizing: Whether it takes steps.
+        stabilizing: Whether the search takes steps.
         sop_setting: Last setting of ``SOP``.
         steps: Factors of the last steps, the oldest first.
     """

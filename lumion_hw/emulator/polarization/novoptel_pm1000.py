@@ -41,7 +41,7 @@ _REPLY_S = 0.2e-3
 
 
 class LanPeer:
-    """One TCP connection."""
+    """One TCP connection to the polarimeter."""
 
     def __init__(self, device: Pm1000) -> None:
         self._device = device
@@ -49,7 +49,7 @@ class LanPeer:
         self._replies: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host, now."""
+        """Process bytes that the host sends now."""
         self._buffer += data
         while self._buffer:
             # Requests have no frame: a byte that cannot start a request is skipped, and the next one is tried.
@@ -65,7 +65,7 @@ class LanPeer:
                 self._replies.append(self._device.read(address).to_bytes(2, "big"))
 
     def transmit(self) -> bytes:
-        """Return the replies."""
+        """Return the replies for the host."""
         output = b"".join(self._replies)
         self._replies.clear()
         return output
@@ -79,7 +79,7 @@ class LanPeer:
 
 
 class UsbPeer:
-    """One serial connection."""
+    """One serial (USB) connection to the polarimeter."""
 
     def __init__(self, device: Pm1000, line: SerialLine) -> None:
         self._device = device
@@ -87,7 +87,7 @@ class UsbPeer:
         self._text = bytearray()
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._line.receive(data, self._device.now())
         self._execute_arrived()
 
@@ -113,7 +113,7 @@ class UsbPeer:
         return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
+        """Return the time at which the device can send the host more bytes."""
         times = (self._line.next_departure(), self._line.next_arrival(b"\r"))
         return min((time for time in times if time is not None), default=None)
 
@@ -150,11 +150,11 @@ SETTINGS: Mapping[int, tuple[int, int, int]] = {
 
 
 class Pm1000(Switchable):
-    """The polarimeter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Novoptel PM1000 polarimeter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for its errors and noise.
         light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
         link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
@@ -205,7 +205,7 @@ class Pm1000(Switchable):
         self._fixed |= {TYPE_TEXT + index: text[2 * index] << 8 | text[2 * index + 1] for index in range(16)}
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
@@ -246,7 +246,7 @@ class Pm1000(Switchable):
         return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Latch the copies that belong to a register being read."""
+        """Latch the copies of other values that belong to the register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
@@ -288,7 +288,7 @@ class Pm1000(Switchable):
     # -- measuring
 
     def _measure(self) -> None:
-        """Measure, once per averaging time; set the alarms."""
+        """Take a new measurement if the averaging time has passed, and set the alarms."""
         averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
         # One measurement per averaging time: two reads within it get the same noise.
         window = math.floor(self._clock.now() / averaging_s + 1e-6)
@@ -313,18 +313,18 @@ class Pm1000(Switchable):
 
 
 def _fixed_point(value: float) -> tuple[int, int]:
-    """Return integer and fraction (in 1/65536), one register each."""
+    """Split a number into its integer part and its fraction in 1/65536, one register each."""
     integer, fraction = divmod(min(max(math.floor(value * _WORD), 0), _WORD * _WORD - 1), _WORD)
     return integer, fraction
 
 
 def _signed(value: float) -> int:
-    """Return a number from -1 to 1 as a register with offset."""
+    """Return the register value for a number from -1 to 1, with an offset of 2^15."""
     return min(max(round(value * _HALF) + _HALF, 0), _WORD - 1)
 
 
 def _number(serial: str) -> int:
-    """Return a 16-bit serial number for any text."""
+    """Return a 16-bit serial number derived from any string."""
     if serial.isascii() and serial.isdecimal() and int(serial) < _WORD:
         return int(serial)
     return zlib.crc32(serial.encode()) % _WORD

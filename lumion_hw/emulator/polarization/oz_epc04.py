@@ -46,7 +46,7 @@ _VERSION = "EPC OEM Driver V2.10"
 
 @dataclass
 class _Settings:
-    """Settings that SAVE stores."""
+    """Settings of the controller that ``SAVE`` stores."""
 
     drive_mv: list[int] = field(default_factory=lambda: [0] * N_CHANNELS)
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
@@ -59,7 +59,7 @@ class _Settings:
 
 
 class _Epc04Peer(SerialPeer):
-    """One connection: a line and the characters of the present command."""
+    """One host connection to the controller: a serial line and the characters of the command being received."""
 
     command_ends = b"\r\n"
 
@@ -68,7 +68,7 @@ class _Epc04Peer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Append bytes; return the command if ``data`` ends one. Empty lines are ignored, overlong ones truncated."""
+        """Append received bytes; return the command that they complete, if any. Empty lines are ignored."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None
@@ -79,7 +79,7 @@ class _Epc04Peer(SerialPeer):
 
 
 class Epc04(SerialDevice[_Epc04Peer]):
-    """The controller: an emulated device that reports its drive voltages; the optics are modelled elsewhere.
+    """Emulated EPC04 polarization controller, which reports its drive voltages; its optics are modelled elsewhere.
 
     Args:
         name: Device name in the bench file.
@@ -130,7 +130,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return _Epc04Peer(self, SerialLine(RATES[self._active_rate]))
 
     def _follow(self, now: float) -> None:
-        """Execute commands that have arrived, and let the scrambling follow the clock."""
+        """Execute commands that have arrived, and advance the scrambling to the clock's time."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
                 command = peer.append(piece[1])
@@ -173,7 +173,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return MAX_MV * shape
 
     def _restore(self) -> None:
-        """Reset to the state after power-on."""
+        """Restore the settings stored by ``SAVE``, as after power-on."""
         self._settings = copy.deepcopy(self._saved)
         # A new rate applies from here on: the reply to BR was still sent at the old rate.
         self._active_rate = self._settings.rate
@@ -244,7 +244,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
 
 class EpcRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that a command is answered by ``Error!``."""
+    """Signal that the controller answers a command with ``Error!``."""
 
 
 def _require_range(value: int, low: int, high: int) -> int:

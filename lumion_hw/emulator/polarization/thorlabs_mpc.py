@@ -80,11 +80,11 @@ class Paddle:
     homed: bool = False
 
     def position(self, at_s: float) -> float:
-        """Return the position in counts."""
+        """Return the paddle's position in counts."""
         return float(np.interp(at_s, self.times_s, self.counts))
 
     def speed(self, at_s: float) -> float:
-        """Return the speed in counts per second, negative backwards, 0 when not moving."""
+        """Return the paddle's speed in counts per second, negative backwards, 0 when not moving."""
         if self.announce is None or not self.times_s[0] <= at_s < self.times_s[-1]:
             return 0.0
         position_counts = int(np.searchsorted(self.times_s, at_s, side="right"))
@@ -92,12 +92,12 @@ class Paddle:
         return (self.counts[end] - self.counts[begin]) / (self.times_s[end] - self.times_s[begin])
 
     def stop_here(self, at_s: float) -> None:
-        """Stop at the present position."""
+        """Stop the paddle at its present position."""
         self.counts, self.times_s, self.announce = [self.position(at_s)], [at_s], None
 
 
 class _MpcPeer(SerialPeer):
-    """One connection: a line, and the messages of its host."""
+    """One host connection to the controller: a serial line, and a decoder of APT messages."""
 
     def __init__(self, device: Mpc320, line: SerialLine) -> None:
         super().__init__(device, line)
@@ -105,7 +105,7 @@ class _MpcPeer(SerialPeer):
         self._received_s = -math.inf
 
     def messages(self, data: bytes, end_s: float) -> list[AptMessage]:
-        """Append bytes; return the messages that ``data`` completes."""
+        """Append received bytes; return the APT messages that ``data`` completes."""
         if end_s - self.line.byte_s * len(data) > self._received_s + _SILENCE_S:
             self._decoder.discard_incomplete()
         self._received_s = end_s
@@ -113,11 +113,11 @@ class _MpcPeer(SerialPeer):
 
 
 class Mpc320(SerialDevice[_MpcPeer]):
-    """The controller (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Thorlabs paddle polarization controller, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the plates' hidden angles and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
         model: One of :data:`MODELS`.
@@ -126,7 +126,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         long_announcements: Whether announced motions contain a whole status.
 
     Attributes:
-        model: Model.
+        model: Model name.
         serial_number: Serial number.
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
@@ -175,7 +175,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     @property
     def counts_max(self) -> int:
-        """Position at the end of the range."""
+        """Position at the end of a paddle's range, in counts."""
         return COUNTS_MAX
 
     def power_cycle(self) -> None:
@@ -191,7 +191,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self.start_updates(False, now)
 
     def next_due(self) -> float | None:
-        """Return when the next announcement is due, ``None`` if there is none."""
+        """Return the time at which the next announcement is due, ``None`` if no announcement is due."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)
@@ -201,7 +201,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return _MpcPeer(self, SerialLine(BAUD))
 
     def _follow(self, now: float) -> None:
-        """Carry out received messages, end finished motions, and send announcements that are due."""
+        """Execute received messages, end finished motions, and send announcements that are due."""
         for peer in tuple(self._peers):
             while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
@@ -228,13 +228,13 @@ class Mpc320(SerialDevice[_MpcPeer]):
             peer.line.send(answer, at_s + _REPLY_S)
 
     def paddle(self, channel: int) -> Paddle:
-        """Return the paddle of a channel. Raises ``AptRefusal`` if there is none."""
+        """Return the paddle of a channel. Raises ``AptRefusal`` if the channel does not exist."""
         if channel not in self.paddles:
             raise AptRefusal("no such channel")
         return self.paddles[channel]
 
     def status(self, channel: int, at_s: float) -> bytes:
-        """Return the data of a status message: channel, counts, velocity, current in mA, bits."""
+        """Return the data of a paddle's status message: channel, counts, velocity, current in mA, status bits."""
         paddle = self.paddle(channel)
         speed = paddle.speed(at_s)
         bits = FORWARD if speed > 0 else BACKWARD if speed < 0 else 0
@@ -246,14 +246,14 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return struct.pack("<HihhI", channel, round(paddle.position(at_s)), round(speed), current_ma, bits)
 
     def enable(self, mask: int, at_s: float) -> None:
-        """Switch on the channels of a mask and all others off; a moving paddle that is switched off stops."""
+        """Switch on the channels of a mask and all others off; a moving paddle stops when it is switched off."""
         self.enabled = mask
         for paddle in self.paddles.values():
             if not self.enabled & paddle.channel and paddle.announce is not None:
                 paddle.stop_here(at_s)
 
     def move(self, channel: int, positions: list[float], announce: int, at_s: float) -> None:
-        """Move a paddle through positions at the set velocity; ignored while its channel is off.
+        """Move a paddle through a list of positions at the set velocity; ignored while its channel is off.
 
         Raises:
             AptRefusal: There is no such paddle, or a position is outside the limits.
@@ -327,7 +327,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
 
 def _number(serial: str) -> int:
-    """Return a serial number for any text, by default one of eight digits starting with 38, as on these devices."""
+    """Return a serial number derived from any string: eight digits starting with 38, as on these devices."""
     return (
         int(serial)
         if serial.isascii() and serial.isdecimal() and len(serial) < 10
@@ -344,16 +344,16 @@ VELOCITY_LIMITS = (10, 100)
 
 
 class AptRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that a message is not carried out; its text goes to the host."""
+    """Signal that the controller refuses a message; the text of the exception is sent to the host."""
 
 
 @dataclass(frozen=True)
 class MessageRow:
-    """One message that a device accepts.
+    """Handler of one APT message that the controller accepts.
 
     Attributes:
-        size: Length of its data; ``None`` for a message with header only.
-        run: Carries it out at a given time; returns the reply, empty for none.
+        size: Length of the message's data; ``None`` for a message with header only.
+        run: Executes the message at a given time; returns the reply, empty for none.
     """
 
     size: int | None

@@ -22,7 +22,7 @@ Reply = str | bytes | None
 
 @dataclass(frozen=True)
 class Call:
-    """One accepted unit.
+    """One accepted command or query (in SCPI a program message unit), with its parsed parameters.
 
     Attributes:
         suffix: Numeric suffixes by their names in the pattern (``SENSe[n]`` -> ``n``); defaults for omitted ones.
@@ -35,29 +35,29 @@ class Call:
     message_available: bool = False
 
     def number(self, index: int = 0) -> float:
-        """Return a numeric parameter."""
+        """Return the numeric parameter at a position."""
         value = self.values[index]
         if isinstance(value, str | bytes):
             raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as a number")
         return float(value)
 
     def integer(self, index: int = 0) -> int:
-        """Return a numeric parameter as an integer."""
+        """Return the numeric parameter at a position as an integer."""
         return round(self.number(index))
 
     def flag(self, index: int = 0) -> bool:
-        """Return a Boolean parameter."""
+        """Return the Boolean parameter at a position."""
         return bool(self.number(index))
 
     def text(self, index: int = 0) -> str:
-        """Return a word or string parameter."""
+        """Return the word or string parameter at a position."""
         value = self.values[index]
         if not isinstance(value, str):
-            raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as text")
+            raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as a string")
         return value
 
     def data(self, index: int = 0) -> bytes:
-        """Return the content of a block parameter."""
+        """Return the content of the block parameter at a position."""
         value = self.values[index]
         if not isinstance(value, bytes):
             raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as a block")
@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True)
 class PendingReply:
-    """A unit that completes at an instant of the clock; later units of the same connection wait for it.
+    """Reply of a command that completes at a later time; later commands of the same connection wait until then.
 
     Attributes:
         due_s: Returns the instant, ``None`` while it is unknown. Called repeatedly, so the instant may change.
@@ -81,14 +81,14 @@ Handler = Callable[[Call], "Reply | PendingReply"]
 
 
 class Parameter(Protocol):
-    """One declared parameter: converts a received token into a value, or refuses it."""
+    """Interface of a declared SCPI parameter, which converts a received token into a value or refuses the token."""
 
     @property
     def optional(self) -> bool:
         """Whether the parameter may be omitted; optional parameters come last."""
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the value.
+        """Return the value of a received token.
 
         Raises:
             ScpiError: Wrong kind, unit or value.
@@ -98,7 +98,7 @@ class Parameter(Protocol):
 
 @dataclass(frozen=True)
 class Form:
-    """The set form or the query form of a header.
+    """The command form or the query form of a SCPI header.
 
     Attributes:
         run: Handler of the form.
@@ -112,13 +112,13 @@ class Form:
 
     @property
     def required(self) -> int:
-        """Number of parameters that must be sent."""
+        """Number of parameters that the host must send."""
         return sum(not parameter.optional for parameter in self.parameters)
 
 
 @dataclass(frozen=True)
 class ScpiCommand:
-    """One documented header.
+    """Declaration of one documented SCPI header, with its command form and query form.
 
     Attributes:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
@@ -132,22 +132,22 @@ class ScpiCommand:
 
 
 def query(pattern: str, run: Handler, *parameters: Parameter, marker: Reply = None) -> ScpiCommand:
-    """Declare a header that only exists as a query."""
+    """Declare a SCPI header that only exists as a query."""
     return ScpiCommand(pattern, query=Form(run, parameters, marker))
 
 
 def event(pattern: str, run: Handler, *parameters: Parameter) -> ScpiCommand:
-    """Declare a header that only exists as a command."""
+    """Declare a SCPI header that only exists as a command."""
     return ScpiCommand(pattern, set=Form(run, parameters))
 
 
 def action(pattern: str, run: Callable[[], object], *parameters: Parameter) -> ScpiCommand:
-    """Declare a command without a query, whose action does not depend on its parameters."""
+    """Declare a SCPI command without a query, whose action does not depend on parameters."""
     return event(pattern, ignoring_call(run), *parameters)
 
 
 def ignoring_call(run: Callable[[], object]) -> Handler:
-    """Return a handler that runs an action, ignores the call and sends no reply."""
+    """Return a command handler that runs an action, ignores the parameters and sends no reply."""
 
     def carry_out(call: Call) -> Reply:
         del call
@@ -159,7 +159,7 @@ def ignoring_call(run: Callable[[], object]) -> Handler:
 
 @dataclass(frozen=True)
 class Profile:
-    """Differences between SCPI instruments.
+    """Properties in which SCPI instruments differ: identity, formats, queue depth and dialect.
 
     Attributes:
         identity: Reply to ``*IDN?``.

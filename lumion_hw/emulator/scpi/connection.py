@@ -1,4 +1,4 @@
-"""One connection to a SCPI instrument: input buffer, header path, output buffer, and the unit it waits for."""
+"""One host connection to a SCPI instrument: input buffer, header path, output buffer, and pending command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Connection:
-    """The peer of one host (:class:`~lumion_hw.links.base.Peer`).
+    """Instrument's end of one host connection (:class:`~lumion_hw.links.base.Peer`).
 
     Messages are carried out in order. A unit that completes later delays only the rest of this connection. A unit that
     fails is reported in the error queue and gives no reply; the units after it are still carried out.
@@ -56,7 +56,7 @@ class Connection:
     # -- peer interface
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host and carry out the messages they complete."""
+        """Process bytes that the host has sent and execute the messages that they complete."""
         if self._closed:
             return
         self._advance()
@@ -67,7 +67,7 @@ class Connection:
             self.run()
 
     def transmit(self) -> bytes:
-        """Return the replies that are ready; earlier replies do not wait for later units."""
+        """Return the replies that are ready; earlier replies do not wait for later commands."""
         if not self._output:
             self._advance()
         output = bytes(self._output)
@@ -75,7 +75,7 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return when there may be more to transmit: now, when the pending unit completes, or ``None``."""
+        """Return the time of the next possible output: now, when the pending command completes, or ``None``."""
         if self._output:
             return self._state.clock.now()
         return self._pending[0].due_s() if self._pending else None
@@ -129,7 +129,7 @@ class Connection:
         return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Store a message until its turn; the input buffer is finite while a unit is pending."""
+        """Queue a message for execution; the input buffer is finite while a command is pending."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return
@@ -137,7 +137,7 @@ class Connection:
         self._waiting_bytes += message.size
 
     def run(self) -> None:
-        """Carry out all units that can run now. Nested calls (from an instrument that reads itself) do nothing."""
+        """Execute all commands that can run now. Nested calls (from an instrument that reads itself) do nothing."""
         if self._running:
             return
         self._running = True
@@ -148,7 +148,7 @@ class Connection:
             self._running = False
 
     def _step(self) -> bool:
-        """Do one step; return whether there may be another."""
+        """Execute one step of the pending messages; return whether another step may be possible."""
         if self._pending is not None:
             pending, form = self._pending
             due = pending.due_s()
@@ -221,7 +221,7 @@ class Connection:
         return None
 
     def _run_step(self, action: Callable[[], Reply], form: Form | None) -> None:
-        """Run one step of a unit: store its reply, queue its error, and let no exception escape."""
+        """Run one step of a command: store its reply or queue its error; no exception escapes."""
         reply: Reply = None
         try:
             reply = action()
@@ -231,7 +231,7 @@ class Connection:
             self._state.report(refusal.code)
             reply = form.marker if form else None
         except Exception:  # noqa: BLE001 - the instrument continues, whatever a host sends
-            _LOG.exception("internal error while carrying out a unit; reported as -310")
+            _LOG.exception("internal error while executing a command; reported as -310")
             self._state.report(errors.SYSTEM_ERROR)
         if reply is not None:
             self._replies.append(reply if isinstance(reply, bytes) else reply.encode("ascii", "replace"))

@@ -90,9 +90,9 @@ TEXTS: Mapping[int, str] = {
 
 
 class ScpiError(Exception):
-    """Error of a unit that cannot be carried out; the engine queues :attr:`code` and continues with the next unit.
+    """Error of a command that cannot be executed; the engine queues :attr:`code` and continues with the next command.
 
-    It never leaves the engine, so it is not part of the package's error tree.
+    The exception never leaves the engine, so it is not part of the package's error tree.
     """
 
     def __init__(self, code: int) -> None:
@@ -105,7 +105,7 @@ class NotApplied(Exception):  # noqa: N818 - an event, not an error: nothing is 
 
 
 def event_bit(code: int) -> int:
-    """Return the weight in the event status register that an error sets (IEEE 488.2 section 11.5.1)."""
+    """Return the value of the event status bit that an error code sets (IEEE 488.2 section 11.5.1)."""
     if -199 <= code <= -100:
         return 32
     if -299 <= code <= -200:
@@ -116,7 +116,7 @@ def event_bit(code: int) -> int:
 
 
 class ErrorQueue:
-    """First-in, first-out error queue, one per instrument.
+    """First-in, first-out queue of SCPI errors, one per instrument.
 
     An error that arrives when one place is left is replaced by -350, and further errors are dropped until one has been
     read (SCPI-1999 volume 2 section 21.8.1).
@@ -138,7 +138,7 @@ class ErrorQueue:
         return len(self._codes)
 
     def push(self, code: int) -> int:
-        """Queue ``code`` if there is room; return the code that was queued: ``code``, -350, or 0 for none."""
+        """Queue an error code if there is room; return the code that was queued: ``code``, -350, or 0 for none."""
         if len(self._codes) >= self._depth:
             return NO_ERROR
         # The last place reports that errors were lost, including the one that would have used this place.
@@ -147,9 +147,9 @@ class ErrorQueue:
         return queued
 
     def pop(self) -> int:
-        """Remove and return the oldest code, or 0 if the queue is empty."""
+        """Remove and return the oldest error code, or 0 if the queue is empty."""
         return self._codes.popleft() if self._codes else NO_ERROR
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all errors from the queue."""
         self._codes.clear()

@@ -1,4 +1,4 @@
-"""Formats of values in SCPI replies."""
+"""Functions that format values for SCPI replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def short_form(spelling: str) -> str:
 
 @cache
 def forms(spelling: str) -> frozenset[str]:
-    """Return the accepted forms in upper case. Taken from the spelling, because vendors break the four-letter rule."""
+    """Return the short and the long form of a word in upper case, from its spelling, as vendors break SCPI's rule."""
     return frozenset((short_form(spelling), spelling.upper()))
 
 
@@ -26,13 +26,13 @@ FLOAT32_MAX: float = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
 
 def float32(value: float) -> float:
-    """Return the nearest float32 as a double; larger values give the largest float32."""
+    """Return the float32 nearest to a value, as a double; values beyond the range give the largest float32."""
     bounded = max(-FLOAT32_MAX, min(FLOAT32_MAX, value))
     return float(struct.unpack("<f", struct.pack("<f", bounded))[0])
 
 
 def keysight_float(value: float) -> str:
-    """Return sign, nine significant digits and a three-digit exponent: ``+1.33555600E-006``."""
+    """Format a number with sign, nine significant digits and a three-digit exponent: ``+1.33555600E-006``."""
     # Python prints two digits of the exponent, these instruments three.
     mantissa, exponent = f"{value:+.8E}".split("E")
     return f"{mantissa}E{int(exponent):+04d}"
@@ -49,17 +49,17 @@ def keysight_float32(value: float) -> str:
 
 
 def keysight_int(value: int) -> str:
-    """Return a signed integer: ``+1``, ``+0``."""
+    """Format an integer with its sign: ``+1``, ``+0``."""
     return f"{value:+d}"
 
 
 def plain_float(value: float) -> str:
-    """Return nine significant digits and a two-digit exponent, without a plus sign: ``1.31000000E+03``."""
+    """Format a number with nine significant digits and a two-digit exponent: ``1.31000000E+03``."""
     return f"{value:.8E}"
 
 
 def plain_int(value: int) -> str:
-    """Return an integer without a plus sign, as register values are sent: ``21``."""
+    """Format an integer without a plus sign, as register values are sent: ``21``."""
     return f"{value:d}"
 
 
@@ -75,10 +75,10 @@ def definite_block(payload: bytes) -> bytes:
 
 
 def float32_block(values: Iterable[float]) -> bytes:
-    """Return a definite-length block of little-endian float32 values."""
+    """Return a SCPI definite-length block of little-endian float32 values."""
     return definite_block(b"".join(struct.pack("<f", float32(value)) for value in values))
 
 
 def uint16_block(values: Iterable[int]) -> bytes:
-    """Return a definite-length block of little-endian unsigned 16-bit values."""
+    """Return a SCPI definite-length block of little-endian unsigned 16-bit values."""
     return definite_block(b"".join(struct.pack("<H", value) for value in values))

@@ -1,4 +1,4 @@
-"""Framing: splits the bytes of one connection into program messages, and each message into units.
+"""Framing: splits the bytes of one connection into SCPI messages, and each message into units (single commands).
 
 A message ends at LF (a CR just before it is part of the ending); on some instruments, also at a CR alone. Inside a
 definite-length block, the ending, ``;`` and quotes are data; inside a quoted string, ``;`` is. A string cannot contain
@@ -18,11 +18,11 @@ _CR, _LF, _SEMICOLON, _HASH = b"\r\n;#"
 
 @dataclass(frozen=True)
 class ScpiMessage:
-    """One program message.
+    """One SCPI program message, split into units (single commands).
 
     Attributes:
-        units: Its units, including white space but not the terminator.
-        size: Bytes it used in the input buffer.
+        units: Units of the message, including white space but not the terminator.
+        size: Number of bytes that the message used in the input buffer.
         overrun: Whether the message was longer than the input buffer; its units are lost.
     """
 
@@ -32,7 +32,7 @@ class ScpiMessage:
 
 
 def block_end(data: bytes | bytearray, position: int, limit: int) -> int | None:
-    """Return the index after the block that starts with ``#`` at ``position``.
+    """Return the index after the data block that starts with ``#`` at ``position``.
 
     A block is a parameter: it comes after white space or a comma.
 
@@ -52,10 +52,10 @@ def block_end(data: bytes | bytearray, position: int, limit: int) -> int | None:
 
 
 class Framer:
-    """Splits a byte stream into messages; stores incomplete ones.
+    """Splits a byte stream into SCPI messages; stores an incomplete message until more bytes arrive.
 
     Args:
-        limit: Longest message in bytes. A longer one is reported once, and discarded up to its terminator.
+        limit: Longest message in bytes. A longer message is reported once, and discarded up to its terminator.
         blocks: Whether the instrument accepts blocks. An instrument that does not resynchronises at every LF.
         cr_ends: Whether a CR alone ends a message.
     """
@@ -77,7 +77,7 @@ class Framer:
         self._ignore_blocks = not self._blocks
 
     def feed(self, data: bytes) -> list[ScpiMessage]:
-        """Append bytes and return the messages they complete, in order."""
+        """Append received bytes and return the messages that they complete, in order."""
         self._data += data
         messages: list[ScpiMessage] = []
         while not self._discarding or self._drop_to_terminator():
@@ -92,7 +92,7 @@ class Framer:
         return messages
 
     def end(self) -> list[ScpiMessage]:
-        """End the message as the transport demands (END, EOI), even within an incomplete block."""
+        """End the present message because the transport signals its end (END, EOI), even within an incomplete block."""
         messages = self.feed(b"\n")
         if self._data:
             # END overrides the announced length of a block.

@@ -24,7 +24,7 @@ class ScpiInstrument:
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Properties of the dialect.
         on_reset: Resets the instrument's settings to their defaults.
         on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
@@ -48,7 +48,7 @@ class ScpiInstrument:
         self._connections: list[Connection] = []
 
     def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
-        """Declare the instrument's commands, in addition to those of every instrument.
+        """Declare the instrument's own commands, in addition to the commands of every instrument.
 
         Args:
             commands: The declarations; a second call replaces those of the first.
@@ -66,7 +66,7 @@ class ScpiInstrument:
         return self._name
 
     def connect(self) -> Connection:
-        """Open another connection."""
+        """Open another connection from a host to the device."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)
         return connection
@@ -80,7 +80,7 @@ class ScpiInstrument:
         self.advance()
 
     def advance(self) -> None:
-        """Follow the clock; end the operations and complete the replies that are due."""
+        """Advance to the clock's present time: end the operations and complete the replies that are due."""
         try:
             self._on_advance()
         except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
@@ -92,19 +92,19 @@ class ScpiInstrument:
             connection.run()
 
     def next_due(self) -> float | None:
-        """Return when an operation ends, or when the instrument must follow the clock."""
+        """Return the next time at which an operation ends or the instrument must follow the clock."""
         times = (self.state.next_end_s(), self._next_update())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
 
 class ScpiDevice(Switchable):
-    """An emulated device with a :class:`ScpiInstrument`, in ``_scpi``, as its interface to hosts."""
+    """Base class of emulated devices that hosts control through a :class:`ScpiInstrument`, stored in ``_scpi``."""
 
     what = "the instrument"
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         return MessageConnection(self, self._scpi.connect())
 
@@ -115,9 +115,9 @@ class ScpiDevice(Switchable):
         self._scpi.power_cycle()
 
     def advance(self) -> None:
-        """Follow the clock; end the operations and complete the replies that are due."""
+        """Advance to the clock's present time: end the operations and complete the replies that are due."""
         self._scpi.advance()
 
     def next_due(self) -> float | None:
-        """Return when an operation ends or the instrument must follow the clock, ``None`` for never."""
+        """Return the next time at which an operation ends or the instrument must follow the clock, or ``None``."""
         return self._scpi.next_due()

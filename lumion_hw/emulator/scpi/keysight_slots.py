@@ -22,7 +22,7 @@ TRIGGER_WIRINGS = IndexedChoice(("DISabled", "DEFault", "PASSthrough", "LOOPback
 
 @dataclass(frozen=True)
 class SlotModule:
-    """Identity of the module in a slot.
+    """Identity of the module in a slot of a Keysight instrument.
 
     Attributes:
         part: Part number.
@@ -36,12 +36,12 @@ class SlotModule:
 
 
 def self_as_modules(identity: str, slots: Iterable[int]) -> dict[int, SlotModule]:
-    """Return the slots of an instrument without a mainframe, which reports itself in each slot."""
+    """Return the slots of an instrument without a mainframe, which reports itself as the module in each slot."""
     return dict.fromkeys(slots, SlotModule(identity.split(",")[1], identity))
 
 
 def slot_commands(modules: Mapping[int, SlotModule], slots: Iterable[int]) -> Iterable[ScpiCommand]:
-    """Return the slot queries; the slot number is the suffix ``n``.
+    """Return the SCPI queries for slots; the slot number is the suffix ``n``.
 
     Args:
         modules: Module in each occupied slot.

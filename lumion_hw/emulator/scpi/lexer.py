@@ -1,4 +1,4 @@
-"""Lexer: splits one unit of a program message into header and parameters, without interpreting them."""
+"""Lexer: splits one unit (single command) of a SCPI message into header and parameters, without interpreting them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _BASES = {"H": 16, "Q": 8, "B": 2}
 
 @dataclass(frozen=True)
 class CommandHeader:
-    """A header as received.
+    """A SCPI command header as received.
 
     Attributes:
         mnemonics: The words between the colons; a single word starting with ``*`` for a common command.
-        absolute: Whether it began with a colon.
-        query: Whether it ended with ``?``.
+        absolute: Whether the header began with a colon.
+        query: Whether the header ended with ``?``.
     """
 
     mnemonics: tuple[str, ...]
@@ -44,7 +44,7 @@ class CommandHeader:
 
 
 class TokenKind(enum.Enum):
-    """Syntactic kind of a parameter."""
+    """Syntactic kind of a received SCPI parameter."""
 
     NUMBER = "number"
     WORD = "word"
@@ -56,7 +56,7 @@ class TokenKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """One parameter as received.
+    """One SCPI parameter as received.
 
     Attributes:
         kind: Syntactic kind.
@@ -76,14 +76,14 @@ class Token:
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit: its header, and its parameters still as bytes."""
+    """One SCPI unit (single command): its header, and its parameters as bytes that are not parsed yet."""
 
     header: CommandHeader
     parameters: tuple[bytes, ...]
 
 
 def parse_unit(raw: bytes, limit: int) -> Unit | None:
-    """Split one unit into header and parameters.
+    """Split one SCPI unit (single command) into its header and its parameters.
 
     Args:
         raw: The unit, without the separators around it.
@@ -151,7 +151,7 @@ def _strip(field: bytes) -> bytes:
 
 
 def parse_token(raw: bytes) -> Token:
-    """Parse one parameter.
+    """Parse the bytes of one SCPI parameter.
 
     Raises:
         ScpiError: The parameter is malformed.

@@ -1,4 +1,4 @@
-"""Kinds of parameters, as data of a declaration (SCPI-1999 volume 1 chapter 7, IEEE 488.2 section 7.7)."""
+"""Kinds of SCPI parameters, for use in command declarations (SCPI-1999 volume 1 chapter 7, IEEE 488.2 section 7.7)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _expect(token: Token, *kinds: TokenKind) -> None:
 
 
 def _number(token: Token, suffixes: Suffixes | None) -> float:
-    """Return a number in the parameter's unit; infinite if a double cannot represent it."""
+    """Return a received number in the parameter's unit; infinite if a double cannot represent the number."""
     if not token.suffix:
         return float(f"{token.text}e{token.exponent}")
     if not suffixes:
@@ -51,7 +51,9 @@ def _number(token: Token, suffixes: Suffixes | None) -> float:
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number with a unit and limits; ``MINimum MAXimum DEFault`` stand for the limits and the default.
+    """SCPI parameter: a number with a unit and limits.
+
+    ``MINimum MAXimum DEFault`` stand for the limits and the default.
 
     Attributes:
         minimum: Smallest accepted value, in the parameter's unit; ``None`` for no limit.
@@ -60,7 +62,7 @@ class Numeric:
         suffixes: Accepted units; ``None`` when a unit is not allowed.
         integer: Round to the nearest integer, halves away from zero.
         silent: Ignore an out-of-range value without an error (some Thorlabs meters).
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     minimum: Limit | None = None
@@ -72,7 +74,10 @@ class Numeric:
     optional: bool = False
 
     def named_limit(self, word: str, call: Call) -> float:
-        """Return the value of ``MIN``, ``MAX`` or ``DEF``. Raises ``ScpiError`` -148 or -224 if there is none."""
+        """Return the value of ``MIN``, ``MAX`` or ``DEF``.
+
+        Raises ``ScpiError`` -148 or -224 if that limit does not exist.
+        """
         # A number without any limit accepts no words (-148); a number with some limits refuses the missing ones (-224).
         limits = {"MINimum": self.minimum, "MAXimum": self.maximum, "DEFault": self.default}
         if all(limit is None for limit in limits.values()):
@@ -83,7 +88,7 @@ class Numeric:
         return limit(call) if callable(limit) else limit
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the number in the parameter's unit."""
+        """Return the received number in the parameter's unit."""
         _expect(token, TokenKind.NUMBER, TokenKind.WORD)
         if token.kind is TokenKind.WORD:
             return self.named_limit(token.text, call)
@@ -97,32 +102,32 @@ class Numeric:
 
 @dataclass(frozen=True)
 class LimitName:
-    """The optional ``MINimum MAXimum DEFault`` of a query; its value is the limit itself."""
+    """Optional query parameter ``MINimum``, ``MAXimum`` or ``DEFault``; the parsed value is the limit itself."""
 
     parameter: Numeric
     optional: bool = True
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the value of the limit."""
+        """Return the value of the requested limit."""
         _expect(token, TokenKind.WORD)
         return self.parameter.named_limit(token.text, call)
 
 
 @dataclass(frozen=True)
 class Boolean:
-    """``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
+    """SCPI Boolean parameter ``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
     Manuals that list only 0 and 1 as values mean the same: a client that was tested on an N7744A and an N7745C sends
     ``ON``.
 
     Attributes:
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the truth value."""
+        """Return the received Boolean value."""
         del call
         _expect(token, TokenKind.NUMBER, TokenKind.WORD)
         if token.kind is TokenKind.WORD:
@@ -134,11 +139,11 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Choice:
-    """One word from a list; the value is its documented spelling.
+    """SCPI parameter: one word from a list; the parsed value is the word's documented spelling.
 
     Attributes:
         words: Documented spellings (``LOGGing``); short and long forms are accepted.
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     words: tuple[str, ...]
@@ -149,7 +154,7 @@ class Choice:
         object.__setattr__(self, "_by_form", {form: word for word in self.words for form in forms(word)})
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the documented spelling."""
+        """Return the documented spelling of the received word."""
         del call
         _expect(token, TokenKind.WORD)
         word = self._by_form.get(token.text.upper())
@@ -160,12 +165,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class IndexedChoice:
-    """One word from a list, or its index in the list from 0 on; the value is its documented spelling.
+    """SCPI parameter: one word from a list, or its index from 0; the parsed value is the documented spelling.
 
     Attributes:
         words: Documented spellings, in the order of their numbers.
         synonyms: Further spellings, each with the word it stands for.
-        optional: May be omitted.
+        optional: Whether the host may omit the parameter.
     """
 
     words: tuple[str, ...]
@@ -173,7 +178,7 @@ class IndexedChoice:
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the documented spelling."""
+        """Return the documented spelling of the received word."""
         if token.kind is TokenKind.WORD:
             word = str(Choice((*self.words, *self.synonyms)).parse(token, call))
             return self.synonyms.get(word, word)
@@ -183,12 +188,12 @@ class IndexedChoice:
 
 @dataclass(frozen=True)
 class Text:
-    """A quoted string."""
+    """SCPI parameter: a quoted string."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the content of the string."""
+        """Return the content of the received string, without quotes."""
         del call
         _expect(token, TokenKind.STRING)
         return token.text
@@ -196,12 +201,12 @@ class Text:
 
 @dataclass(frozen=True)
 class ScpiBlock:
-    """A definite-length block."""
+    """SCPI parameter: a definite-length block of bytes."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the content of the block."""
+        """Return the content of the received block."""
         del call
         _expect(token, TokenKind.BLOCK)
         return token.data
@@ -214,7 +219,7 @@ def number_setting(
     write: Callable[[Call, float], None],
     reply: Callable[[float], str],
 ) -> ScpiCommand:
-    """Declare a bounded number with its query; both forms accept ``MIN MAX DEF``."""
+    """Declare a setting that is a number with limits, and its query; both accept ``MIN MAX DEF``."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.number())
@@ -233,7 +238,7 @@ def word_setting(
     write: Callable[[Call, str], None],
     reply: Callable[[str], str] = short_form,
 ) -> ScpiCommand:
-    """Declare a choice of words with its query, which replies the short form by default."""
+    """Declare a setting that is one word from a list, and its query, which replies the short form by default."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.text())
@@ -249,7 +254,7 @@ def flag_setting(
     write: Callable[[Call, bool], None],
     reply: Callable[[int], str],
 ) -> ScpiCommand:
-    """Declare a switch with its query."""
+    """Declare an on/off setting and its query."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.flag())
@@ -264,12 +269,12 @@ def flag_setting(
 def number_attribute(
     pattern: str, parameter: Numeric, holder: Callable[[], object], name: str, reply: Callable[[float], str]
 ) -> ScpiCommand:
-    """Declare a bounded number that is stored as an attribute.
+    """Declare a setting that is a number with limits, stored as an attribute of an object.
 
     Args:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
         parameter: Limits and units.
-        holder: Returns the object with the attribute; called each time, since a reset replaces settings. May raise
+        holder: Returns the object with the attribute; called each time, since a reset replaces settings. It can raise
             ``ScpiError``.
         name: Name of the attribute, a number in the parameter's unit.
         reply: Format of the query's reply.
@@ -284,7 +289,7 @@ def number_attribute(
 
 
 def flag_attribute(pattern: str, holder: Callable[[], object], name: str, reply: Callable[[int], str]) -> ScpiCommand:
-    """Declare a switch that is stored as an attribute; arguments as for :func:`number_attribute`."""
+    """Declare an on/off setting stored as an attribute of an object; arguments as for :func:`number_attribute`."""
     return flag_setting(
         pattern, Boolean(), lambda _: bool(getattr(holder(), name)), lambda _, on: setattr(holder(), name, on), reply
     )

@@ -1,4 +1,4 @@
-"""Commands of every instrument: IEEE 488.2 common commands, ``SYSTem:ERRor`` and the ``STATus`` subsystem."""
+"""Commands that every SCPI instrument has: IEEE 488.2 common commands, ``SYSTem:ERRor`` and ``STATus``."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def _status_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
 def group_commands(
     pattern: str, group: Callable[[Call], RegisterGroup], reply: Callable[[int], str]
 ) -> tuple[ScpiCommand, ...]:
-    """Return the commands of register groups below ``pattern``; ``group`` returns the group that a call addresses."""
+    """Return the commands of status register groups below ``pattern``.
+
+    ``group`` returns the group that is addressed.
+    """
 
     def mask(leaf: str, name: str) -> ScpiCommand:
         def run_set(call: Call) -> Reply:

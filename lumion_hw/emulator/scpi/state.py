@@ -1,4 +1,4 @@
-"""State that all connections of one instrument share: status, error queue, and operations in progress.
+"""State that all connections of one SCPI instrument share: status, error queue, and operations in progress.
 
 IEEE 488.2 chapter 11, SCPI-1999 volume 1 chapter 9.
 """
@@ -39,19 +39,19 @@ class RegisterGroup:
         self.preset()
 
     def preset(self) -> None:
-        """Carry out ``STATus:PRESet``: enable nothing, latch every rise and no fall."""
+        """Preset the register group (``STATus:PRESet``): enable no event, latch every rise and no fall."""
         self.enable = 0
         self.positive = FIFTEEN_BITS
         self.negative = 0
 
     @property
     def condition(self) -> int:
-        """The present condition bits."""
+        """The present condition bits of the register group."""
         return self._condition
 
     @condition.setter
     def condition(self, bits: int) -> None:
-        """Change the condition bits; changes that pass the transition filters are latched as events."""
+        """Set the condition bits; changes that pass the transition filters are latched as events."""
         bits &= FIFTEEN_BITS
         # Only changes are events: a persistent condition latches nothing.
         rising, falling = bits & ~self._condition, self._condition & ~bits
@@ -59,17 +59,17 @@ class RegisterGroup:
         self._condition = bits
 
     def set_bit(self, bit: int, on: bool) -> None:
-        """Set or clear one condition bit, numbered from 0."""
+        """Set or clear one condition bit of the group, numbered from 0."""
         self.condition = self._condition | 1 << bit if on else self._condition & ~(1 << bit)
 
     def pop_event(self) -> int:
-        """Return the event register and clear it, as a query does."""
+        """Return the group's event register and clear it, as a query does."""
         event, self._event = self._event, 0
         return event
 
     @property
     def summary(self) -> bool:
-        """Whether an enabled event is latched."""
+        """Whether any enabled event of the group is latched."""
         return bool(self._event & self.enable)
 
 
@@ -93,12 +93,12 @@ class StatusModel:
         self._events = POWER_ON
 
     def reset_conditions(self) -> None:
-        """Clear every condition, as an instrument does after aborting all operations."""
+        """Clear all condition bits, as an instrument does after aborting all operations."""
         for group in (self.operation, self.questionable, *self.extra.values()):
             group.condition = 0
 
     def latch(self, weight: int) -> None:
-        """Set bits of the event status register."""
+        """Set bits in the instrument's event status register."""
         self._events |= weight
 
     def pop_events(self) -> int:
@@ -113,7 +113,7 @@ class StatusModel:
             group.pop_event()
 
     def preset(self) -> None:
-        """Carry out ``STATus:PRESet``."""
+        """Preset all register groups (``STATus:PRESet``)."""
         for group in (self.operation, self.questionable, *self.extra.values()):
             group.preset()
 
@@ -139,11 +139,11 @@ ROUNDING_S = 1e-9
 
 @dataclass(eq=False)
 class Operation:
-    """An overlapped operation: a measurement started by INIT, zeroing, a logging run, a laser tune.
+    """An overlapped operation of an instrument, such as a measurement, zeroing, a logging run or laser tuning.
 
     Attributes:
-        end_s: Time when it ends by itself, ``None`` while only an external event can end it. May be changed.
-        on_end: Called once when it ends by itself or by :meth:`InstrumentState.end`; not when it is aborted.
+        end_s: Time at which the operation ends, ``None`` while only an external event can end it. Can be changed.
+        on_end: Called once when the operation ends, but not when it is aborted.
     """
 
     end_s: float | None
@@ -151,10 +151,10 @@ class Operation:
 
 
 class InstrumentState:
-    """Status, errors and operations of one instrument.
+    """Status, errors and operations of one SCPI instrument.
 
     Args:
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         profile: Properties of the instrument's dialect.
         on_reset: Resets the instrument's settings to their defaults (``*RST``).
     """
@@ -177,7 +177,7 @@ class InstrumentState:
         return len(self._errors) > 0
 
     def report(self, code: int) -> None:
-        """Queue an error and set its event status bit."""
+        """Queue an error and set the event status bit of its class."""
         # The bit of the error is set even if the queue has no room for its number.
         self.status.latch(event_bit(code))
         queued = self._errors.push(code)
@@ -211,7 +211,7 @@ class InstrumentState:
         self.advance()
 
     def when_complete(self, reply: Reply) -> PendingReply:
-        """Return ``reply`` once no operation is pending (``*OPC?``, ``*WAI``); a reset in between drops the reply."""
+        """Return a reply that is sent once no operation is pending (``*OPC?``, ``*WAI``); a reset drops the reply."""
         resets = self._resets
 
         def finish() -> Reply:
@@ -230,7 +230,7 @@ class InstrumentState:
 
     @property
     def busy(self) -> bool:
-        """Whether an operation is pending."""
+        """Whether an operation of the instrument is pending."""
         return bool(self._operations)
 
     def poll_completion(self) -> str:
@@ -245,18 +245,18 @@ class InstrumentState:
         return "1"
 
     def next_end_s(self) -> float | None:
-        """Return when the next operation ends by itself, ``None`` if none will."""
+        """Return the time at which the next operation ends, ``None`` if no operation has a scheduled end."""
         ends = (operation.end_s for operation in self._operations)
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
-        """Start an overlapped operation that ends after ``duration_s``, or by :meth:`end` if ``None``."""
+        """Start an overlapped operation that ends after ``duration_s``; if ``None``, it ends by :meth:`end`."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
         self._operations.append(operation)
         return operation
 
     def end(self, operation: Operation) -> None:
-        """End an operation now; does nothing if it has ended."""
+        """End an operation now; does nothing if the operation has already ended."""
         if operation in self._operations:
             self._operations.remove(operation)
             try:
@@ -267,13 +267,13 @@ class InstrumentState:
             self._settle()
 
     def abort(self, operation: Operation) -> None:
-        """Abort an operation: it ends without its ``on_end`` action."""
+        """Abort an operation, which ends without its ``on_end`` action."""
         if operation in self._operations:
             self._operations.remove(operation)
             self._settle()
 
     def advance(self) -> None:
-        """End the operations that are due, in the order of their ends."""
+        """End the operations that are due, in the order of their end times."""
         horizon = self.clock.now() + ROUNDING_S
         # Evaluated again after each operation, because its end may start or change another one.
         while due := [

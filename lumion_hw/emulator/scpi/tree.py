@@ -1,4 +1,4 @@
-"""The command tree, built from the patterns of the declarations.
+"""The SCPI command tree, built from the patterns of the declared commands.
 
 Pattern language, as printed in manuals: ``:`` between mnemonics, mixed case for short and long form, ``[:NODE]`` for a
 part that may be omitted, ``NODE[n]`` for a numeric suffix named ``n`` (lower case)::
@@ -27,7 +27,7 @@ _PATTERN_TOKEN = re.compile(r"\[:|\]|:?(?P<word>\*?[0-9]*[A-Za-z][A-Za-z0-9]*)(?
 
 @dataclass(frozen=True)
 class SuffixRange:
-    """Range of a numeric suffix, and its default if omitted."""
+    """Range of a numeric suffix in a header, and its default if the host omits the suffix."""
 
     first: int
     last: int
@@ -36,14 +36,14 @@ class SuffixRange:
 
 @dataclass(frozen=True)
 class _Node:
-    """One mnemonic of a pattern and the name of its numeric suffix, ``""`` if it has none."""
+    """One mnemonic of a header pattern, and the name of its numeric suffix (``""`` for none)."""
 
     spelling: str
     suffix: str = ""
 
 
 class _Branch:
-    """A node in the tree: the mnemonics that may follow, and the commands that end here."""
+    """A node in the command tree: the mnemonics that can follow, and the commands that end at this node."""
 
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
@@ -52,7 +52,7 @@ class _Branch:
 
 @cache  # hundreds of instruments are made, but of only a few types
 def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
-    """Return every sequence of nodes that a pattern stands for, with and without its optional parts."""
+    """Return all node sequences that a header pattern covers, with and without its optional parts."""
     stack: list[list[tuple[_Node, ...]]] = [[()]]
     position = 0
     while position < len(pattern):
@@ -77,7 +77,7 @@ def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
 
 
 class Tree:
-    """Command tree that finds the form of a header.
+    """Command tree of an instrument, which finds the command or query that a received header names.
 
     Args:
         commands: The declarations.
@@ -139,7 +139,7 @@ class Tree:
         return branch
 
     def find(self, mnemonics: Iterable[str], *, query: bool) -> tuple[Form, dict[str, int]]:
-        """Return the form of a header and its numeric suffixes.
+        """Find the command or query form of a header; return the form and the header's numeric suffixes.
 
         Raises:
             ScpiError: -112 or -113 for a header that does not exist, -114 for a suffix out of range.

@@ -1,4 +1,4 @@
-"""Suffix tables: accepted units of a number and their conversion to the parameter's own unit.
+"""Unit tables for SCPI numbers: accepted unit suffixes and their conversion to the parameter's own unit.
 
 An integer entry is a power of ten, applied to the decimal exponent so that ``1650NM`` is the same double as
 ``1.65E-6``; any other entry is a function. Each kind of parameter has its own table because letters clash: ``M`` is

@@ -52,12 +52,12 @@ _DARK_W = 1e-9
 
 @dataclass(frozen=True)
 class ChannelList:
-    """A list of ports, ``(@1,2,5:7)``; its value is the numbers separated by commas."""
+    """SCPI parameter: a list of ports, ``(@1,2,5:7)``; the parsed value is the port numbers separated by commas."""
 
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the ports."""
+        """Return the received port numbers, separated by commas."""
         del call
         text = token.text.replace(" ", "").replace("\t", "")
         if token.kind is not TokenKind.EXPRESSION or not _LIST.fullmatch(text):
@@ -72,11 +72,11 @@ class ChannelList:
 
 
 class EmulatedPolatis(ScpiDevice):
-    """The switch (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Polatis optical matrix switch, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         n_inputs: Number of ports on the first side, from 1.
         n_outputs: Number of ports on the second side, numbered after the inputs.
@@ -149,7 +149,7 @@ class EmulatedPolatis(ScpiDevice):
         return ports
 
     def _pairs(self, call: Call) -> list[tuple[int, int]]:
-        """Return pairs of (input, output); either list may contain either side."""
+        """Return pairs (input, output) from two port lists; either list can contain ports of either side."""
         first, second = self._ports(call, 0), self._ports(call, 1)
         if len(first) != len(second) or len({*first, *second}) != 2 * len(first):
             raise ScpiError(scpi_errors.PARAMETER_ERROR)
@@ -183,7 +183,7 @@ class EmulatedPolatis(ScpiDevice):
         return None
 
     def _disconnect_inputs(self, inputs: list[int]) -> None:
-        """Remove the connections of some inputs."""
+        """Remove the connections of the given inputs."""
         self._changed()
         for port in inputs:
             del self._joined[port], self._arrives_s[port]

@@ -9,9 +9,10 @@ out of tolerance, 1024 output on. The controller is in tolerance after it has be
 for the window.
 
 Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition and
-keeps each until it is read; texts of ``*IDN?``; texts and numbers of errors (as on ILX Lightwave controllers, whose
-language it is); ``ERRSTR?`` replies pairs of number and quoted text; without output it is out of tolerance; an
-interlock is a contact in the lead of the module, detected as an open module, which ends the output like a limit.
+keeps each until it is read; the reply to ``*IDN?``; numbers and wording of errors (as on ILX Lightwave controllers,
+whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text; without output the controller
+is out of tolerance; an open interlock contact is detected as an open module and switches the output off, as a limit
+does.
 
 Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a loop of proportional and integral gain
 with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.
@@ -57,7 +58,7 @@ _ERRORS = {
 
 @dataclass
 class _TecSettings:
-    """Settings of the controller."""
+    """Settings of the temperature controller."""
 
     setpoint_c: float = REFERENCE_C
     tolerance_k: float = 0.2
@@ -75,19 +76,19 @@ class _TecSettings:
 
 
 class TecRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that a command puts a number into the error queue."""
+    """Signal that a command fails and that its error number goes into the error queue."""
 
 
 class EmulatedArroyoTec(TextDevice):
-    """The controller with its plate (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated Arroyo controller and its plate, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
-        holding: Whether it has been at its set point for a long time; otherwise its output is off and the plate at
-            ambient temperature.
+        holding: Whether the plate has been at the set point for a long time; otherwise the output is off and the plate
+            is at ambient temperature.
         model: Model in ``*IDN?``.
     """
 
@@ -120,23 +121,23 @@ class EmulatedArroyoTec(TextDevice):
     # -- the plate
 
     def plate_c(self) -> float:
-        """Return the temperature of the plate now."""
+        """Return the present plate temperature in degrees Celsius."""
         self._update_plate()
         return self._plate_c
 
     def heat_suddenly_k(self, kelvin: float) -> None:
-        """Change the temperature of the plate suddenly by a number of kelvin, as hot or cold air does."""
+        """Change the plate temperature at once by a number of kelvin, as hot or cold air does."""
         self.advance()
         self._update_plate()
         self._plate_c += kelvin
         self._in_tolerance_since_s = None
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the contact in the lead of the module; opening ends the output."""
+        """Open or close the interlock contact in the cooler's lead; opening switches the output off."""
         self._fault(MODULE_OPEN, opened, 403)
 
     def unplug_sensor(self, unplugged: bool) -> None:
-        """Disconnect or reconnect the sensor; without it the output ends."""
+        """Disconnect or reconnect the temperature sensor; without the sensor the output switches off."""
         self._fault(SENSOR_OPEN, unplugged, 402)
 
     def _fault(self, bit: int, present: bool, error: int) -> None:
@@ -160,7 +161,7 @@ class EmulatedArroyoTec(TextDevice):
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
     def _update_plate(self, to_s: float | None = None) -> None:
-        """Bring the plate to a given time, by default the present."""
+        """Advance the simulated plate temperature to a given time, by default the present."""
         now = self._clock.now() if to_s is None else to_s
         # Earlier times are skipped: everything has settled by then.
         self._plate_s = max(self._plate_s, now - _MAX_CATCH_UP_S)
@@ -226,7 +227,7 @@ class EmulatedArroyoTec(TextDevice):
         raise TecRefusal(123)
 
     def condition(self) -> int:
-        """Return ``TEC:COND?``."""
+        """Return the condition bits that ``TEC:COND?`` replies."""
         settings = self.settings
         in_tolerance = (
             self._in_tolerance_since_s is not None
@@ -243,12 +244,12 @@ class EmulatedArroyoTec(TextDevice):
         )
 
     def status_byte(self) -> int:
-        """Return ``*STB?``: bit 2 for an entry in the error queue, bit 3 for a condition of the cooler."""
+        """Return the status byte (``*STB?``): bit 2 for a queued error, bit 3 for a condition of the cooler."""
         faults = self.condition() & ~(OUT_OF_TOLERANCE | OUTPUT_ON)
         return 4 * bool(self._errors) | 8 * bool(faults)
 
     def _pop_events(self) -> int:
-        """Return ``TEC:EVEnt?``: every condition that has been present since the last query."""
+        """Return the reply to ``TEC:EVEnt?``: every condition that was present since the last query."""
         events, self._events = self._events | self.condition(), 0
         return events
 
@@ -348,7 +349,7 @@ def _gain(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
 
 
 def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
-    """Return query and command of a bounded setting."""
+    """Return the query and the command of a setting that has limits."""
     return (
         _query(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
         _command(lambda device, value: setattr(device.settings, name, value), (low, high)),
@@ -356,7 +357,7 @@ def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _
 
 
 def _list(name: str, forms: Sequence[str], *limits: tuple[float, float]) -> tuple[_Action, _Action]:
-    """Return query and command of several numbers; ``forms`` are the formats of the reply."""
+    """Return the query and the command of a setting of several numbers; ``forms`` are the formats of the reply."""
 
     def write(device: EmulatedArroyoTec, *values: float) -> None:
         setattr(device.settings, name, values)

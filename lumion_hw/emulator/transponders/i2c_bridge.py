@@ -48,24 +48,24 @@ _READ_ONLY = frozenset((I2C_STAT,))
 
 
 class I2cTarget(Protocol):
-    """One device on the bus, driven byte by byte. Times are on the shared clock and may lie in its past."""
+    """Interface of a device on the I2C bus, driven byte by byte. Times can lie in the past of the bench's clock."""
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
         """Receive START and the address byte (7-bit ``address``); returns whether the target acknowledges."""
 
     def i2c_write(self, value: int) -> bool:
-        """Receive one data byte; returns whether the target acknowledges it."""
+        """Receive one data byte; returns whether the target acknowledges the byte."""
 
     def i2c_read(self) -> int:
-        """Send one data byte."""
+        """Return the data byte that the target sends."""
 
     def i2c_stop(self, at_s: float) -> None:
-        """Receive STOP."""
+        """Receive the STOP condition."""
 
 
 @dataclass
 class _Segment:
-    """One START condition: a write of ``data`` or a read of ``length`` bytes."""
+    """One segment of a bus message, from START on: a write of ``data`` or a read of ``length`` bytes."""
 
     address: int
     read: bool
@@ -75,7 +75,7 @@ class _Segment:
 
 @dataclass
 class BridgeMessage:
-    """One complete message from the host."""
+    """One complete message from the host to the bridge."""
 
     command: str
     segments: list[_Segment] = field(default_factory=list)
@@ -93,7 +93,7 @@ def _collect_bytes(count: int) -> Generator[None, int, list[int]]:
 
 
 def _bus_message() -> _Parser:
-    """Parse the message after an S: segments joined by S (repeated START) and ended by P."""
+    """Parse a bus message after its first S: segments joined by S (repeated START) and ended by P."""
     message = BridgeMessage("S")
     while True:
         address, length = yield from _collect_bytes(2)
@@ -109,7 +109,7 @@ def _bus_message() -> _Parser:
 
 
 def _message() -> _Parser:
-    """Parse one message; returns ``None`` for invalid bytes."""
+    """Parse one message to the bridge; returns ``None`` for invalid bytes."""
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
@@ -166,7 +166,7 @@ class _BridgePeer(SerialPeer):
 
 
 class I2cBridge(SerialDevice[_BridgePeer]):
-    """The bridge: an emulated device with messages on its UART and the targets on its bus.
+    """Emulated UART-to-I2C bridge: receives messages on its UART and accesses the targets on its I2C bus.
 
     Args:
         name: Device name in the bench file.
@@ -200,7 +200,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
 
     @property
     def baud(self) -> float:
-        """UART rate set by the BRG registers, in baud."""
+        """UART rate that the BRG registers set, in baud."""
         return _CRYSTAL_HZ / (16 + self._registers[_BRG0] + 256 * self._registers[_BRG1])
 
     @property
@@ -215,7 +215,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return peer
 
     def power_cycle(self) -> None:
-        """Switch the chip off and on: default registers, no pending work, ``OK`` on every connection."""
+        """Switch the bridge off and on: default registers, no pending work, ``OK`` on every connection."""
         self.advance()
         self._registers = dict(self._initial)
         self._work.clear()
@@ -230,7 +230,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         self._work.clear()
 
     def next_due(self) -> float | None:
-        """Return the time at which the current transaction on the bus ends, ``None`` if there is none."""
+        """Return the time at which the current transaction on the bus ends, ``None`` without a transaction."""
         return self._work[0][0] if self._work else None
 
     def _follow(self, now: float) -> None:
@@ -280,7 +280,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return b""
 
     def _transact(self, segments: list[_Segment], at_s: float) -> tuple[int, bytes]:
-        """Run the segments on the bus; returns the I2C status and the bytes that were read."""
+        """Run the segments of a message on the bus; returns the I2C status and the bytes that were read."""
         if self.bus_stuck:
             return STAT_TIME_OUT, b""
         if self.bench_time is not None:  # light read by a module must include the changes of the previous transaction

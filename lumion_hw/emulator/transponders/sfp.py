@@ -35,7 +35,7 @@ _FLAG_OFFSETS = (112, 113, 116, 117)
 
 @dataclass(frozen=True)
 class SfpProfile:
-    """Properties of a module: levels, accuracy and times. Defaults are those of a 10GBASE-ER module.
+    """Properties of an SFP+ module: power levels, accuracy and times. Defaults are those of a 10GBASE-ER module.
 
     Attributes:
         launch_dbm: True launch power, dBm.
@@ -77,7 +77,7 @@ class SfpProfile:
 
 
 class _LaggedBit:
-    """A status bit whose register follows the event after a lag."""
+    """A status bit whose register value follows an event after a lag."""
 
     def __init__(self, value: bool) -> None:
         self.value = value
@@ -85,19 +85,19 @@ class _LaggedBit:
         self._since = -math.inf
 
     def change(self, value: bool, at_s: float, lag_s: float) -> None:
-        """Record an event; an unchanged value is ignored."""
+        """Record a change of the status bit; an unchanged value is ignored."""
         if value != self.value:
             # Until the lag is over, the register keeps the value that it shows now.
             self._shown = self.shown_value(at_s, lag_s)
             self.value, self._since = value, at_s
 
     def shown_value(self, at_s: float, lag_s: float) -> bool:
-        """Return the value that the register shows."""
+        """Return the value of the status bit that the register shows."""
         return self.value if at_s - self._since >= lag_s else self._shown
 
 
 class SfpModule:
-    """One emulated module: an I2C target at 0x50 and 0x51.
+    """One emulated SFP+ module: an I2C target at addresses 0x50 and 0x51.
 
     See :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`.
 
@@ -114,7 +114,7 @@ class SfpModule:
         warm: The module was powered long before the clock's present time, so there are no start-up times.
 
     Raises:
-        ValueError: A text does not fit its field.
+        ValueError: A string does not fit its field.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class SfpModule:
         self._evolve(clock.now())
 
     def _reset(self, powered_at: float) -> None:
-        """Set all volatile state to its value at power-up."""
+        """Set all volatile state of the module to its value at power-up."""
         diagnostics = self._memory[A2H]
         diagnostics[FIELDS["temperature"].byte : FIELDS["user_eeprom"].byte] = bytes(32)
         self.powered = True
@@ -171,13 +171,13 @@ class SfpModule:
     # -- the host's power, pins and hooks ---------------------------------------------------------------------------
 
     def power_off(self) -> None:
-        """Cut the supply (host switched off): the light goes out at once and the module stops responding."""
+        """Cut the module's supply (host switched off): the light goes out at once and the module stops responding."""
         self.advance()
         self.powered = False
         self._update_emission()
 
     def power_on(self) -> None:
-        """Restore the supply; start-up times run from now. Does nothing while the module is powered."""
+        """Restore the module's supply; start-up times begin now. Does nothing while the module is powered."""
         if not self.powered:
             self._reset(self._clock.now())
             self.advance()
@@ -189,7 +189,7 @@ class SfpModule:
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
 
     def break_laser(self, *, persistent: bool = False) -> None:
-        """Make the laser fail: TX_FAULT latches and the light goes out.
+        """Make the module's laser fail: TX_FAULT latches and the light goes out.
 
         Args:
             persistent: The cause remains, so recovery by TX_DISABLE fails again until :meth:`repair_laser`.
@@ -201,7 +201,7 @@ class SfpModule:
         self._update_emission()
 
     def repair_laser(self) -> None:
-        """Remove the cause of a persistent fault; the latch stays set until TX_DISABLE is toggled."""
+        """Remove the cause of a persistent laser fault; TX_FAULT stays latched until TX_DISABLE is toggled."""
         self._laser_broken = False
 
     @property
@@ -212,11 +212,11 @@ class SfpModule:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Bring the module to the clock's present time."""
+        """Advance the module to the clock's present time."""
         self._evolve(self._clock.now())
 
     def next_event(self) -> float | None:
-        """Return the next time at which the module changes by itself, or ``None``."""
+        """Return the next time at which the module changes without a host access, or ``None``."""
         if not self.powered:
             return None
         start = self._powered_at
@@ -342,7 +342,10 @@ class SfpModule:
     # -- the I2C side -----------------------------------------------------------------------------------------------
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Address the module; returns whether it acknowledges. It does not while off, starting or storing a write."""
+        """Receive START and an address.
+
+        Returns whether the module acknowledges (not while off, starting or storing).
+        """
         self._finish_write(at_s)
         self._selected = None
         if not self.powered:
@@ -407,7 +410,7 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start the action that a changed control bit requests."""
+        """Start the actions that changed control bits request."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

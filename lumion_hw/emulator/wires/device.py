@@ -8,9 +8,9 @@ from lumion_hw.links.base import Peer
 
 
 class EmulatedDevice(Protocol):
-    """One emulated device. State and queues belong to the device; input and output buffers to the connection.
+    """Interface of an emulated device. The device owns state and queues; each connection owns its buffers.
 
-    No byte string from a host makes a device fail.
+    A device must not fail whatever bytes a host sends.
     """
 
     @property
@@ -21,10 +21,10 @@ class EmulatedDevice(Protocol):
         """Open another connection. Raises ``ConnectError`` when the device refuses (unplugged, powered off)."""
 
     def advance(self) -> None:
-        """Bring the device's state to the clock's present time (watchdogs, timers, settling)."""
+        """Advance the device's state to the clock's present time (watchdogs, timers, settling)."""
 
     def next_due(self) -> float | None:
-        """Return when :meth:`advance` next has something to do, ``None`` if the device only waits for a host.
+        """Return the time of the next :meth:`advance` that has an effect, ``None`` if the device only waits for a host.
 
         State that is only visible to a reader needs no due time, because :meth:`advance` catches up on it.
         """

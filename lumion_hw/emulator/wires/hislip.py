@@ -30,17 +30,17 @@ FAILURE, SUCCESS, SUCCESS_SHARED, ERROR = range(4)
 
 @dataclass(frozen=True)
 class LockRequest:
-    """Lock request of a session that has to wait, with its deadline."""
+    """Lock request of a HiSLIP session that has to wait, with its deadline."""
 
     key: bytes
     deadline_s: float
 
 
 class HislipLocks:
-    """Locks of the instrument. Sessions are identified by their numbers.
+    """HiSLIP locks of one instrument. Sessions are identified by their numbers.
 
     Args:
-        clock: The injected clock.
+        clock: Clock that gives the present time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -57,7 +57,10 @@ class HislipLocks:
         return not self._shared or session in self._shared
 
     def request(self, session: int, key: bytes, timeout_s: float) -> int | None:
-        """Request a lock, shared if ``key`` is not empty; ``None`` if it comes by :meth:`take_result`."""
+        """Request a lock (shared if ``key`` is not empty).
+
+        Returns ``None`` if :meth:`take_result` gives the result later.
+        """
         if session == self._exclusive or (key and session in self._shared) or session in self._requests:
             return ERROR
         if self._grant(session, key):
@@ -92,7 +95,7 @@ class HislipLocks:
         return ERROR
 
     def take_result(self, session: int) -> int | None:
-        """Return the result of a request that had to wait, once; ``None`` while it is waiting."""
+        """Return the result of a lock request that had to wait, once; ``None`` while the request is waiting."""
         request = self._requests.get(session)
         if request is None:
             return None
@@ -103,16 +106,16 @@ class HislipLocks:
         return SUCCESS if granted else FAILURE
 
     def next_event(self) -> float | None:
-        """Return when the next waiting request expires."""
+        """Return the time at which the next waiting lock request expires."""
         return min((request.deadline_s for request in self._requests.values()), default=None)
 
     def info(self) -> tuple[int, int]:
-        """Return whether there is an exclusive lock (0 or 1), and the number of sessions with a lock."""
+        """Return the number of exclusive locks (0 or 1), and the number of sessions with a lock."""
         holders = self._shared | ({self._exclusive} if self._exclusive is not None else set())
         return int(self._exclusive is not None), len(holders)
 
     def release_all(self, session: int) -> None:
-        """Release all locks and requests of a session that has ended."""
+        """Release all locks and drop all lock requests of a session that has ended."""
         self._requests.pop(session, None)
         self._shared.discard(session)
         if self._exclusive == session:
@@ -135,7 +138,7 @@ class HislipFront:
 
     Args:
         device: The instrument; its connections are :class:`MessagePeer`.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Raises:
         ConfigError: The device does not exchange messages.
@@ -157,7 +160,7 @@ class HislipFront:
         return self._device.name
 
     def connect(self) -> Peer:
-        """Open another channel; the host's first message tells which kind it is."""
+        """Open another channel; the host's first message selects the synchronous or asynchronous kind."""
         return _Channel(self)
 
     def advance(self) -> None:
@@ -165,7 +168,7 @@ class HislipFront:
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return when the instrument next has something to do without a host."""
+        """Return the time at which the instrument next has something to do without a host."""
         return self._device.next_due()
 
     def _message_peer(self) -> MessagePeer:
@@ -176,7 +179,7 @@ class HislipFront:
         return peer
 
     def open_session(self) -> HislipSession | None:
-        """Open a session; return ``None`` if there are too many."""
+        """Open a HiSLIP session; return ``None`` if there are too many sessions."""
         if len(self.sessions) >= _MAX_SESSIONS:
             return None
         number = self._next_session
@@ -185,7 +188,7 @@ class HislipFront:
         return self.sessions[number]
 
     def close_session(self, session: HislipSession) -> None:
-        """Close a session and release its locks."""
+        """Close a HiSLIP session and release its locks."""
         if self.sessions.get(session.number) is session:
             del self.sessions[session.number]
             self.locks.release_all(session.number)
@@ -193,7 +196,7 @@ class HislipFront:
 
 
 class HislipSession:
-    """Both channels of one host.
+    """One HiSLIP session: the synchronous and the asynchronous channel of one host.
 
     Attributes:
         number: Session id.
@@ -274,7 +277,7 @@ class HislipSession:
     # -- asynchronous channel
 
     def handle_asynchronous(self, message: HislipMessage) -> HislipMessage | None:
-        """Return the reply to a message of the asynchronous channel; ``None`` if it comes later or there is none."""
+        """Return the reply to a message of the asynchronous channel; ``None`` if the reply comes later or never."""
         action = _ASYNCHRONOUS.get(message.kind)
         if action is None:
             return _error(_UNRECOGNISED_TYPE)
@@ -321,7 +324,7 @@ class HislipSession:
         return HislipMessage(Kind.ASYNC_DEVICE_CLEAR_ACKNOWLEDGE, 0)
 
     def lock(self, message: HislipMessage) -> HislipMessage | None:
-        """Acquire or release a lock."""
+        """Execute a lock message: acquire or release a lock."""
         locks = self._front.locks
         if message.control & 1:
             answer = locks.request(self.number, message.payload, message.parameter * 1e-3)
@@ -330,7 +333,7 @@ class HislipSession:
         return None if answer is None else HislipMessage(Kind.ASYNC_LOCK_RESPONSE, answer)
 
     def lock_info(self, message: HislipMessage) -> HislipMessage:
-        """Report whether there is an exclusive lock, and the number of sessions with a lock."""
+        """Return the reply to a lock info message: whether an exclusive lock exists, and the number of lock holders."""
         del message
         exclusive, holders = self._front.locks.info()
         return HislipMessage(Kind.ASYNC_LOCK_INFO_RESPONSE, exclusive, holders)
@@ -373,7 +376,7 @@ class _Channel:
         self._ended = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes from the host."""
+        """Process bytes that the host has sent."""
         if self._ended:
             return
         self._decoder.feed(data)
@@ -425,7 +428,7 @@ class _Channel:
         self._ended = True
 
     def transmit(self) -> bytes:
-        """Return the bytes for the host that are ready. Raises ``LinkLost`` after the session has ended."""
+        """Return the bytes that are ready for the host. Raises ``LinkLost`` after the session has ended."""
         session = self._session
         if session is not None and not self._ended:
             # The other channel has ended the session, or its number has been assigned to a new session.
@@ -443,7 +446,7 @@ class _Channel:
         return output
 
     def next_event(self) -> float | None:
-        """Return when there may be more to transmit."""
+        """Return the time at which there may be more to transmit."""
         if self._output or self._ended:
             return self._front.clock.now()
         if self._session is None:
@@ -453,7 +456,7 @@ class _Channel:
         return self._session.next_event
 
     def close(self) -> None:
-        """Close the session with this channel: a session needs both."""
+        """Close the channel and its session, because a session needs both channels."""
         self._ended = True
         if self._session is not None:
             self._session.close()

@@ -17,7 +17,7 @@ MAX_PAYLOAD = 1 << 20
 
 
 class MessageType(enum.IntEnum):
-    """Message types (IVI-6.1 table 4)."""
+    """HiSLIP message types (IVI-6.1 table 4)."""
 
     INITIALIZE = 0
     INITIALIZE_RESPONSE = 1
@@ -49,7 +49,7 @@ class MessageType(enum.IntEnum):
 
 @dataclass(frozen=True)
 class HislipMessage:
-    """One message.
+    """One HiSLIP message.
 
     Attributes:
         kind: Message type as a number, so that unknown types can be represented.
@@ -66,7 +66,7 @@ class HislipMessage:
     oversized: bool = False
 
     def encode(self) -> bytes:
-        """Return the bytes on the wire."""
+        """Return the bytes of the HiSLIP message on the wire."""
         return _HEADER.pack(_PROLOGUE, self.kind, self.control, self.parameter, len(self.payload)) + self.payload
 
 
@@ -82,13 +82,13 @@ class HislipDecoder:
         self._skip = 0
 
     def feed(self, data: bytes) -> None:
-        """Append received bytes."""
+        """Append bytes received on the connection."""
         dropped = min(self._skip, len(data))
         self._skip -= dropped
         self._data += data[dropped:]
 
     def next(self) -> HislipMessage | None:
-        """Return the next complete message, or ``None``.
+        """Return the next complete HiSLIP message, or ``None``.
 
         Raises:
             BadHeader: The stream is not HiSLIP.

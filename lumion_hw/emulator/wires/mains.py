@@ -14,14 +14,14 @@ from lumion_hw.links.base import Peer
 
 
 class Switchable(abc.ABC):
-    """Power supply and cable of an emulated device; base class of all of them.
+    """Power supply and cable of an emulated device; base class of all emulated devices.
 
     Without power the device neither receives nor sends: a host waits in vain, and new connections are refused. Pulling
     the cable ends every connection at once, while the device itself goes on.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Attributes:
         what: Description of the device, for messages.
@@ -61,7 +61,7 @@ class Switchable(abc.ABC):
         return self._powered
 
     def power_off(self) -> None:
-        """Cut the power: outputs switch off and nothing responds. Does nothing without power."""
+        """Cut the device's power: its outputs switch off and it stops responding. Does nothing without power."""
         if self._powered:
             self.advance()  # events that were due earlier still happen
             self._powered = False
@@ -69,38 +69,41 @@ class Switchable(abc.ABC):
             self._lose_power()
 
     def power_on(self) -> None:
-        """Restore the power: the device powers up. Does nothing while it has power."""
+        """Restore the device's power: the device powers up. Does nothing while the device has power."""
         if not self._powered:
             self._powered = True
             self._regain_power()
 
     def pull_cable(self) -> None:
-        """Pull the cable to the host: connections are lost and refused; the device goes on."""
+        """Pull the cable to the host: connections are lost and refused, while the device continues to run."""
         self.advance()
         self._cabled = False
         self._cable_pulls += 1
 
     def plug_cable(self) -> None:
-        """Plug the cable to the host in again."""
+        """Plug the cable between device and host in again."""
         self._cabled = True
 
     @abc.abstractmethod
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
 
     @abc.abstractmethod
     def advance(self) -> None:
-        """Bring the device up to the present time."""
+        """Advance the device to the clock's present time."""
 
     @abc.abstractmethod
     def next_due(self) -> float | None:
-        """Return when :meth:`advance` next has something to do, ``None`` if the device only waits for a host."""
+        """Return the time of the next :meth:`advance` that has an effect.
+
+        Returns ``None`` if the device only waits for a host.
+        """
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
-        """Switch off whatever needs power."""
+        """Switch off the functions of the device that need power."""
 
     def _regain_power(self) -> None:  # noqa: B027 - optional
-        """Power up."""
+        """Power the device up again."""
 
     # -- connections
 
@@ -132,12 +135,12 @@ class Switchable(abc.ABC):
 
     @property
     def connection_epoch(self) -> tuple[int, int]:
-        """Number of cable pulls and of power losses so far."""
+        """Number of cable pulls and number of power losses so far; a change means that connections were lost."""
         return self._cable_pulls, self._power_losses
 
 
 class DeviceConnection:
-    """A connection (:class:`~lumion_hw.links.base.Peer`) that ends with the cable and falls silent without power.
+    """A host connection (:class:`~lumion_hw.links.base.Peer`) that fails with the device's cable or power.
 
     Args:
         device: The device.
@@ -161,14 +164,14 @@ class DeviceConnection:
                 self.peer.receive(data)
 
     def transmit(self) -> bytes:
-        """Return the bytes that have left for the host by now. Raises ``LinkLost`` without a cable."""
+        """Return the bytes that the device has sent to the host by now. Raises ``LinkLost`` without a cable."""
         if not self._is_reachable() and not self._device.closes_on_power_loss:
             return b""
         with self._exchange():
             return self.peer.transmit()
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave, or an event of the bench is due."""
+        """Return the time at which more bytes may leave, or an event of the bench is due."""
         bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,
@@ -182,7 +185,7 @@ class DeviceConnection:
 
 
 class MessageConnection(DeviceConnection):
-    """A device connection that preserves message boundaries.
+    """A host connection that preserves message boundaries and fails with the device's cable or power.
 
     Args:
         device: The device.

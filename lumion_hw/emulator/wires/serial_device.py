@@ -11,7 +11,7 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 
 
 class SerialPeer:
-    """One connection (:class:`~lumion_hw.links.base.Peer`): a serial line and the command that its host is sending.
+    """One host connection (:class:`~lumion_hw.links.base.Peer`): a serial line and the command being received.
 
     Args:
         device: The device.
@@ -28,17 +28,17 @@ class SerialPeer:
         self.line = line
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._device.advance()
         self.line.receive(data, self._device.now())
 
     def transmit(self) -> bytes:
-        """Return the bytes that have left for the host by now."""
+        """Return the bytes that the device has sent to the host by now."""
         self._device.advance()
         return self.line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
+        """Return the time at which the device can send the host more bytes."""
         times = (self.line.next_departure(), self.line.next_arrival(self.command_ends), self._device.next_due())
         return min((time for time in times if time is not None), default=None)
 
@@ -55,7 +55,7 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
 
     Attributes:
         what: Description of the device, for messages.
@@ -69,11 +69,11 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self._advancing = False
 
     def next_due(self) -> float | None:
-        """Return when the device next sends without a request, ``None`` if it never does."""
+        """Return the time at which the device next sends without a request, ``None`` if it never does."""
         return None
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)
@@ -92,14 +92,14 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self.power_cycle()
 
     def disconnect(self, peer: SerialPeer) -> None:
-        """Remove a connection after carrying out all that has arrived from it."""
+        """Remove a closed connection after executing all commands that have arrived from it."""
         if peer in self._peers:
             self.advance()
             # A new list, because the old one may be in use by a loop.
             self._peers = [other for other in self._peers if other is not peer]
 
     def advance(self) -> None:
-        """Carry out the commands that have arrived, and follow the clock."""
+        """Execute the commands that have arrived, and advance the device to the clock's present time."""
         # A command may read the optical world, which makes every device advance.
         if self._advancing:
             return
@@ -111,8 +111,8 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def _new_peer(self) -> P:
-        """Return the peer of a new connection."""
+        """Create the device's end of a new connection."""
 
     @abc.abstractmethod
     def _follow(self, now: float) -> None:
-        """Carry out the commands that have arrived by ``now``, and do what is due."""
+        """Execute the commands that have arrived by ``now`` and the device's actions that are due."""

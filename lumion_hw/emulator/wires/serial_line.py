@@ -1,8 +1,8 @@
-"""Bytes of one connection in transmission: they take UART time in both directions, on the bench's clock.
+"""Serial line of one connection: bytes need transmission time in both directions, on the bench's clock.
 
 Byte i of a write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``; byte j of a reply leaves at
 ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a baud rate both are
-immediate.
+transmitted at once.
 
 Buffers are finite, like those of a UART and its port. Bytes that do not fit are lost (overrun).
 """
@@ -21,7 +21,7 @@ _MAX_SEPARATE_WRITES = 64
 
 
 def _count_transmitted(start: float, byte_s: float, data: bytes, at_s: float) -> int:
-    """Return how many bytes, sent from ``start`` on, have been transmitted by ``at_s``."""
+    """Return how many bytes of a write that starts at ``start`` have been transmitted by ``at_s``."""
     if at_s < start:
         return 0
     if byte_s == 0.0:
@@ -57,11 +57,11 @@ class SerialLine:
         self._inbound_free_s = self._outbound_free_s = float("-inf")
 
     def set_baud(self, baud: float) -> None:
-        """Change the rate for bytes written from now on."""
+        """Change the baud rate for bytes written from now on."""
         self.byte_s = 10.0 / baud
 
     def receive(self, data: bytes, at_s: float) -> None:
-        """Put bytes written by the host on the line; on a timed line, bytes that do not fit are lost."""
+        """Accept bytes that the host writes to the line; on a timed line, bytes that exceed the buffer are lost."""
         if self.byte_s > 0.0:
             data = data[: max(self._limit - self._inbound_bytes, 0)]
         if not data:
@@ -78,7 +78,7 @@ class SerialLine:
         self._inbound_bytes += len(data)
 
     def next_arrival(self, command_ends: bytes | None) -> float | None:
-        """Return when the next byte in ``command_ends`` (``None``: any byte) arrives, or ``None`` if there is none."""
+        """Return the arrival time of the next byte in ``command_ends`` (any byte if ``None``); ``None`` without one."""
         for start, byte_s, data in self._inbound:
             index = _first_index(data, command_ends, len(data))
             if index >= 0:
@@ -107,7 +107,7 @@ class SerialLine:
         return end, data[:count]
 
     def send(self, data: bytes, ready_s: float) -> float:
-        """Put a reply on the line that is ready at a given time; return when its last byte has left.
+        """Queue a reply that is ready at a given time; return the time at which its last byte has left.
 
         The reply is lost if too many bytes are unread.
         """
@@ -140,14 +140,14 @@ class SerialLine:
         return self._unread
 
     def next_departure(self) -> float | None:
-        """Return when the last byte of the oldest reply in transmission leaves, or ``None``."""
+        """Return the time at which the last byte of the oldest reply in transmission leaves, or ``None``."""
         if not self._outbound:
             return None
         start, byte_s, data = self._outbound[0]
         return start + byte_s * len(data)
 
     def clear(self) -> None:
-        """Discard all bytes in transmission (power loss, unplugged)."""
+        """Discard all bytes in transmission, as after a power loss or with the cable unplugged."""
         self._inbound.clear()
         self._outbound.clear()
         self._inbound_bytes = self._unread = 0

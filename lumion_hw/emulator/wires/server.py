@@ -46,7 +46,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(eq=False)
 class _Served:
-    """One device with its hosts.
+    """One emulated device that the server serves, with its connected hosts.
 
     Attributes:
         device: The device.
@@ -63,7 +63,7 @@ class _Served:
 
 @dataclass(eq=False)
 class _Port:
-    """A listening port.
+    """A listening TCP port of the server.
 
     Attributes:
         front: Object that opens connections: the device, or its HiSLIP server.
@@ -251,7 +251,7 @@ class EmulatorServer:
             raise failures[0]
 
     def _cycle(self) -> None:
-        """Sleep until there is work, and do it."""
+        """Sleep until bytes arrive or a device is due, then serve the devices concerned."""
         while self._pending_actions:
             self._pending_actions.popleft()()
         now = self._clock.now()
@@ -277,7 +277,7 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Ask every device when it is due, to notice changes that did not wake the loop."""
+        """Query the next due time of every device, to notice changes that did not wake the loop."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -286,7 +286,7 @@ class EmulatorServer:
         self._paused_listeners.clear()
 
     def _serve_device(self, served: _Served, senders: set[HostChannel]) -> None:
-        """Process the bytes of a device's hosts, and run what is due."""
+        """Process the bytes of a device's hosts, and run the device's actions that are due."""
         replied = self._process_input(served, senders) if senders else False
         now = self._clock.now()
         try:
@@ -322,7 +322,7 @@ class EmulatorServer:
         return replied
 
     def _due_s(self, served: _Served, now_s: float) -> float:
-        """Return when a device has something to do or to send."""
+        """Return the next time at which a device has an action due or bytes to send."""
         due_s = None
         try:
             due_s = served.device.next_due()
@@ -332,7 +332,10 @@ class EmulatorServer:
         return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
 
     def _update_channel(self, channel: HostChannel, served: _Served) -> None:
-        """Update the events to wait for at one host; remove the host if its connection is broken."""
+        """Update the socket events that the server waits for at one host.
+
+        Remove the host if its connection is broken.
+        """
         fd, before = channel.fd, channel.watched
         channel.watched = 0 if channel.broken else channel.interest
         if before and not channel.watched:
@@ -363,7 +366,7 @@ class EmulatorServer:
             self._add_host(connection, port)
 
     def _add_host(self, connection: socket.socket, port: _Port) -> None:
-        """Start to serve a host, or close its connection if it has gone already or there are too many."""
+        """Start to serve a host; close its connection if the host has disconnected or there are too many hosts."""
         if len(port.hosts) >= port.max_hosts:
             connection.close()
             if not port.full:

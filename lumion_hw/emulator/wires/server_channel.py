@@ -26,7 +26,7 @@ _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 class HostWire(Protocol):
-    """Raw, non-blocking byte transport of one host."""
+    """Interface of the raw, non-blocking byte transport to one host."""
 
     def fileno(self) -> int:
         """Return the file descriptor to wait on."""
@@ -115,7 +115,7 @@ class PtyWire:
         return os.write(self._master, data)
 
     def close(self) -> None:
-        """Close both ends and remove the symlink, unless it points to something else."""
+        """Close both ends of the pseudo-terminal and remove the symlink, unless it now points elsewhere."""
         with contextlib.suppress(OSError):
             if self._link.is_symlink() and os.readlink(self._link) == self._target:
                 self._link.unlink()
@@ -124,7 +124,7 @@ class PtyWire:
 
 
 class HostChannel:
-    """One host's connection to one peer of a device.
+    """Connects one host's byte transport with one emulated device.
 
     Args:
         wire: Byte transport.
@@ -175,7 +175,7 @@ class HostChannel:
             self._peer.receive(data)
 
     def pump(self, now_s: float) -> bool:
-        """Move replies to the transport; return whether there were any."""
+        """Move the device's replies to the transport; return whether there were any replies."""
         replies = b""
         with self._contain_errors():
             if self._peer is not None and (self._serial_line or len(self._output) < BUFFER_LIMIT):
@@ -188,7 +188,7 @@ class HostChannel:
         return bool(replies)
 
     def next_event(self, now_s: float) -> float | None:
-        """Return when there may be more to move, ``None`` if nothing is pending."""
+        """Return the time of the next possible reply, ``None`` if no reply is pending."""
         event = None
         with self._contain_errors():
             if self._peer is not None and len(self._output) < BUFFER_LIMIT:

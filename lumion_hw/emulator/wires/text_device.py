@@ -12,7 +12,7 @@ _MAX_LINE = 256
 
 
 class TextPeer(SerialPeer):
-    """One connection: a line, and the characters of the present command."""
+    """One host connection: a serial line, and the characters of the command being received."""
 
     command_ends = b"\r\n"
 
@@ -21,7 +21,7 @@ class TextPeer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Append bytes; return the command if ``data`` ends one. Empty lines are ignored, overlong ones truncated."""
+        """Append received bytes; return the command that they complete, if any. Empty lines are ignored."""
         is_complete = data[-1:] in (b"\r", b"\n")
         self._text += (data[:-1] if is_complete else data)[: _MAX_LINE + 1 - len(self._text)]
         if not is_complete:
@@ -31,11 +31,11 @@ class TextPeer(SerialPeer):
 
 
 class TextDevice(SerialDevice[TextPeer]):
-    """A device with one command per line, ended by CR, LF or both.
+    """Base class of devices with one text command per line, ended by CR, LF or both.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 
@@ -62,4 +62,4 @@ class TextDevice(SerialDevice[TextPeer]):
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:
-        """Carry out a command; return its reply with line ends, and the time it takes beyond the usual."""
+        """Execute a command; return its reply with line ends, and the additional time that the command takes."""

@@ -84,7 +84,7 @@ class AptFrame:
 
 @dataclass(frozen=True)
 class AptStatus:
-    """Status of one paddle.
+    """Status of one paddle of a controller.
 
     Attributes:
         channel: Channel id: 1, 2 or 4.
@@ -104,7 +104,7 @@ class AptStatus:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Settings common to all paddles.
+    """Settings common to all paddles of a controller.
 
     Attributes:
         velocity_percent: Percentage of 400°/s, 10 to 100.
@@ -118,12 +118,12 @@ class Parameters:
 
 
 def command(message: int, p1: int = 0, p2: int = 0) -> bytes:
-    """Return a frame without data."""
+    """Return an APT frame without data."""
     return struct.pack("<HBBBB", message, p1, p2, DEVICE, HOST)
 
 
 def command_with_data(message: int, data: bytes) -> bytes:
-    """Return a frame with data."""
+    """Return an APT frame with data."""
     return struct.pack("<HHBB", message, len(data), DEVICE | _WITH_DATA, HOST) + data
 
 
@@ -139,13 +139,13 @@ def set_parameters(parameters: Parameters) -> bytes:
 
 
 def decode_status(frame: AptFrame) -> AptStatus:
-    """Decode a status frame."""
+    """Return the paddle status in a status frame."""
     channel, counts, _velocity, _current_ma, bits = _STATUS.unpack(frame.data)
     return AptStatus(channel, counts, StatusBit(bits))
 
 
 def decode_parameters(frame: AptFrame) -> Parameters:
-    """Decode a parameter frame."""
+    """Return the settings in a parameter frame."""
     _, velocity, home, *jogs = _PARAMETERS.unpack(frame.data)
     return Parameters(velocity, home, (jogs[0], jogs[1], jogs[2]))
 
@@ -163,7 +163,7 @@ class AptDecoder:
 
     @property
     def pending(self) -> int:
-        """Number of bytes of an incomplete frame."""
+        """Number of received bytes of an incomplete frame."""
         return len(self._buffer)
 
     def reset(self) -> None:
@@ -172,7 +172,7 @@ class AptDecoder:
         self._buffer.clear()
 
     def feed(self, data: bytes) -> list[AptFrame]:
-        """Add bytes and return the frames that they complete, in order."""
+        """Add received bytes and return the frames completed by these bytes, in order."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= HEADER_BYTES:

@@ -134,12 +134,12 @@ def decode_reply(frame: bytes) -> Reply | None:
 
 
 def signed(data: int) -> int:
-    """Return 16 bits as a signed number."""
+    """Return 16 bits as a signed integer."""
     return data - 0x10000 if data & 0x8000 else data
 
 
 def unsigned(value: int) -> int:
-    """Return a signed number as 16 bits."""
+    """Return a signed integer as 16 bits."""
     return value & 0xFFFF
 
 

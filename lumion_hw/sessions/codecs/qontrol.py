@@ -101,7 +101,7 @@ class QontrolRequest:
 
 
 def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> QontrolRequest:
-    """Return a text request, terminated by LF."""
+    """Return a text request to the modules, terminated by LF."""
     return QontrolRequest(text, text.encode("ascii") + b"\n", line, n_lines)
 
 

@@ -220,7 +220,7 @@ _KINDS: dict[int, Callable[[Refusal, Request[Message], DeviceAddress], LumionErr
 
 
 def error_from_refusal(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    """Return the error for a refusal.
+    """Return the error of this package for a refusal by the controller.
 
     The message names the command, the channel or field, the requested value and the limit. LIMIT becomes ``LimitError``
     (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``, SESSION ``LinkLost``,

@@ -88,7 +88,7 @@ class _PendingRequest(ExpectedReply):
         return self.message.command.name
 
     def wire(self) -> bytes:
-        """Return the bytes of the present attempt."""
+        """Return the bytes to send for the present attempt."""
         # The sequence number does not change: the board recognizes the repeat and
         # sends its stored reply instead of executing the command twice (section 4.2).
         flags = _RETRY if self.attempt else 0
@@ -131,7 +131,7 @@ class FramedExchange:
             return retry_timeout_s(message, self._hello, self._baud)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests until all are answered or one is finally refused.
+        """Send requests until all are answered or the board finally refuses a request.
 
         BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE ones as long as
         that helps. After that, or after a wrong checksum, all requests are sent once more.
@@ -212,7 +212,7 @@ class FramedExchange:
         return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
-        """Return computed reply time and number of bytes on the wire; cached if they depend only on the length."""
+        """Return computed reply time and bytes on the wire; cached where both depend only on the length."""
         key = message.command, length
         if key not in self._sizes or message.command not in _SIZED_BY_LENGTH:
             computed_s = retry_timeout_s(message, self._hello, self._baud) - MARGIN_S
@@ -306,6 +306,6 @@ class FramedExchange:
 
 
 def _decisive_refusal(unanswered: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
-    """Return the decisive refusal: one that a repeat cannot change, else a wrong checksum, else the first."""
+    """Return the refusal to report: one that repeats cannot change, else a wrong checksum, else the first refusal."""
     refusals = [(index, answer) for index in unanswered if isinstance(answer := answers[index], Refusal)]
     return min(refusals, key=lambda refusal: _REPEAT_RANK.get(refusal[1].status, 0))

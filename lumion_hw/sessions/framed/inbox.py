@@ -88,7 +88,7 @@ class Inbox:
         self._next_event: dict[int, int] = dict.fromkeys(Stream, 0)
 
     def start(self, session: int) -> None:
-        """Start a session: drop partial frames, waiting requests, listeners and faults of the previous one."""
+        """Start a session: drop partial frames, waiting requests, listeners and faults of the previous session."""
         self.session = session
         self.fault_pending = False
         self.faults.clear()
@@ -110,11 +110,11 @@ class Inbox:
         self._sinks[stream] = sink
 
     def unlisten(self, stream: int) -> None:
-        """Stop passing on the events of a stream."""
+        """Stop passing the events of a stream to their receiver."""
         self._sinks.pop(stream, None)
 
     def take(self, data: bytes) -> None:
-        """Process bytes from the link."""
+        """Process bytes received from the link."""
         self.counts["rx_bytes"] += len(data)
         for item in self._decoder.feed(data):
             if isinstance(item, BadFrame):
@@ -200,7 +200,7 @@ class Inbox:
             self._sinks[stream](frame.seq, event)
 
     def _number(self, stream: int, seq: int) -> None:
-        """Count the gaps in a fixed stream. Telemetry counts its own gaps: each subscription restarts its numbers."""
+        """Count the gaps in the numbers of a fixed stream. Telemetry counts gaps itself: its numbers restart."""
         if stream not in self._next_event:
             return
         ahead = (seq - self._next_event[stream]) % _SEQ

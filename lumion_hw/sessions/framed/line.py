@@ -42,7 +42,7 @@ class LinkQuality:
         self._backoffs = 0
 
     def rto_s(self, computed_s: float) -> float:
-        """Return the time after which a request is repeated, given the computed time of its answer."""
+        """Return the time after which a request is repeated, given the computed time of the answer."""
         return (computed_s + self.margin_s) * (1 << self._backoffs)
 
     def sends(self, n_bytes: int) -> int:
@@ -130,7 +130,7 @@ class Loss(StrEnum):
 
 
 class Line:
-    """A link with its inbox and its quality.
+    """A link to the mesh controller, with the receiver of its frames and its measured quality.
 
     Args:
         link: The link.
@@ -158,7 +158,7 @@ class Line:
         self._writing = fork_safe(threading.Lock())
 
     def write(self, wire: bytes, label: str) -> None:
-        """Send bytes without mixing them with those of other threads. Raises ``LinkLost``."""
+        """Send bytes without mixing in bytes of other threads. Raises ``LinkLost``."""
         try:
             with self._writing:
                 now = self._clock.now()
@@ -191,12 +191,12 @@ class Line:
             self.inbox.forget(expected)
 
     def lose(self, loss: Loss) -> None:
-        """Record that the session is lost."""
+        """Remember that the session is lost, and why."""
         self.state = SessionState.LOST
         self.loss = loss
 
     def timeout(self, label: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
-        """Return the error for an unanswered request, and log it with the counters."""
+        """Return the error for an unanswered request, and log the error with the counters."""
         counts = self.inbox.counts
         counts["timeouts"] += 1
         counters = ", ".join(

@@ -202,7 +202,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def state(self) -> SessionState:
-        """State of the session."""
+        """State of the session, such as open or lost."""
         return self._line.state
 
     @property
@@ -309,7 +309,7 @@ class FramedSession(DeviceErrors):
             return hello
 
     def shorten_retries(self) -> None:
-        """Repeat read requests no longer than others until the next session; used by callers that are closing."""
+        """Repeat read requests as briefly as all others until the next session; for callers that are closing."""
         if self._exchange is not None:
             self._exchange.read_retry_s = 0.0
 
@@ -373,7 +373,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.listen(stream, sink)
 
     def unlisten(self, stream: int) -> None:
-        """Stop passing on the events of a stream."""
+        """Stop passing the events of a stream to their receiver."""
         with self._lock:
             self._line.inbox.unlisten(stream)
 
@@ -390,7 +390,7 @@ class FramedSession(DeviceErrors):
                 self._line.read(Deadline(min(deadline, self._clock.now() + turn_s)), "waiting for events")
 
     def emergency_stop(self, timeout_s: float | None = None) -> EstopReply:
-        """Send the constant ESTOP frame once per RTO until it is answered; works outside of sessions, in any state.
+        """Send the ESTOP frame repeatedly until the board answers; works in any state, even without a session.
 
         If another thread is waiting for a reply, the frame is sent immediately and again when that thread is done.
 

@@ -83,7 +83,7 @@ class I2cAdapter(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The adapter's address."""
+        """Address of the adapter in the bench file."""
         return self._address
 
     def open(self) -> None:
@@ -156,7 +156,7 @@ class I2cAdapter(abc.ABC):
 
     @abc.abstractmethod
     def _release(self, handle: Any) -> None:
-        """Close the library's object."""
+        """Close the adapter object of the library."""
 
     @abc.abstractmethod
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
@@ -245,7 +245,7 @@ class PinnedAdapter(I2cAdapter):
             self._access(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
 
     def is_asserted(self, signal: str) -> bool:
-        """Return whether a signal is asserted. Raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
+        """Return whether a signal is asserted. Raises ``NotSupportedError`` for an unwired signal, and ``LinkLost``."""
         pin = self._pin(signal)
         with self._lock:
             level = self._access(f"reading {signal}", lambda handle: self._level(handle, pin))
@@ -297,7 +297,7 @@ class AdapterRegisters:
 
     @property
     def name(self) -> str:
-        """The adapter's address."""
+        """Address of the adapter in the bench file."""
         return self._adapter.name
 
     def open(self) -> None:
@@ -325,7 +325,7 @@ class AdapterRegisters:
             yield
 
     def _repeat(self, device: int, access: Callable[[], _T]) -> _T:
-        """Repeat an access until it is acknowledged or the deadline is reached."""
+        """Repeat an access until the module acknowledges or the deadline is reached."""
         try:
             return repeat_access(access, self._clock, self._retry_s, _RETRY_PERIOD_S, (NotRespondingError,))
         except NotRespondingError as error:

@@ -56,7 +56,7 @@ class SmbusAdapter(I2cAdapter):
 
 
 class FtdiAdapter(PinnedAdapter):
-    """An FTDI MPSSE chip (FT232H, 2232H, 4232H); its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
+    """An FTDI MPSSE chip (FT232H, 2232H, 4232H), addressed as in pyftdi, such as ``ftdi://ftdi:232h/1``.
 
     Clock stretching needs AD7 tied to SCL and is not always detected even then (eblot/pyftdi, issue 373), so the
     default clock is 100 kHz. Pins are numbered as in pyftdi: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 where
@@ -116,7 +116,7 @@ class FtdiAdapter(PinnedAdapter):
 
 
 class Mcp2221Adapter(PinnedAdapter):
-    """An MCP2221; its address is ``mcp2221://0`` for the first one found, or ``mcp2221://SERIAL``.
+    """An MCP2221; its address is ``mcp2221://0`` for the first chip found, or ``mcp2221://SERIAL``.
 
     The chip transfers 60 bytes per USB report; the library combines several reports into one bus transaction. An
     aborted transfer can leave the bus stuck (electronicayciencia/EasyMCP2221, issue 1); reopening frees it. Pins 0 to 3

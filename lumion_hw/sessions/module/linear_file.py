@@ -133,7 +133,7 @@ class MemoryFile:
         return data
 
     def write_at(self, position: int, data: bytes, label: str, silence: type[LinkError] = ModuleAbsentError) -> None:
-        """Write ``data`` in one call; arguments and errors as :meth:`read_at`."""
+        """Write ``data`` at a file position in one call; arguments and errors as :meth:`read_at`."""
         with self._lock:
             if self._fd is not None and not self._writable:
                 raise self._target.error(
@@ -218,7 +218,7 @@ class LinearPages(MemoryFile):
         return self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_name(page, bank)}")
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write in one call; raises as ``ModulePages.read_page``."""
+        """Write bytes of a page in one call; raises as ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         self.write_at(linear_offset(page, byte, bank), data, f"byte {byte} of {page_name(page, bank)}")
 

@@ -142,7 +142,7 @@ class PagedI2c:
             return self._read(byte, length)
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write in one transaction; raises as ``ModulePages.read_page``."""
+        """Write bytes of a page in one transaction; raises as ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         with self.transaction():
             self._select(page, bank)
@@ -189,12 +189,12 @@ class PagedI2c:
                 self._retry_s, self._retries_absence = before
 
     def forget(self) -> None:
-        """Forget the page selected last."""
+        """Forget which page was selected last."""
         self._selected = None
         self._proven = False
 
     def _select(self, page: Page, bank: int) -> None:
-        """Select ``page`` for the upper bytes and verify it."""
+        """Select ``page`` for the upper bytes and verify the selection."""
         if page is None:
             return
         requested = (bank, page)
@@ -251,7 +251,7 @@ class PagedI2c:
             self._clock.sleep(self._hold_off_s)
 
     def _repeat(self, label: str, access: Callable[[], _T]) -> _T:
-        """Repeat an access until it is acknowledged or the deadline is reached."""
+        """Repeat an access until the module acknowledges or the deadline is reached."""
         # Behind a bridge, a module that is busy for long looks absent.
         silent = (NotRespondingError, ModuleAbsentError) if self._retries_absence else (NotRespondingError,)
         try:
@@ -268,7 +268,7 @@ class PagedI2c:
 
 
 def _with_address(error: LumionError, device: str, address: str) -> LumionError:
-    """Add the device name, and the address if missing, to an error and return it."""
+    """Complete an error with the device name and, if missing, the address; return the error."""
     error.device = device
     error.address = error.address or address
     return error

@@ -117,11 +117,11 @@ class ImagePages:
         return self._source
 
     def open(self) -> None:
-        """Allow accesses."""
+        """Allow accesses to the memory image."""
         self._open = True
 
     def close(self) -> None:
-        """Refuse accesses until the next ``open``."""
+        """Refuse accesses to the memory image until the next ``open``."""
         self._open = False
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:

@@ -22,7 +22,7 @@ ROW_BYTES = 8
 
 
 class ModuleAbsentError(LinkError):
-    """No module is plugged in: its identity address is not acknowledged."""
+    """No module is plugged in: the identity address of a module is not acknowledged."""
 
 
 class NotRespondingError(LinkTimeout):
@@ -44,7 +44,7 @@ class RegisterAccess(Protocol):
         """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes.
+        """Return exactly ``length`` bytes from ``offset`` of an I2C device.
 
         Raises:
             ModuleAbsentError: There is no module.

@@ -162,7 +162,7 @@ class Sc18im700(Conversation):
         return received[:-1], self._check_status(label, received[-1])
 
     def _write_chunk(self, device: int, offset: int, data: bytes) -> None:
-        """Make one write transfer (clause 7.1.1)."""
+        """Make one I2C write transfer (clause 7.1.1 of the data sheet)."""
         label = f"writing 0x{device:02X}:{offset}+{len(data)}"
         message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
         self._repeat_until_ok(device, message, label)

@@ -267,12 +267,12 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
 
 
 def is_known(table: str, code: int) -> bool:
-    """Return whether a code is in its table."""
+    """Return whether a table lists a code."""
     return code in TABLES.get(table, {})
 
 
 def describe(table: str, code: int) -> str:
-    """Return the text for a code of one of the ``TABLES``; for other codes ``0xNN`` and the meaning of its range."""
+    """Return the name of a code in one of the ``TABLES``; for other codes ``0xNN`` and the meaning of its range."""
     if is_known(table, code):
         return TABLES[table][code]
     kind = next((kind for codes, kind in RANGES.get(table, ()) if code in codes), "")
@@ -285,7 +285,7 @@ def media_table(media_type: int) -> str:
 
 
 def describe_media_interface(media_type: int, code: int) -> str:
-    """Return the text for a media interface id, whose meaning depends on the media type."""
+    """Return the name of a media interface id, whose meaning depends on the media type."""
     if not code:
         return "undefined"  # also where there is no table
     return describe(media_table(media_type), code)

@@ -69,7 +69,7 @@ class Field(Register):
 
     @property
     def banked(self) -> bool:
-        """Whether every bank has its own copy."""
+        """Whether every bank of the module has a separate copy of the field."""
         return self.page is not None and self.page >= FIRST_BANKED_PAGE
 
     def locations(self, index: int | None = None) -> Iterator[Location]:
@@ -114,7 +114,7 @@ def bit(
     certainty: Certainty = Certainty.TWO_SOURCES,
     note: str = "",
 ) -> Field:
-    """Return the field of one bit."""
+    """Return the description of a field of one bit."""
     return Field(
         name,
         page,
@@ -139,7 +139,7 @@ def lane_bits(
     certainty: Certainty = Certainty.TWO_SOURCES,
     note: str = "",
 ) -> Field:
-    """Return the field of one bit per lane in one byte, bit 0 for lane 1."""
+    """Return the description of a field with one bit per lane in one byte, bit 0 for lane 1."""
     first = bit(name, page, byte, 0, access=access, support=support, certainty=certainty, note=note)
     return replace(first, array=Array(of, LANES, 1))
 

@@ -33,12 +33,12 @@ class FirmwareImage:
 
     @property
     def version(self) -> str:
-        """The version in the usual notation."""
+        """The firmware version, such as ``1.2.3``."""
         return f"{self.major}.{self.minor}.{self.build}"
 
 
 def decode_firmware_info(payload: bytes) -> tuple[FirmwareImage | None, FirmwareImage | None]:
-    """Return images A and B of a reply to command 0100h; ``None`` for one that is not present.
+    """Return firmware images A and B from a reply to command 0100h; ``None`` for an image that is not present.
 
     Raises:
         ValueError: The reply is too short.

@@ -81,7 +81,7 @@ class FineRange:
     high_mhz: int
 
     def allows(self, offset_mhz: int) -> bool:
-        """Return whether an offset can be set."""
+        """Return whether a fine-tuning offset can be set."""
         if offset_mhz == 0:
             return True
         inside = self.low_mhz <= offset_mhz <= self.high_mhz

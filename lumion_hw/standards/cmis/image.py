@@ -44,7 +44,7 @@ class MemoryImage:
     unreadable: Mapping[Half, str] = field(default_factory=dict)
 
     def half(self, page: Page, bank: int = 0) -> bytes | None:
-        """Return the 128 bytes of a page; ``None`` if it is not in the image."""
+        """Return the 128 bytes of a page; ``None`` if the image does not contain the page."""
         return self.halves.get((bank, page))
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:

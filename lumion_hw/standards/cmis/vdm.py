@@ -62,7 +62,7 @@ class Observable:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is a ratio of errors, at most 1; true for all F16 observables."""
+        """Whether the observable is an error ratio, at most 1; true for all F16 observables."""
         return self.kind is NumberFormat.F16
 
 

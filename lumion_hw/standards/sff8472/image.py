@@ -40,7 +40,7 @@ class SfpImage:
 
 
 def sfp_image_from_document(document: Mapping[str, object], source: str = "") -> SfpImage:
-    """Return the image of a JSON document. Raises ``ConfigError`` if its texts are not hexadecimal or too short."""
+    """Return the image of a JSON document. Raises ``ConfigError`` if a memory is not hexadecimal or too short."""
     memories = []
     for key in _KEYS:
         text = document.get(key, "")

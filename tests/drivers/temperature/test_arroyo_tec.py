@@ -194,7 +194,7 @@ def test_waiting_asks_until_the_temperature_is_held() -> None:
 
 def test_waiting_ends_in_its_time_with_the_temperature_it_is() -> None:
     controller, _, _ = opened(*state(512, ON_AND_OUT | 1, "31.5") * 20, condition=ON_AND_OUT)
-    with pytest.raises(DeviceTimeoutError, match=r"not locked at 25 °C after 1 s; it is 31.500 °C.*current limit"):
+    with pytest.raises(DeviceTimeoutError, match=r"not locked at 25 °C after 1 s: .* 31.500 °C.*current limit"):
         controller.wait_locked(1.0)
 
 

@@ -87,7 +87,7 @@ class SessionSetup:
         self.boot_id: int | None = None
 
     def attach(self, *, automatic: bool = False) -> Attachment:
-        """Open a session, check the identity, and restore configured limits; no current changes on its own.
+        """Open a session, check the identity, and restore configured limits; heater currents do not change.
 
         After a loss of its link, the host reuses its old session id. The controller recognizes the same host, unless
         another host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that
@@ -124,7 +124,7 @@ class SessionSetup:
         self.max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
 
     def _apply(self, requested: BoardConfiguration, hello: HelloReply) -> None:
-        """Apply a configuration and verify it. After a link error, the active configuration is unknown."""
+        """Apply and verify a configuration. After a link error, the active configuration counts as unknown."""
         try:
             reply = self._session.request_all(requested.requests(hello.fw_rx_max))[-1]
         # An unanswered APPLY may have been executed. 0 is not the checksum

@@ -80,7 +80,7 @@ _LONGEST_S = {WatchdogPolicy.RAMP: 60.0, WatchdogPolicy.HOLD: 3600.0}
 def board_configuration(
     limits: ControllerLimits, hello: HelloReply, target: DeviceAddress, rule: WatchdogRule | None = None
 ) -> BoardConfiguration:
-    """Return the configuration for a controller.
+    """Return the limits of the bench file as a configuration of the controller.
 
     The power limit is rounded down to whole mW. A channel limit is rounded like the currents that are compared with it,
     so that a heater can be set to exactly its limit.

@@ -156,7 +156,7 @@ class LumionMeshController(Driver):
 
     @property
     def link_events(self) -> tuple[LinkEvent, ...]:
-        """The newest link events, oldest first."""
+        """The newest changes of the link state, oldest first."""
         return tuple(self._reconnector.events)
 
     def open(self) -> Attachment:
@@ -251,7 +251,7 @@ class LumionMeshController(Driver):
             return output_from_code(self._tables.read().codes, self._session.hello.dac_full_scale * 1e-3)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all monitors.
+        """Read all photodiode monitors of the controller.
 
         Args:
             n_avg: Number of scans averaged by the controller, 1…4096.
@@ -342,7 +342,7 @@ class LumionMeshController(Driver):
             return self._watch.read_faults()
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear only the latched fault with this id. Clearing it twice is not an error.
+        """Clear only the latched fault with this id. A second call with the same id is not an error.
 
         The outputs stay at zero until no fault is latched and they are set again.
 
@@ -398,7 +398,7 @@ class LumionMeshController(Driver):
             return board_counters(self._session)
 
     def renew_lease(self) -> None:
-        """Renew the lease of the application; every other call also renews it. See ``lease_s``."""
+        """Renew the lease (see ``lease_s``) without doing anything else; every other call also renews the lease."""
         self._keep.renew()
 
     def close(self) -> None:
@@ -455,7 +455,7 @@ class LumionMeshController(Driver):
             return self._session_setup.attach(automatic=True)
 
     def _feed(self, only_if_idle: bool) -> None:
-        """Send one request that feeds the watchdog; while a fault is latched, one that also finds further faults."""
+        """Feed the watchdog with one request; while a fault is latched, use a request that finds further faults."""
         try:
             if self._session.fault_pending:
                 asked = self._watch.poll(only_if_idle=only_if_idle)

@@ -38,7 +38,7 @@ _LAST_RESORT_S = 1.0
 
 
 class FaultWatch:
-    """Reports each new fault once.
+    """Reports each new fault of the controller once.
 
     A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame causes the
     list to be read. While the flag is set, the list is requested instead of a PING, so that no further fault is missed.
@@ -138,7 +138,7 @@ class FaultWatch:
             return None
 
     def stop(self, timeout_s: float | None) -> None:
-        """Make an emergency stop and verify it. Raises as ``outputs_off`` of the driver."""
+        """Make an emergency stop and verify that the outputs are safe. Raises as ``outputs_off`` of the driver."""
         reply = self._session.emergency_stop(timeout_s)
         if reply.outputs_state is not OutputsState.SAFE:
             raise self._session.error(
@@ -158,7 +158,7 @@ class FaultWatch:
             _log.error("closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
-        """Request faults newer than those reported; with ``only_if_idle``, skip it and return ``False`` if busy."""
+        """Request faults newer than those reported. With ``only_if_idle``, return ``False`` if the session is busy."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)
@@ -214,7 +214,7 @@ class FaultWatch:
 
 
 class WatchedCall:
-    """Context of one call of the driver: afterwards, a lost link is recorded and new faults are reported.
+    """Context of one driver call, which afterwards records a lost link and reports new faults.
 
     A class instead of a generator for speed, because every table goes through it.
 

@@ -18,7 +18,7 @@ _FEEDS_PER_WATCHDOG = 4  # section 11.2: four chances to feed per period
 
 
 class KeepAlive:
-    """Feeds the watchdog a quarter of its time after the last request, from a ticker and from long waits.
+    """Feeds the watchdog when a quarter of its time has passed since the last request.
 
     The lease is a watchdog for the application: every call of the driver renews it. When it has expired, the watchdog
     is no longer fed, so that a healthy thread does not keep a hanging control loop alive.
@@ -59,7 +59,7 @@ class KeepAlive:
         self._replace(math.inf)
 
     def _replace(self, period_s: float) -> None:
-        """Replace the ticker in one step, so that two threads cannot leave a second one behind."""
+        """Replace the ticker in one step, so that two threads cannot leave two tickers running."""
         with self._change:
             before, self._ticker = self._ticker, None
             self._period_s = period_s

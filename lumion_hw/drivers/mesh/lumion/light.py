@@ -46,7 +46,7 @@ def can_watch(hello: HelloReply) -> bool:
 def watch_requests(
     hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, target: DeviceAddress
 ) -> list[WatchRequest]:
-    """Return the requests for a watch, split to fit the frames; the first one ends an earlier watch.
+    """Return the requests for a watch, split to fit the frames; the first request ends an earlier watch.
 
     Raises:
         LimitError: A threshold, hold time or period is out of range.
@@ -165,7 +165,7 @@ class WatchedLight:
         return self._states.popleft()
 
     def close(self) -> None:
-        """End the watch; idempotent."""
+        """End the watch for light; idempotent."""
         on_ended, self._on_ended = self._on_ended, _do_nothing
         on_ended()
         # In a new session the watch no longer exists, and its stream may belong to another program.
@@ -218,7 +218,7 @@ class WatchedLight:
 
 
 def _do_nothing() -> None:
-    """Do nothing: the watch has already ended."""
+    """Do nothing, because the watch for light has already ended."""
 
 
 class LightWatching:

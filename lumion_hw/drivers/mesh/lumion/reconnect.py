@@ -28,7 +28,7 @@ _SLICE_S = 0.05  # longest single sleep of a waiting call; closing ends the call
 
 @dataclass(frozen=True)
 class Attachment:
-    """State that the driver found at the controller when it attached, and what it restored.
+    """State in which the driver found the controller on attaching, and what the driver restored.
 
     Attributes:
         first: The driver had not attached before.
@@ -53,7 +53,7 @@ class Attachment:
 
     @property
     def degraded(self) -> bool:
-        """Whether something could not be restored."""
+        """Whether some limits or currents could not be restored."""
         return bool(self.refusals)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class LinkEventKind(StrEnum):
 
 @dataclass(frozen=True)
 class LinkEvent:
-    """Change of the link state.
+    """A change of the link state, such as a loss or a reconnection.
 
     Attributes:
         kind: Kind.
@@ -196,7 +196,7 @@ class Reconnector:
             self._report_event(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
-        """Make one attempt if it is due and no other thread makes one; never raises because of the link."""
+        """Make one attempt to reconnect if it is due and no other thread is trying; link errors are not raised."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
         # The ticker and calling threads all poll; simultaneous attempts would open the same port twice.

@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def close_at_exit(driver: Driver) -> None:
-    """Close a driver when the interpreter ends, unless it is closed or deleted before."""
+    """Close a driver when the interpreter ends, unless the driver was closed or deleted before."""
     if not _opened:
         # Functions run in reverse order of registration. Registering again lets this one run before functions that
         # were registered since, and that may close what a driver needs.

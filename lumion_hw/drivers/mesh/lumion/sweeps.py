@@ -65,7 +65,7 @@ _MAX_U32 = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """A sweep ready to be loaded.
+    """A checked and encoded sweep, ready to be loaded into the controller.
 
     Attributes:
         image: The encoded image.
@@ -100,7 +100,7 @@ class TableLimits:
 def planned_sweep(
     plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: TableLimits, target: DeviceAddress
 ) -> PlannedSweep:
-    """Check a plan against all limits and encode it.
+    """Check a sweep plan against all limits and encode the plan.
 
     Args:
         plan: The plan.
@@ -142,7 +142,7 @@ def planned_sweep(
 
 
 def _window(mtu: int, n_monitors: int) -> int:
-    """Return the number of records the controller may push ahead, so that it never waits for an acknowledgement."""
+    """Return how many records the controller may send ahead, so that it never waits for an acknowledgement."""
     # Sixteen frames: one half is acknowledged while the other half is being sent.
     return 16 * max_elements(SweepDataEvent, mtu, row=n_monitors)
 
@@ -220,7 +220,7 @@ class _TableSequence:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is one real number: not masked, complex or text."""
+    """Return whether a value is one real number: not masked, complex or a string."""
     return isinstance(value, float | int | np.floating | np.integer)
 
 
@@ -232,7 +232,7 @@ _TICKS = 1 << 32
 
 
 class SweepRun:
-    """One run of a sweep.
+    """One run of a sweep on the controller.
 
     Args:
         session: The open session.
@@ -366,7 +366,7 @@ class SweepRun:
         return self._track.contiguous_end >= self._planned.n_points
 
     def _on_event(self, seq: int, event: AnyEvent) -> None:
-        """Process one event of the stream; ignore events of other runs."""
+        """Process one event of the sweep stream; ignore events of other runs."""
         del seq
         if isinstance(event, SweepDoneEvent) and event.generation == self._generation:
             self._done, self._reason = event, event.reason

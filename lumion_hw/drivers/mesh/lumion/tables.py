@@ -82,12 +82,12 @@ class Tables:
         self._bank_generation = 0
 
     def next_generation(self) -> int:
-        """Return a generation newer than every one used before."""
+        """Return a table generation number newer than every number used before."""
         self.generation = next_generation(self.generation)
         return self.generation
 
     def drive(self, codes: NDArray[np.uint16]) -> Generation:
-        """Drive a table under a new generation and check the confirmation of the controller.
+        """Send a table under a new generation number and check the confirmation of the controller.
 
         Raises:
             LimitError: The controller refused the table; currents are in mA.
@@ -128,7 +128,7 @@ class Tables:
         return Generation(generation, table.crc32, self._clock.now())
 
     def _resolve_timeout(self, generation: int, error: LinkTimeout) -> CommitReply:
-        """Request the driven generation, because the command to drive this one had no answer.
+        """Request the number of the driven table, because the command to drive a new table had no answer.
 
         This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
         the board refuse late copies of the command (protocol section 4.5), so that a negative answer remains true.
@@ -170,11 +170,11 @@ class Tables:
         return False
 
     def driven_crc32(self) -> int:
-        """Request the CRC-32 of the driven table."""
+        """Request the CRC-32 of the table of heater currents that is driven now."""
         return self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0)).crc32
 
     def confirm(self, codes: NDArray[np.uint16]) -> None:
-        """Check that these codes are driven now. Raises ``VerifyError`` otherwise."""
+        """Check that these codes are driven now. Raises ``VerifyError`` if other codes are driven."""
         table, driven_crc32 = BoardTable.from_codes(codes), self.driven_crc32()
         if table.crc32 != driven_crc32:
             raise self._target.error(
@@ -187,17 +187,17 @@ class Tables:
         self.confirmed = table
 
     def check_confirmed(self) -> None:
-        """Forget the confirmed table if it is no longer driven, so that a table ended by a fault is not resumed."""
+        """Forget the confirmed table if another table is driven, so that a table ended by a fault is not resumed."""
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 
     def drive_zeros(self) -> bool:
-        """Set the outputs to zero without latching a fault and return whether they are zero; never raises."""
+        """Set the outputs to zero without latching a fault; return whether all outputs are zero. Never raises."""
         zeros = BoardTable.from_codes(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
         try:
             self.drive(zeros.codes)
         except LumionError as error:
-            _log.info("closing without driving zeros: %s", error)
+            _log.info("closing, but the outputs could not be set to zero: %s", error)
         else:
             return True
         try:
@@ -206,7 +206,7 @@ class Tables:
             return False
 
     def read(self) -> BoardTable:
-        """Read the driven table.
+        """Read back the table of heater currents that is driven now.
 
         Raises:
             VerifyError: The codes do not match the checksum sent by the controller.
@@ -226,7 +226,7 @@ class Tables:
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """Return one SET if it fits into a frame, otherwise STAGE fragments and a COMMIT (protocol section 8)."""
+        """Return one SET if the table fits into a frame, otherwise STAGE fragments and a COMMIT (section 8)."""
         codes = table.codes
         # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)

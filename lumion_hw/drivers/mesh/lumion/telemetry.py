@@ -125,7 +125,7 @@ class TelemetryStream:
             raise self._count_error(count)
 
     def read(self) -> TelemetrySample:
-        """Return the next reading.
+        """Return the next monitor reading of the subscription.
 
         Raises:
             StopIteration: The stream is closed; a waiting thread raises it within half a second.
@@ -143,7 +143,7 @@ class TelemetryStream:
             raise
 
     def close(self) -> None:
-        """End the subscription; idempotent."""
+        """End the subscription to monitor readings; idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._on_ended()
@@ -181,14 +181,14 @@ class TelemetryStream:
         self._samples.append(TelemetrySample(reading, event.dropped, self._track.lost, chip_c))
 
     def _renew(self) -> None:
-        """Renew the credit when half of it is used and the records were read."""
+        """Renew the credit when half of the credit is used and the records were read."""
         limit = self._track.renewal()
         # Not renewed if the reader falls behind: the board then drops records and counts them.
         if limit is not None and len(self._samples) <= self._track.window // 2:
             self._grant(limit)
 
     def _request_state(self) -> None:
-        """Request the state of a silent stream, because its last event or its credit may have been lost."""
+        """Request the state of a silent stream, because the last event or a renewal may have been lost."""
         self._grant(self._track.renewal() or self._track.credit_limit)
 
     def _grant(self, limit: int) -> None:
@@ -246,7 +246,7 @@ class TelemetryIterator:
         return self._stream.read()
 
     def close(self) -> None:
-        """End the subscription; idempotent."""
+        """End the subscription to monitor readings; idempotent."""
         self._stream.close()
 
     def __del__(self) -> None:

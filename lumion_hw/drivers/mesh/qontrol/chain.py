@@ -31,7 +31,7 @@ _MAX_CHANNELS = 8192  # channels; three-byte addresses carry two bytes of channe
 
 @dataclass(frozen=True)
 class ChainModule:
-    """One module of a chain.
+    """One Qontrol module of a chain.
 
     Attributes:
         index: Position in the chain, from 0.
@@ -55,7 +55,7 @@ class ChainModule:
 
     @property
     def name(self) -> str:
-        """Identity, such as ``Q8iv-0001``."""
+        """Identity of the module, such as ``Q8iv-0001``."""
         return f"{self.kind}-{self.number}"
 
     @property
@@ -66,7 +66,7 @@ class ChainModule:
 
 @dataclass(frozen=True)
 class ModuleChain:
-    """All modules of one serial line.
+    """All Qontrol modules of one serial line.
 
     Attributes:
         modules: Modules in the order of the chain.
@@ -76,7 +76,7 @@ class ModuleChain:
 
     @property
     def n_channels(self) -> int:
-        """Number of channels."""
+        """Number of channels of all modules together."""
         return sum(module.n_channels for module in self.modules)
 
     @property
@@ -95,7 +95,7 @@ class ModuleChain:
         return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
 
     def candidates(self, local_channel: int) -> tuple[int, ...]:
-        """Return the channels to which an error line may refer; it names the channel within a module, but no module."""
+        """Return the channels to which an error line may refer; the line names a channel but no module."""
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:

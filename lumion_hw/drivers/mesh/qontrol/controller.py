@@ -79,17 +79,17 @@ class IdleWatch:
         self._ticker: Ticker | None = None
 
     def used(self) -> None:
-        """Restart the idle time."""
+        """Restart the idle time, because the driver was called."""
         self._used_s = self._clock.now()
 
     def start(self) -> None:
-        """Start watching; does nothing if it has started."""
+        """Start watching the idle time; does nothing if the watch has started."""
         self.used()
         if self._ticker is None and self._idle_s is not None:
             self._ticker = self._clock.call_every(self._idle_s / _CHECKS_PER_PERIOD, self._check)
 
     def stop(self) -> None:
-        """Stop watching; idempotent."""
+        """Stop watching the idle time; idempotent."""
         ticker, self._ticker = self._ticker, None
         if ticker is not None:
             ticker.cancel()
@@ -205,7 +205,7 @@ class QontrolController(Driver):
 
     @property
     def latch_skew_s(self) -> float:
-        """Upper bound for the delay between first and last module: the time for the last table and its reading."""
+        """Longest delay between the first and last module: the time for setting and reading the last table."""
         outputs = self._require_outputs("latch_skew_s")
         # Before the first table, the estimate is one round trip per module.
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
@@ -344,7 +344,7 @@ class QontrolController(Driver):
             return self._latch.faults
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear only the latched fault with this id. Clearing it twice is not an error.
+        """Clear only the latched fault with this id. A second call with the same id is not an error.
 
         Raises:
             BadValueError: No fault has this id; nothing was cleared.
@@ -403,7 +403,7 @@ class QontrolController(Driver):
 
     @contextlib.contextmanager
     def _call(self, operation: str) -> Iterator[QontrolOutputs]:
-        """Lock controller and session for one public call."""
+        """Lock driver and session for one public call, which restarts the idle time."""
         with self._lock, self._session.transaction():
             outputs = self._require_outputs(operation)
             if not self._is_open:
@@ -453,7 +453,7 @@ class QontrolController(Driver):
         raise NotSupportedError(description, command=operation, device=device, address=address, hint=hint)
 
     def _stop_if_idle(self, idle_s: float) -> None:
-        """Switch the outputs off if they have been idle; never during a call."""
+        """Switch the outputs off after the idle time; never during a call of the driver."""
         # A call is in progress, so the host is not idle.
         if not self._lock.acquire(blocking=False):
             return

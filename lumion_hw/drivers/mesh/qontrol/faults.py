@@ -39,7 +39,7 @@ _RECENT_S = 2.0
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One line of a module's log.
+    """One line of the error log of a module.
 
     Attributes:
         module: Position of the module in the chain.
@@ -95,7 +95,7 @@ class FaultLatch:
         return 1 <= fault_id <= self._newest_id
 
     def clear(self, fault_id: int) -> None:
-        """Unlatch the fault with this id."""
+        """Mark the fault with this id as no longer latched."""
         self._faults = [
             replace(fault, latched=False, present=False) if fault.fault_id == fault_id else fault
             for fault in self._faults
@@ -114,7 +114,7 @@ class FaultLatch:
 def faults_from_reports(
     reports: Iterable[Report], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per distinct report, with its channel or all channels that it may concern.
+    """Return one fault per distinct report, with its channel or all channels that the report may concern.
 
     A report names the channel within a module, but no module. Over-voltage and over-current reports are narrowed down
     to the channels at their limit; ``extra`` contains the remaining ``candidates``.

@@ -77,11 +77,11 @@ class QontrolOutputs:
 
     @property
     def may_carry_current(self) -> bool:
-        """Whether an output may be on."""
+        """Whether an output may be on: its current is unknown or not zero."""
         return self.driven_ma is None or bool(self.driven_ma.any())
 
     def apply(self, requested: Compliance) -> None:
-        """Set IMAX and VMAX where they differ, and verify them.
+        """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
 
         Raises:
             DeviceError: A module refused.
@@ -115,7 +115,7 @@ class QontrolOutputs:
         self.limits_lost = False
 
     def drive(self, currents_ma: NDArray[np.float64]) -> None:
-        """Set all currents and verify them; repeat the reading for up to 0.1 s until they agree.
+        """Set and verify all currents; repeat the reading for up to 0.1 s until set and read currents agree.
 
         Raises:
             DeviceError: A module refused, or reported a problem meanwhile.
@@ -137,7 +137,7 @@ class QontrolOutputs:
         raise self._readback_error("program", currents_ma, actual_ma, wrong, f"{LIST_FAULTS}; check the heater.")
 
     def zero(self) -> None:
-        """Set all currents to zero and verify them, in up to three attempts.
+        """Set all currents to zero and verify the zeros, in up to three attempts.
 
         Raises:
             LinkError: The modules never confirmed.
@@ -172,7 +172,7 @@ class QontrolOutputs:
         return column_from_lines(self._session.ask(request), request, self.chain.full_scale_ma, self._session)
 
     def latch_reports(self) -> tuple[Fault, ...]:
-        """Trace the reports since the last call to channels and latch them; return the new faults."""
+        """Trace the module reports since the last call to channels; latch and return the new faults."""
         reports = list(self._session.take_reports())
         if not reports:
             return ()
@@ -198,7 +198,7 @@ class QontrolOutputs:
             self._latch.refresh(self.read_channels(), self.compliance)
 
     def read_channels(self) -> ChannelReadings:
-        """Return the measured voltages and currents."""
+        """Return the voltages and currents that the modules measure."""
         return read_channels(self._session, self.chain, self._clock)
 
     def refuse_while_latched(self, operation: str) -> None:

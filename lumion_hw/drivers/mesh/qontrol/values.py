@@ -54,7 +54,7 @@ class ChannelReadings:
 
 @dataclass(frozen=True)
 class Compliance:
-    """Limits that the modules supervise.
+    """Current and voltage limits that the modules supervise.
 
     Attributes:
         current_ma: IMAX, shape ``(n_channels,)``.
@@ -178,14 +178,14 @@ def read_request(mode: Mode, quantity: Quantity, chain: ModuleChain) -> QontrolR
 def column_from_lines(
     lines: tuple[str, ...], request: QontrolRequest, full_scale: NDArray[np.float64], session: QontrolSession
 ) -> NDArray[np.float64]:
-    """Return the values of a reply, one per channel. Raises ``FrameError`` for a value that is impossible."""
+    """Return the values of a reply, one per channel. Raises ``FrameError`` for an impossible value."""
     values = np.array([float(line.split()[0]) for line in lines])
     _check_possible(values, full_scale, request.text, lines, session)
     return values
 
 
 def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest step of a setting: one 16-bit word."""
+    """Return the smallest step of a setting, which is one count of its 16-bit word."""
     return full_scale / FULL_WORD
 
 

@@ -44,17 +44,17 @@ class Advertised:
         self._has_page = has_page
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field; ``None`` if its page is unknown."""
+        """Return the value of a field; ``None`` if the page of the field is unknown."""
         half = self._half(FIELDS[name].page)
         return None if half is None else decode_from(FIELDS[name], half, index)
 
     def number(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field; 0 if its page is unknown."""
+        """Return the value of an integer field; 0 if the page of the field is unknown."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
     def text(self, name: str) -> str:
-        """Return the value of a text field; empty if its page is unknown."""
+        """Return the value of a text field; empty if the page of the field is unknown."""
         value = self.value(name)
         return value if isinstance(value, str) else ""
 
@@ -96,7 +96,7 @@ class Advertised:
 
     @cached_property
     def applications(self) -> tuple[Application, ...]:
-        """Applications up to the end of the list, without those that use no host lanes."""
+        """Applications up to the end of the advertised list, without those that use no host lanes."""
         result = []
         for number in range(1, N_APPLICATIONS + 1):
             prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
@@ -137,7 +137,7 @@ class Advertised:
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Maximum time of each of the ``STAGES``; ``None`` if it is not stated or the page is unknown."""
+        """Maximum time of each of the ``STAGES``; ``None`` if the module states no time or the page is unknown."""
         duration_codes = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
         return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in duration_codes.items()}
 

@@ -84,7 +84,7 @@ def command(
 
 
 def _check_done(module: ModuleContext, label: str) -> None:
-    """Raise ``DeviceError`` with the status as its code if the command failed."""
+    """Raise ``DeviceError`` if the command failed; ``code`` of the error is the status of the command."""
     status = _status(module)
     if status & codes.CDB_FAILED:
         locked = status == codes.CdbStatus.PASSWORD
@@ -111,7 +111,7 @@ _CHANGE_BYTE, _ENTRY_BYTE = 118, 122
 
 
 def enter_password(module: ModuleContext, password: int) -> None:
-    """Enter the host password. Only modules with a command data block report a wrong one with ``DeviceError``."""
+    """Enter the host password. Only modules with a command data block refuse a wrong password (``DeviceError``)."""
     _send_password(module, CdbCommand.ENTER_PASSWORD, _ENTRY_BYTE, password)
 
 
@@ -127,7 +127,7 @@ def read_user_memory(module: ModuleContext) -> bytes:
 
 
 def write_user_memory(module: ModuleContext, offset: int, data: bytes) -> None:
-    """Write a part of the user memory and read it back.
+    """Write a part of the user memory (page 03h) and read the bytes back.
 
     Raises:
         NotSupportedError: The module has no user memory.

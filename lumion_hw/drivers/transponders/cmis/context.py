@@ -101,7 +101,7 @@ _T = TypeVar("_T")
 
 
 class ModuleContext:
-    """Open module, shared by all parts of its driver.
+    """An open CMIS module, shared by all parts of its driver.
 
     Args:
         memory: Fields of the module.
@@ -127,7 +127,7 @@ class ModuleContext:
         self.warnings: list[str] = []
 
     def error(self, kind: type[_ErrorT], message: str, hint: str) -> _ErrorT:
-        """Return an error about this module."""
+        """Return an error that names this module."""
         return self.memory.error(kind, message, hint=hint)
 
     def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
@@ -157,7 +157,7 @@ class ModuleContext:
             return default
 
     def guard(self) -> None:
-        """Check that the module was not replaced since it was opened. Raises ``IdentityError``.
+        """Check that the module was not replaced after it was opened. Raises ``IdentityError``.
 
         Every operation that writes begins with this check.
         """
@@ -210,7 +210,7 @@ class ModuleContext:
             )
 
     def wait(self, done: Callable[[], bool], timeout_s: float, stage: Callable[[], str]) -> None:
-        """Poll until a condition is met.
+        """Poll the module until a condition is met.
 
         Args:
             done: Condition; may raise an error.

@@ -79,7 +79,7 @@ def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
 
 
 def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
-    """Return all host lanes of data paths."""
+    """Return the host lanes of several data paths, ascending."""
     return tuple(sorted({lane for path in paths for lane in path.host_lanes}))
 
 
@@ -96,7 +96,7 @@ def states(module: ModuleContext) -> dict[int, int]:
 
 
 def emitting_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
-    """Return the media lanes on which data paths may emit light now, each with one of its paths."""
+    """Return the media lanes that may emit light now, each with one data path that uses the lane."""
     now = states(module)
     return {lane: path for path in paths if now[path.first_lane] in MAY_EMIT for lane in path.media_lanes}
 
@@ -111,7 +111,7 @@ def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[in
 
 
 def await_steady(module: ModuleContext, lanes: Collection[int]) -> None:
-    """Wait until all data paths on these host lanes are in steady states, as required before writing."""
+    """Wait until all data paths on some host lanes are in steady states, as required before writing."""
     # A path may be at the start of any transition and continue with the others.
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
     _await(module, lanes, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
@@ -128,7 +128,7 @@ def requested_deinit(module: ModuleContext) -> tuple[bool, ...]:
 
 
 def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collection[int] = ()) -> None:
-    """Switch the transmitters off, de-initialise the host lanes and wait until they are deactivated.
+    """Switch the transmitters off, de-initialise the host lanes and wait for their deactivation.
 
     Args:
         module: The module.
@@ -153,7 +153,7 @@ def initialise(module: ModuleContext, paths: Collection[DataPath]) -> None:
 
 
 def switch_on(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Switch the transmitters of initialised data paths on and wait until they are on."""
+    """Switch on the transmitters of initialised data paths and wait until all data paths are active."""
     if module.advertised.supported("tx_disable"):
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), False)
     timeout_s = module.longest_s("tx_turn_on") + _TX_EXTRA_S
@@ -264,7 +264,7 @@ def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
 
 
 def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
-    """Stage one configuration byte per lane, apply it, and wait for the result."""
+    """Stage one configuration byte per lane, apply the configuration, and wait for the result."""
     memory = module.memory
     ordered = sorted(lanes)
     with memory.pages.transaction():

@@ -61,7 +61,7 @@ class Diagnostics:
             return supported, {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
 
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
-        """Close or open a loopback.
+        """Switch a loopback of the module on or off.
 
         Args:
             kind: One of ``LOOPBACKS``.
@@ -117,7 +117,7 @@ class Diagnostics:
         return bool(self._module.memory.value(f"{side}_checker_enable", lane))
 
     def result(self, name: str, lane: int) -> Reading | None:
-        """Return a result of page 14h, such as ``media_ber``; ``None`` if it is not supported.
+        """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not support the result.
 
         Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); they are stale if the checker does not
         run.
@@ -211,7 +211,7 @@ class Vdm:
         module.flags.names |= dict(self._flag_names())
 
     def _listed(self, group: int) -> tuple[Instance, ...] | None:
-        """Return the instances of a group; ``None`` if its page cannot be read."""
+        """Return the diagnostic instances of a group; ``None`` if the page of the group cannot be read."""
         page = DESCRIPTOR_PAGE + group
         return self._module.readable(
             f"page {page:02X}h", lambda: listed_instances(self._module.memory.half(page)[0], group), None
@@ -249,7 +249,7 @@ class Vdm:
         return tuple(result)
 
     def current(self, name: str, lane: int = 1) -> float | None:
-        """Read one basic value; ``None`` if the module does not list it."""
+        """Read the present value of one VDM observable; ``None`` if the module does not list the observable."""
         item = self.find(name, lane)
         if item is None:
             return None

@@ -156,7 +156,7 @@ class CmisTransponder(PathDriver, Driver):
         return monitors.module_readings(self._opened)
 
     def samples(self) -> tuple[VdmSample, ...]:
-        """Read all diagnostic samples without freezing them."""
+        """Read all VDM samples of the module without freezing the statistics."""
         # This access raises an error if the module was removed, even if there are no samples.
         self._opened.memory.number("module_state")
         return self._shared.parts().vdm.samples()
@@ -182,13 +182,13 @@ class CmisTransponder(PathDriver, Driver):
     # -- power
 
     def power_down(self) -> None:
-        """Set the module to low power and wait for it. Raises the errors of :meth:`power_up`."""
+        """Set the module to low power and wait for the change. Raises the errors of :meth:`power_up`."""
         with self._shared.operation() as module:
             power.power_down(module, self._shared.pins)
             self._shared.lit.clear()
 
     def reset(self) -> None:
-        """Reset the module and open it again; application, tuning and power settings are lost.
+        """Reset and reopen the module; application, tuning and power settings are lost.
 
         Uses ResetL if it is wired, which also works if the module blocks the bus; otherwise software.
         """
@@ -198,7 +198,7 @@ class CmisTransponder(PathDriver, Driver):
             self.open()
 
     def interrupt(self) -> bool:
-        """Return whether IntL is asserted, because of an unmasked flag. Reading the flags releases it.
+        """Return whether IntL is asserted because of an unmasked flag. Reading the flags releases IntL.
 
         Raises:
             NotSupportedError: IntL is not wired to a pin.
@@ -287,7 +287,7 @@ class CmisTransponder(PathDriver, Driver):
             firmware.download(module, file, progress)
 
     def run_firmware(self, *, inactive: bool = True, hitless: bool = False) -> None:
-        """Restart the module with the other image, wait until it responds, and open it again.
+        """Restart the module with the other firmware image, wait for its response, and reopen the module.
 
         Unless committed, the image is not used after the next reset. Without ``hitless`` the module is in its state
         after a reset: dark, in low power, without application and tuning.
@@ -333,7 +333,7 @@ class CmisTransponder(PathDriver, Driver):
             cdb.enter_password(module, password)
 
     def change_password(self, password: int) -> None:
-        """Change the host password; the present one must have been entered.
+        """Change the host password; the present password must have been entered.
 
         Raises:
             LimitError: The password is not from 0 to 7FFFFFFFh; higher ones belong to the vendor. Nothing was changed.
@@ -348,7 +348,7 @@ class CmisTransponder(PathDriver, Driver):
             return cdb.read_user_memory(module)
 
     def write_user_memory(self, offset: int, data: bytes) -> None:
-        """Write a part of the user memory and read it back.
+        """Write a part of the user memory and read the bytes back.
 
         Raises:
             NotSupportedError: The module has no user memory.

@@ -89,7 +89,7 @@ def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
 
 
 def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
-    """Restart the module with the inactive or the active image and wait until it responds.
+    """Restart the module with the inactive or the active firmware image and wait until the module responds.
 
     Raises:
         DeviceError: The image is not valid, or the module refused.
@@ -135,7 +135,7 @@ def commit(module: ModuleContext) -> None:
 
 
 def copy(module: ModuleContext, source: str) -> None:
-    """Copy image ``A`` or ``B`` to the other bank.
+    """Copy firmware image ``A`` or ``B`` to the other bank.
 
     Raises:
         NotSupportedError: The module cannot copy images.
@@ -176,7 +176,7 @@ def _write_blocks(
 
 @contextlib.contextmanager
 def _aborted_if_failed(module: ModuleContext, supported: FirmwareFeatures) -> Iterator[None]:
-    """Abort a download after an error or Ctrl-C, so that a new one can start."""
+    """Abort a download after an error or Ctrl-C, so that a new download can start."""
     try:
         yield
     except BaseException:

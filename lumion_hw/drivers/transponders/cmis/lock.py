@@ -39,7 +39,7 @@ _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigS
 
 @dataclass
 class _PathState:
-    """State of a data path between two checks.
+    """State of a data path, kept from one link check to the next.
 
     Attributes:
         init_since_s: Start of the initialisation.
@@ -174,7 +174,7 @@ class LockWatch:
                 yield self._initialising(path, lane, state)
             if state in (DataPathState.INITIALIZED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF):
                 self._state_of(path).init_since_s = None
-                reason = "Tx disable is set" if dark else "the transmitter is changing"
+                reason = "Tx disable is set" if dark else "the transmitter is being switched"
                 yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({reason})")
             if state != DataPathState.ACTIVATED:
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
@@ -309,7 +309,7 @@ def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockRe
 
 
 def _dbm(threshold_mw: object) -> float | None:
-    """Return a threshold in dBm; ``None`` if it is not set."""
+    """Return a threshold in dBm; ``None`` for a threshold of zero power."""
     if not isinstance(threshold_mw, (int, float)) or threshold_mw <= 0:
         return None
     return dbm_from_w(threshold_mw * 1e-3)

@@ -29,7 +29,7 @@ FlagKey = tuple[str, int | None]
 
 
 class CmisMemory(DeviceErrors):
-    """Fields of one module. Fields that a reading clears are refused; use :class:`FlagStore` for flags.
+    """Fields of one module, by name. Use :class:`FlagStore` for flags, which a reading clears.
 
     Args:
         pages: Memory of the module.
@@ -53,7 +53,7 @@ class CmisMemory(DeviceErrors):
         return decode(field, self._read(field, field.span(index)), index)
 
     def number(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field."""
+        """Return the value of an integer field of the module."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
@@ -70,7 +70,7 @@ class CmisMemory(DeviceErrors):
         return tuple(int(value) for value in self.values(name) if isinstance(value, (int, float)))
 
     def half(self, page: Page) -> tuple[bytes, frozenset[int]]:
-        """Return the 128 bytes of a page with flag bytes set to 0, and the positions of these bytes."""
+        """Return the 128 bytes of a page with flag bytes set to 0, and the positions of the flag bytes."""
         first = 0 if page is None else HALF_BYTES
         data = bytearray(HALF_BYTES)
         with self.pages.transaction():
@@ -82,7 +82,7 @@ class CmisMemory(DeviceErrors):
         return bytes(data), flag_bytes(page)
 
     def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
-        """Return a page like :meth:`half`; ``None`` if it does not exist, an error if only this page is unreadable.
+        """Return a page like :meth:`half`; ``None`` for a missing page, the error if only this page is unreadable.
 
         Raises:
             LinkError: The other pages cannot be read either.
@@ -96,7 +96,7 @@ class CmisMemory(DeviceErrors):
             return error
 
     def write(self, name: str, value: Value, index: int | None = None) -> None:
-        """Write a field and read it back. Other bits of its byte do not change. Raises ``VerifyError``."""
+        """Write a field and read the field back. Other bits of its byte do not change. Raises ``VerifyError``."""
         field = FIELDS[name]
         span = field.span(index)
         with self.pages.transaction():
@@ -115,7 +115,7 @@ class CmisMemory(DeviceErrors):
         self._write(field, field.whole_span(), bytes([mask_of(lanes)]))
 
     def set_lanes(self, name: str, lanes: Iterable[int], on: bool) -> None:
-        """Set or clear one bit per lane in one write, keep other bits, and read it back. Raises ``VerifyError``."""
+        """Set or clear one bit per lane in one write and read the byte back. Raises ``VerifyError``."""
         field = FIELDS[name]
         span, mask = field.whole_span(), mask_of(lanes)
         with self.pages.transaction():
@@ -130,7 +130,7 @@ class CmisMemory(DeviceErrors):
             raise self._mismatch(field, f"{expected:02X}h", f"{actual:02X}h")
 
     def write_bytes(self, name: str, first: int, data: bytes) -> None:
-        """Write consecutive elements of an array of bytes in one transaction and read them back."""
+        """Write consecutive elements of an array of bytes in one transaction and read the bytes back."""
         field = FIELDS[name]
         start = field.span(first).start
         span = range(start, start + len(data))
@@ -161,7 +161,7 @@ class CmisMemory(DeviceErrors):
 
 
 def mask_of(lanes: Iterable[int]) -> int:
-    """Return the byte with the bits of these lanes (1 to 8) set."""
+    """Return the byte in which the bits of some lanes (1 to 8) are set."""
     mask = 0
     for lane in lanes:
         mask |= 1 << (lane - 1)
@@ -176,7 +176,7 @@ def _read_safe_field(name: str) -> Field:
 
 
 class FlagStore:
-    """Reads flags and stores them until the user clears them.
+    """Reads the flags of a module and stores them until the user clears them.
 
     Args:
         memory: Fields of the module.
@@ -203,7 +203,7 @@ class FlagStore:
         return asserted
 
     def live(self, page: Page) -> frozenset[FlagKey]:
-        """Return the flags that are present now: those set again immediately after reading."""
+        """Return the flags that are present now: flags that are set again immediately after a reading."""
         self.read(page)
         return self.read(page)
 
@@ -213,11 +213,11 @@ class FlagStore:
             return tuple(sorted(self._flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
     def has_seen(self, name: str, lane: int | None) -> bool:
-        """Return whether a flag is stored."""
+        """Return whether a flag has been read as set since it was last cleared."""
         return (name, lane) in self._flags
 
     def clear(self, names: Collection[str] | None = None) -> None:
-        """Remove stored flags: those with these names, or all."""
+        """Remove stored flags, either those with the given names or all."""
         self.forget(lambda key: names is None or key[0] in names)
 
     def forget(self, condition: Callable[[FlagKey], bool]) -> None:

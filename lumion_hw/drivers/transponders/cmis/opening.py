@@ -29,7 +29,7 @@ def open_module(
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
 ) -> ModuleContext:
-    """Read identity and advertised capabilities of a module and check its identity.
+    """Read identity and advertised capabilities of a module and check the identity.
 
     Raises:
         LinkError: The module cannot be read.

@@ -49,7 +49,7 @@ class PathDriver:
     # -- properties
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity again and check that it did not change. Raises ``IdentityError``."""
+        """Read the identity again and check that the module is still the same. Raises ``IdentityError``."""
         module = self._opened
         module.guard()
         return module.identity
@@ -151,7 +151,7 @@ class PathDriver:
             return self._shared.parts().performance.read(self._read_lanes(module), lanes)
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait at most ``timeout_s`` until the link is up and report why it was not.
+        """Wait at most ``timeout_s`` until the link is up; return a report with the reason if the link stays down.
 
         A module is up when all its data paths are up. The call ends early if waiting cannot help: module absent, fault,
         refused configuration or tuning.
@@ -165,11 +165,11 @@ class PathDriver:
         return LockWatch(parts.context, parts.vdm, self._scope).wait(timeout_s)
 
     def lock_state(self) -> LockReport:
-        """Check once whether the link is up."""
+        """Check once whether the link is up; return a report with the reason if it is not."""
         return self.wait_for_lock(0.0)
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags and return those since :meth:`clear_flags`; reading clears them in the module."""
+        """Read all flags and return those set since :meth:`clear_flags`; reading clears flags in the module."""
         module = self._opened
         for page in _FLAG_PAGES:
             if self._flag_page_exists(module, page):
@@ -177,7 +177,7 @@ class PathDriver:
         return module.flags.all()
 
     def clear_flags(self) -> None:
-        """Remove the stored flags; those still present return with the next reading."""
+        """Remove the stored flags; flags that are still present return with the next reading."""
         self._opened.flags.clear()
 
     # -- changes
@@ -255,7 +255,7 @@ class PathDriver:
             self.switch_off(module, [path for path in in_use if self._scope.has(path)], in_use)
 
     def switch_off(self, module: ModuleContext, paths: Collection[DataPath], in_use: Collection[DataPath]) -> None:
-        """Switch off some data paths and check that they are dark. Raises the errors of :meth:`disable`."""
+        """Switch off some data paths and check that their lanes are dark. Raises the errors of :meth:`disable`."""
         others = dp.emitting_lanes(module, [path for path in in_use if path not in paths])
         lanes = _media_lanes(paths)
         if self._scope.is_module and len(paths) == len(in_use):
@@ -275,7 +275,7 @@ class PathDriver:
         self._shared.lit -= {path.first_lane for path in paths}
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
-        """Tune the laser to a frequency, rounded to MHz, and check it.
+        """Tune the laser to a frequency, rounded to MHz, and check the frequency.
 
         An active data path is deactivated for tuning and activated again.
 
@@ -292,7 +292,7 @@ class PathDriver:
             return tuning.tune(module, frequency_thz, grid_ghz, self._scope.media_lane_of(module))
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power.
+        """Set the output power of the laser.
 
         Raises:
             LimitError: The power is outside the range of the module; nothing was changed.
@@ -354,19 +354,19 @@ class ModulePath(PathDriver):
         """Do nothing: the link belongs to the module's driver. The transmitter does not change."""
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags and return those of these lanes and of the whole module; reading clears them in the module."""
+        """Read all flags; return the flags of this data path's lanes and of the whole module."""
         flags = super().flags()
         path = self._lanes(self._opened)
         return tuple(flag for flag in flags if _belongs_to(path, flag.name, flag.lane))
 
     def clear_flags(self) -> None:
-        """Remove the stored flags of these lanes; those still present return with the next reading."""
+        """Remove the stored flags of this data path's lanes; flags still present return with the next reading."""
         module = self._opened
         path = self._lanes(module)
         module.flags.forget(lambda key: key[1] is not None and _belongs_to(path, *key))
 
     def _lanes(self, module: ModuleContext) -> DataPath:
-        """Return the data path, or the lanes it would use."""
+        """Return the data path, or the lanes that the data path would use."""
         path = next(iter(self._scope.paths(module)), None)
         return path or DataPath(0, (self._first_lane,), (self._scope.media_lane_of(module),))
 
@@ -376,7 +376,7 @@ class ModulePath(PathDriver):
 
 
 def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
-    """Return whether a flag belongs to these lanes or to the whole module."""
+    """Return whether a flag belongs to some lanes or to the whole module."""
     if lane is None or lane == MODULE_RESOURCE:
         return True
     field = FIELDS.get(f"{name}_flag")

@@ -143,7 +143,7 @@ class _Drafts:
         return self.quantities.setdefault(key, _Draft())
 
     def add_fec(self, counters: Mapping[str, int]) -> None:
-        """Add the counters of page 34h."""
+        """Add the FEC counters of page 34h."""
         ratios = bit_error_ratios(counters)
         ber = self.of("prefec_ber", _COHERENT_LANE)
         if ratios is None:
@@ -164,7 +164,7 @@ class _Drafts:
             self.of("ferc", _COHERENT_LANE).add("average", ferc)
 
     def add_link(self, page: bytes) -> None:
-        """Add page 35h."""
+        """Add the link quantities of page 35h."""
         for quantity in LINK_QUANTITIES:
             draft = self.of(quantity.name, _COHERENT_LANE)
             for word, member in (("avg", "average"), ("min", "minimum"), ("max", "maximum")):
@@ -193,7 +193,7 @@ class _Drafts:
 
 
 class PerformanceReader:
-    """Reads link performance and counts intervals.
+    """Reads link performance and counts its statistics intervals.
 
     Args:
         module: The module.
@@ -210,7 +210,7 @@ class PerformanceReader:
         self._started_s: float | None = None
 
     def units(self, lanes: ReadLanes) -> dict[str, str]:
-        """Return the units of all quantities measured on these lanes, by name."""
+        """Return the units of all quantities measured on some lanes, by quantity name."""
         units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
         if self._module.advertised.coherent:
             units |= {item.name: item.unit for item in LINK_QUANTITIES}
@@ -266,7 +266,7 @@ class PerformanceReader:
         drafts.add_samples(self._vdm.samples(statistic=True))
 
     def _other_pages(self, drafts: _Drafts, lane: int) -> None:
-        """Compare with page 14h and the lane monitors if the module supports them.
+        """Add readings of page 14h and of the lane monitors, for comparison, if the module supports them.
 
         Page 14h contains a bit error ratio only while a pattern is checked.
         """
@@ -306,7 +306,7 @@ def read_counters(data: bytes) -> dict[str, int]:
 
 
 def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, bool] | None:
-    """Return average, minimum and maximum of the pre-FEC bit error ratio, and whether they are consistent.
+    """Return average, minimum and maximum pre-FEC bit error ratio, and whether the counters are consistent.
 
     If the firmware truncates the sub-interval counter, it is calculated from the frames and marked inconsistent.
     ``None`` if no bits were counted.
@@ -390,7 +390,7 @@ def _value(reading: Reading | None) -> float:
 
 
 def _add_q(quantities: dict[str, LinkQuantity]) -> None:
-    """Add Q calculated from the bit error ratio if the module does not report it."""
+    """Add Q calculated from the bit error ratio if the module does not report Q."""
     ber = quantities.get("prefec_ber")
     average = ber.average if ber else None
     if "q" in quantities or average is None or average.quality is not Quality.OK or average.value is None:

@@ -38,7 +38,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 
 
 def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Request low power as defined by the quirks and wait for it.
+    """Request low power as defined by the quirks and wait until the module is in low power.
 
     Raises:
         DeviceTimeoutError: The module is not in low power within 1.5 times the advertised times.
@@ -58,7 +58,7 @@ def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None
 
 
 def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Reset the module, by ResetL if it is wired, and wait until it responds; all settings are lost."""
+    """Reset the module, by ResetL if wired, and wait until the module responds; all settings are lost."""
     memory = module.memory
     with memory.pages.transaction():
         if not _drive(pins, "reset_l", True):
@@ -84,7 +84,7 @@ def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 
 
 def _drive(pins: PinnedAdapter | None, signal: str, asserted: bool) -> bool:
-    """Assert or release a signal if it is wired; return whether it is wired."""
+    """Assert or release a signal if the signal is wired; return whether the signal is wired."""
     if pins is None or signal not in pins.wired:
         return False
     pins.assert_signal(signal, asserted)

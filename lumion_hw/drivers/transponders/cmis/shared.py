@@ -20,7 +20,7 @@ from lumion_hw.sessions.module.pages import ModulePages
 
 @dataclass(frozen=True)
 class OpenModule:
-    """Open module with the readers of its optional pages."""
+    """An open module with the readers of its optional pages."""
 
     context: ModuleContext
     vdm: Vdm
@@ -54,7 +54,7 @@ class SharedModule:
         self.lit: set[int] = set()
 
     def parts(self) -> OpenModule:
-        """Return the content read when the module was opened. Raises ``ConnectError`` if it is not open."""
+        """Return the content read when the module was opened. Raises ``ConnectError`` if the module is not open."""
         if self.opened is None:
             raise self.not_open()
         return self.opened

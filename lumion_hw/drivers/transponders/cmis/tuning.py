@@ -24,7 +24,7 @@ _POWER_CHECK_S = 0.2  # time between two checks for a refusal, which only a flag
 
 
 def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
-    """Tune the laser of a media lane; an active data path is deactivated for it and activated again.
+    """Tune the laser of a media lane; an active data path is deactivated meanwhile.
 
     Raises:
         NotSupportedError: The laser cannot be tuned.
@@ -78,7 +78,7 @@ def _grid(module: ModuleContext, grid_ghz: float | None) -> Grid | None:
 
 
 def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
-    """Write a tuning, wait until the laser has settled and return its frequency in MHz."""
+    """Write grid, channel and fine offset, wait until the laser has settled and return its frequency in MHz."""
     memory, flags = module.memory, module.flags
     fine = module.advertised.grids.fine is not None
     with memory.pages.transaction():

@@ -73,7 +73,7 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 
 
 def _special(dump: Dump, field: Field, value: float) -> str:
-    """Return the text of numbers with special encodings; empty for others."""
+    """Return the text for numbers with special encodings; empty for other numbers."""
     if explained_by(field):
         return _auxiliary(dump, field.name.partition("_")[0], value)
     for fits, words in _SPECIAL:

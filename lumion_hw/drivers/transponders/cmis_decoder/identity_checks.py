@@ -67,7 +67,7 @@ def texts(dump: Dump) -> Iterator[Finding]:
 
 
 def pages(dump: Dump) -> Iterator[Finding]:
-    """Yield pages that are advertised but not in the dump, or the reverse."""
+    """Yield findings about advertised pages missing in the dump, and about pages that are not advertised."""
     present = {page for _, page in (*dump.image.halves, *dump.image.unreadable) if page is not None}
     if dump.advertised.flat:
         beyond = sorted(present - {0x00})
@@ -94,7 +94,7 @@ def pages(dump: Dump) -> Iterator[Finding]:
 
 
 def applications(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible application descriptors."""
+    """Yield findings about impossible application descriptors."""
     ended = None
     for number in range(1, 16):
         prefix = "application" if number <= 8 else "more_application"
@@ -148,7 +148,7 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
 
 
 def limits(dump: Dump) -> Iterator[Finding]:
-    """Yield advertised limits that are reserved or contradict each other."""
+    """Yield findings about advertised limits that are reserved or contradict each other."""
     for stage in _DURATIONS:
         name = f"max_duration_{stage}"
         code = dump.value(name)
@@ -211,7 +211,7 @@ def media(dump: Dump) -> Iterator[Finding]:
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible content of page 04h."""
+    """Yield findings about impossible content of page 04h (laser capabilities)."""
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
     if not dump.advertised.grids.channels:

@@ -25,7 +25,7 @@ _ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield reserved states and codes, and lanes with applications that the module does not offer."""
+    """Yield findings about reserved states and codes, and lanes whose application the module does not offer."""
     state = dump.count("module_state")
     if not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
@@ -215,7 +215,7 @@ def link(dump: Dump) -> Iterator[Finding]:
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
-    """Return the listed diagnostic instances, each with the bytes of its sample or ``None``."""
+    """Return the listed diagnostic instances, each with the bytes of its sample; ``None`` for missing bytes."""
     found = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
@@ -261,7 +261,7 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
 
 
 def reserved(dump: Dump) -> Iterator[Finding]:
-    """Yield bits that are set but belong to no field, one finding per page."""
+    """Yield one finding per page with reserved bits that are set."""
     for bank, page in dump.image.halves:
         if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
             continue
@@ -282,7 +282,7 @@ def reserved(dump: Dump) -> Iterator[Finding]:
 
 
 def tuning(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible laser frequencies."""
+    """Yield findings about impossible laser frequencies."""
     if not dump.advertised.tunable or dump.half(0x12) is None:
         return
     for lane in sorted(dump.media_lanes):

@@ -35,7 +35,7 @@ class Dump:
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field times its multiplier; ``None`` if the dump does not contain both."""
+        """Return the value of a field times its multiplier; ``None`` unless the dump contains field and multiplier."""
         field = FIELDS[name]
         half = self.half(field.page)
         if half is None or not self.has_field(field, index):
@@ -69,7 +69,7 @@ class Dump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Page checksums in the dump, and whether they are right; without page 04h if the laser is not tunable."""
+        """Page checksums in the dump and whether each is right; without page 04h if the laser is not tunable."""
         result = {}
         for item in CHECKSUMS:
             half = self.half(item.space)

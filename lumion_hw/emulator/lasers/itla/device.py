@@ -36,7 +36,7 @@ _SILENCE_S = 0.1  # model choice: an incomplete frame of a crashed host must not
 
 
 class ItlaPeer(SerialPeer):
-    """One connection: a line, and the bytes of the present frame."""
+    """One host connection to the ITLA: a serial line, and the bytes of the frame being received."""
 
     def __init__(self, device: Itla, line: SerialLine) -> None:
         super().__init__(device, line)
@@ -44,7 +44,7 @@ class ItlaPeer(SerialPeer):
         self._received_s = float("-inf")
 
     def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
-        """Append bytes; return the frames that ``data`` completes, with their arrival times."""
+        """Append received bytes; return the request frames that ``data`` completes, with their arrival times."""
         start_s = end_s - self.line.byte_s * len(data)
         if start_s > self._received_s + _SILENCE_S:
             self._frame.clear()
@@ -66,18 +66,18 @@ _REPLY_S = 0.5e-3  # model choice
 
 @dataclass(frozen=True)
 class ItlaOperation:
-    """An operation in progress."""
+    """An operation of the ITLA in progress, such as tuning."""
 
     end_s: float
     on_end: Callable[[], None]
 
 
 class Itla(SerialDevice[ItlaPeer]):
-    """The module (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Emulated ITLA module, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: The injected clock.
+        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Properties of the module.
         serial: Serial number in register 04.
@@ -92,7 +92,7 @@ class Itla(SerialDevice[ItlaPeer]):
         extended: Bytes that AEA-EAR returns.
         extended_position: Number of those bytes that have been read.
         extended_mode: Value written to AEA-EAC.
-        baud_code: Present line rate, by its code in IOCap.
+        baud_code: Present line rate as its code in register IOCap.
         tuning: Whether the output is dark because the laser is tuning.
     """
 
@@ -154,7 +154,7 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def _instant(self) -> float:
-        """Time of the present action: a frame is executed at its arrival time, even if it is processed later."""
+        """Time of the action being executed; a frame is executed at its arrival time, even if it is processed later."""
         return self._clock.now() if self._executing_s is None else self._executing_s
 
     def power_cycle(self) -> None:
@@ -177,7 +177,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return ItlaPeer(self, SerialLine(self._baud))
 
     def _follow(self, now: float) -> None:
-        """Execute what has arrived, end operations that are due, and update the light."""
+        """Execute the frames that have arrived, end the operations that are due, and update the light."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now)) is not None:
                 for frame, at_s in peer.frames(piece[1], piece[0]):
@@ -279,41 +279,41 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def pending(self) -> bool:
-        """Whether an operation is in progress."""
+        """Whether an operation of the ITLA is in progress."""
         return self._operation is not None
 
     @property
     def ready(self) -> bool:
-        """Whether the module has started up."""
+        """Whether the ITLA has finished starting up."""
         return self._instant >= self._ready_s
 
     @property
     def power_dbm(self) -> float:
-        """Power set, in dBm."""
+        """Output power that the host has set, in dBm."""
         return self.settings.power_cdbm / 100.0
 
     @property
     def frequency_mhz(self) -> int:
-        """Frequency that the module assumes, in MHz."""
+        """Frequency that the ITLA reports, in MHz; the true frequency differs by a hidden error."""
         return self._assumed_mhz if self.enabled else self.settings.channel_mhz + self.settings.fine_mhz
 
     @property
     def reported_dbm(self) -> float:
-        """Power that the module reports, in dBm."""
+        """Output power that the ITLA reports, in dBm."""
         return self._laser.level_dbm(self._instant)
 
     def light(self) -> Light:
-        """Return the true light now."""
+        """Return the light that the laser emits now, hidden errors included."""
         self.advance()
         return self._laser.light(self.frequency_mhz, self._instant)
 
     def within_limits(self, mhz: int) -> bool:
-        """Return whether a frequency is within the module's limits."""
+        """Return whether a frequency is within the ITLA's tuning limits."""
         low, high = self.profile.frequency_thz
         return round(low * 1e6) <= mhz <= round(high * 1e6)
 
     def start(self, duration_s: float, *, dark: bool) -> None:
-        """Let the control loops approach the settings; the operation is pending for ``duration_s``."""
+        """Start moving the light to the present settings; the operation is pending for ``duration_s``."""
         self.tuning = dark
 
         def finish() -> None:
@@ -325,12 +325,12 @@ class Itla(SerialDevice[ItlaPeer]):
         self._laser.aim(self.power_dbm, self._instant, emits=True, dark=dark)
 
     def store_defaults(self) -> None:
-        """Store the settings as those after power-on."""
+        """Store the present settings as the settings after power-on (``GenCfg``)."""
         self._defaults = self.settings.copy()
         self._operation = ItlaOperation(self._instant + 0.1, lambda: None)
 
     def switch_on(self) -> None:
-        """Enable the output. Raises :class:`ItlaRefusal`."""
+        """Enable the laser output. Raises :class:`ItlaRefusal` if the settings or the disable pin do not allow it."""
         if self._disable_pin:
             raise ItlaRefusal(ItlaError.EXECUTION_FAILURE)
         if not self.within_limits(self.settings.channel_mhz):
@@ -341,18 +341,18 @@ class Itla(SerialDevice[ItlaPeer]):
             self.start(self.profile.enable_s, dark=True)
 
     def switch_off(self) -> None:
-        """Disable the output at once, even during an operation."""
+        """Disable the laser output at once, even during an operation."""
         # Never refused: a host must always be able to switch the light off.
         self.enabled = self.tuning = False
         self._operation = None
         self._laser.aim(self.power_dbm, self._instant, emits=False, dark=False)
 
     def reset_module(self) -> None:
-        """Restart with the stored defaults."""
+        """Restart the ITLA with its stored defaults."""
         self._restart()
 
     def reset_interface(self) -> None:
-        """Reset the extended addressing; the light does not change."""
+        """Reset the state of extended addressing; the light does not change."""
         self.extended, self.extended_position = b"", 0
         self.status.latch(reg.COMMUNICATION_RESET)
 
@@ -415,7 +415,7 @@ EXTENDED: Mapping[int, Callable[[Itla], bytes]] = {
     reg.CURRENTS: _currents,
     reg.TEMPS: lambda _: _pack_words(100.0 * DIODE_C, 100.0 * CASE_C),
 }
-"""Registers whose content is longer than a frame."""
+"""Registers whose content does not fit one frame."""
 
 
 def _next_word(itla: Itla) -> int:
@@ -466,7 +466,7 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.AGE: lambda _: 0,
     reg.FTF: lambda itla: itla.settings.fine_mhz,
 }
-"""Functions that return the value of a register; negative numbers become a two's complement in the frame."""
+"""Functions that return the value of each register; negative values are sent as a two's complement."""
 
 
 def _set_channel(itla: Itla, channel: int) -> None:

@@ -9,7 +9,7 @@ FRAME_SIZE = 4
 
 
 class ResponseStatus(enum.IntEnum):
-    """Bits 25-24 of a reply."""
+    """Status of an ITLA reply, its bits 25-24."""
 
     OK = 0
     EXECUTION_ERROR = 1
@@ -18,7 +18,7 @@ class ResponseStatus(enum.IntEnum):
 
 
 class ItlaError(enum.IntEnum):
-    """Bits 3-0 of NOP: reason why the last command failed."""
+    """Reason why the last command failed, bits 3-0 of the NOP register."""
 
     OK = 0x0
     NOT_IMPLEMENTED = 0x1
@@ -35,7 +35,7 @@ class ItlaError(enum.IntEnum):
 
 
 class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface; it never leaves the emulator
-    """Signal that a command is answered with an execution error."""
+    """Signal that the ITLA answers a command with an execution error."""
 
     def __init__(self, code: ItlaError) -> None:
         super().__init__(code.name)
@@ -44,7 +44,7 @@ class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface
 
 @dataclass(frozen=True)
 class ItlaRequest:
-    """A decoded request of the host.
+    """A decoded request of the host to the ITLA.
 
     Attributes:
         register: Register number.
@@ -60,7 +60,7 @@ class ItlaRequest:
 
 
 def bip4(frame: bytes) -> int:
-    """Return the parity of a frame without its own four bits."""
+    """Return the four-bit parity (BIP-4) of a frame, computed without the parity bits themselves."""
     # BIP-4 is the parity of each of four bit positions over all nibbles.
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
@@ -72,7 +72,7 @@ def _sealed(low_nibble: int, register: int, data: int) -> bytes:
 
 
 def reply(status: ResponseStatus, register: int, data: int) -> bytes:
-    """Return a reply; bit 26 is always 1."""
+    """Return the four bytes of a reply frame; bit 26 is always 1."""
     return _sealed(0x04 | status, register, data & 0xFFFF)
 
 
@@ -81,7 +81,7 @@ DAMAGED = _sealed(0x0C, 0, 0)
 
 
 def decode(frame: bytes) -> ItlaRequest | None:
-    """Return a request, or ``None`` if its parity is wrong."""
+    """Decode a request frame; return ``None`` if its parity is wrong."""
     if bip4(frame) != frame[0] >> 4:
         return None
     return ItlaRequest(frame[1], frame[2] << 8 | frame[3], write=bool(frame[0] & 0x01), repeat=bool(frame[0] & 0x08))

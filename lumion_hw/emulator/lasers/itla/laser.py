@@ -25,7 +25,7 @@ DIODE_C = 45.0
 
 @dataclass(frozen=True)
 class ItlaProfile:
-    """Properties of one module.
+    """Properties of one ITLA module.
 
     Attributes:
         manufacturer: AEA string of register 02.
@@ -64,7 +64,7 @@ class ItlaProfile:
 
 @dataclass
 class ItlaSettings:
-    """Settings of the host; ``GenCfg`` makes them the state after power-on.
+    """Settings that the host has made on the ITLA; ``GenCfg`` stores them as the settings after power-on.
 
     Attributes:
         channel: Channel, from 1; 0 for none.
@@ -83,22 +83,22 @@ class ItlaSettings:
     stored: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> ItlaSettings:
-        """Return an independent copy."""
+        """Return an independent copy of the settings."""
         return ItlaSettings(self.channel, self.grid, self.first_mhz, self.power_cdbm, self.fine_mhz, dict(self.stored))
 
     @property
     def grid_mhz(self) -> int:
-        """Channel spacing in MHz."""
+        """Channel spacing of the frequency grid in MHz."""
         return 100 * self.grid[0] + self.grid[1]
 
     @property
     def channel_mhz(self) -> int:
-        """Frequency of the present channel, without fine tuning."""
+        """Frequency of the selected channel in MHz, without fine tuning."""
         return self.first_mhz + (self.channel - 1) * self.grid_mhz
 
 
 class ItlaPhysics:
-    """Light of one module.
+    """True light of one ITLA: fixed frequency and power errors, and a power that follows its setting.
 
     Args:
         rng: Random numbers for its errors.
@@ -114,7 +114,7 @@ class ItlaPhysics:
         self.dark = False
 
     def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the target of the control loops: a level, and whether light is emitted at all."""
+        """Set the target of the power control: a power in dBm, and whether light is emitted at all."""
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.
@@ -123,14 +123,14 @@ class ItlaPhysics:
         self.emits, self.dark = emits, dark
 
     def level_dbm(self, now_s: float) -> float:
-        """Return the power that the module reports (OOP): it follows the setting in about a second."""
+        """Return the power in dBm that the ITLA reports (register OOP); it follows the setting in about a second."""
         remaining = math.exp(-max(now_s - self._updated_s, 0.0) / POWER_TAU_S)
         self._updated_s = max(now_s, self._updated_s)
         self._level_dbm = self._target_dbm + (self._level_dbm - self._target_dbm) * remaining
         return self._level_dbm if self.emits and not self.dark else DARK_DBM
 
     def light(self, frequency_mhz: float, now_s: float) -> Light:
-        """Return the true light at a frequency that the module assumes."""
+        """Return the light that the laser emits when the ITLA reports a given frequency, hidden errors included."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
         # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)

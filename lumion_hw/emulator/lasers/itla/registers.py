@@ -29,7 +29,7 @@ READ_ONLY = frozenset(
 
 @dataclass(frozen=True)
 class Stored:
-    """A register that stores the value written to it.
+    """An ITLA register that stores the value written to it, within limits.
 
     Attributes:
         default: Value after power-on.
@@ -46,7 +46,7 @@ class Stored:
     bits: int = 0xFFFF
 
     def accepts(self, data: int) -> bool:
-        """Return whether the register accepts these 16 bits."""
+        """Return whether the register accepts a 16-bit value."""
         value = signed(data) if self.signed else data
         return self.low <= value <= self.high and not data & ~self.bits
 
@@ -89,11 +89,11 @@ DISABLED, FATAL, ALARM, SERVICE = 0x1000, 0x2000, 0x4000, 0x8000
 
 
 def signed(data: int) -> int:
-    """Return 16 bits as a two's complement."""
+    """Return the signed number that 16 bits represent as a two's complement."""
     return data - 0x10000 if data & 0x8000 else data
 
 
 def split_mhz(mhz: int) -> tuple[int, int, int]:
-    """Return a frequency in THz, GHz times ten, and MHz, as in its three registers."""
+    """Split a frequency in MHz into the values of its three registers: THz, GHz times ten, and MHz."""
     thz, remainder = divmod(mhz, 1_000_000)
     return thz, remainder // 100, remainder % 100

@@ -10,7 +10,7 @@ from lumion_hw.emulator.lasers.itla import registers as reg
 
 @dataclass
 class ItlaStatus:
-    """The latched bits of both registers.
+    """The latched bits of the ITLA registers StatusF and StatusW.
 
     Attributes:
         fatal: Bits of StatusF.
@@ -21,15 +21,15 @@ class ItlaStatus:
     warning: int = 0
 
     def latch(self, bits: int) -> None:
-        """Latch bits that appear in both registers."""
+        """Latch condition bits that appear in both StatusF and StatusW."""
         self.fatal |= bits
         self.warning |= bits
 
     def summary(self, stored: Mapping[int, int], *, disabled: bool) -> int:
-        """Return bits 12 to 15, which appear in both registers.
+        """Return the summary bits 12 to 15, which appear in both StatusF and StatusW.
 
         Args:
-            stored: The trigger masks, by register.
+            stored: Stored trigger masks, by register number.
             disabled: Whether the hardware pin keeps the output off.
         """
         # The trigger masks have fatal deviations in bits 0 to 3 and warnings in bits 8 to 11.
@@ -45,10 +45,10 @@ class ItlaStatus:
 
 
 def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: bool, fatal: bool) -> int:
-    """Return the live conditions of one register while the output is enabled, as bits 0 to 3.
+    """Return the live condition bits 0 to 3 of StatusF or StatusW while the output is enabled.
 
     Args:
-        stored: Thresholds and behaviour, by register.
+        stored: Stored thresholds and behaviour, by register number.
         deviation_db: Deviation of the power from its setting.
         tuning: Whether the laser is tuning.
         fatal: Whether the result is for StatusF rather than StatusW.

@@ -1,4 +1,4 @@
-"""Configuration of the emulated board (section 7): limits, power cap and watchdog policy, pending and active."""
+"""Pending and active configuration of the emulated board (docs/protocol.md, section 7): limits, power cap, watchdog."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TABLES_PER_CHECK = 256  # tables checked by one numpy call; an image may have t
 
 @dataclass(frozen=True)
 class StoredConfiguration:
-    """One complete configuration.
+    """One complete configuration of the emulated board.
 
     Attributes:
         common: The GLOBAL block.
         limits: One limit record per channel (``LIMIT_DTYPE``).
-        crc32: Its CRC as both sides compute it.
+        crc32: CRC-32 of the configuration, as host and board compute it.
     """
 
     common: ConfigGlobalRequest
@@ -50,7 +50,7 @@ class StoredConfiguration:
         )
 
     def refuse_table(self, codes: NDArray[np.uint16], profile: BoardProfile) -> Refusal | None:
-        """Return LIMIT if a table exceeds a code limit or the power cap (section 7.3), or ``None``."""
+        """Return LIMIT if a table exceeds a code limit or the power cap (protocol section 7.3), or ``None``."""
         refusal = self.refuse_codes(codes, np.arange(len(codes)))
         if refusal is not None:
             return refusal
@@ -62,7 +62,7 @@ class StoredConfiguration:
         return None
 
     def refuse_points(self, tables: Iterable[NDArray[np.uint16]], profile: BoardProfile) -> Refusal | None:
-        """Return LIMIT with ``index`` for the first table that :meth:`refuse_table` refuses, or ``None``."""
+        """Return LIMIT with the index of the first sweep point that :meth:`refuse_table` refuses, or ``None``."""
         remaining: Iterator[NDArray[np.uint16]] = iter(tables)
         first = 0
         while chunk := list(islice(remaining, _TABLES_PER_CHECK)):
@@ -81,7 +81,7 @@ class StoredConfiguration:
 
 
 class PendingConfiguration:
-    """A configuration under construction, record by record."""
+    """A configuration that the host is sending, limit record by limit record."""
 
     def __init__(self, common: ConfigGlobalRequest, n_dac: int) -> None:
         self._common = common
@@ -95,14 +95,14 @@ class PendingConfiguration:
 
     @property
     def count(self) -> int:
-        """Number of channels that have a record."""
+        """Number of channels that have a limit record."""
         return int(self._is_set.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel without a record, or ``None``."""
+        """Return the first channel without a limit record, or ``None``."""
         missing = np.flatnonzero(~self._is_set)
         return int(missing[0]) if missing.size else None
 
     def complete(self) -> StoredConfiguration:
-        """Return the complete configuration."""
+        """Return the complete configuration from the collected records."""
         return StoredConfiguration(self._common, self._limits.copy(), config_crc32(self._common, self._limits))

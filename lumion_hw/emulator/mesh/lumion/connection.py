@@ -1,4 +1,4 @@
-"""One connection to the emulated board."""
+"""One host connection to the emulated board."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLin
 
 
 class Priority(IntEnum):
-    """Priority of an outgoing frame; the lowest number goes first."""
+    """Priority of an outgoing frame; frames with the lowest number are sent first."""
 
     RSP = 0
     FAULT = 1
@@ -22,10 +22,10 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A frame of one connection that waits to be sent.
+    """A frame that waits to be sent on one connection.
 
     Attributes:
-        priority: Its priority.
+        priority: Priority of the frame.
         ready_s: Earliest time to send it.
         frame: The frame; FAULT_PENDING is set when it is sent.
     """
@@ -42,20 +42,20 @@ class _Board(Protocol):
         """Return the time of the board's clock."""
 
     def advance(self) -> None:
-        """Bring the board to the present time."""
+        """Advance the board to the clock's present time."""
 
     def next_due(self) -> float | None:
-        """Return when the board next has something to do without a host."""
+        """Return the time of the board's next action without a request from a host."""
 
     def count_lost_bytes(self, count: int) -> None:
-        """Count bytes that a host sent although there was no room."""
+        """Count bytes that were lost because a host sent them while the receive buffer was full."""
 
     def disconnect(self, peer: BoardPeer) -> None:
-        """Remove a connection."""
+        """Remove a closed connection from the board."""
 
 
 class BoardPeer:
-    """One connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
+    """One host connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
 
     Args:
         board: The board.
@@ -63,7 +63,7 @@ class BoardPeer:
         mtu: Largest frame the board accepts, in bytes.
 
     Attributes:
-        waiting: Frames for this connection alone, oldest first.
+        waiting: Frames to send on this connection only, oldest first.
         pending: Number of requests received and not yet executed.
         is_open: Whether the host is still connected.
     """
@@ -79,7 +79,7 @@ class BoardPeer:
         self.clear()
 
     def clear(self) -> None:
-        """Discard everything in transmission, after a restart or power loss."""
+        """Discard all bytes in transmission, after a restart or power loss."""
         self.from_host.clear()
         self.to_host.clear()
         self.decoder = Decoder(self._mtu)
@@ -88,11 +88,11 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; respecting it slows a writer like a real wire (section 15)."""
+        """Number of bytes that the host may write now; a host that respects it is as slow as on a real wire."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._board.advance()
         if self.is_open:
             # A writer that ignores `room` loses bytes, as on a UART without flow control.
@@ -100,12 +100,12 @@ class BoardPeer:
             self._board.advance()
 
     def transmit(self) -> bytes:
-        """Return the bytes that have reached the host by now."""
+        """Return the board's bytes that have reached the host by now."""
         self._board.advance()
         return self.to_host.remove(self._board.now())
 
     def next_event(self) -> float | None:
-        """Return when more bytes may reach the host."""
+        """Return the time at which more bytes may reach the host."""
         times = (self.to_host.next_delivery(), self._board.next_due())
         return min((time for time in times if time is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""Context and result types of the command handlers of the emulated board."""
+"""Context and result types for the command handlers of the emulated board."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Result = Message | Refusal | DeferredReply
 
 @dataclass(frozen=True)
 class Context:
-    """The components of a board.
+    """The components of an emulated board that a command handler may use.
 
     Attributes:
         core: Outputs, faults and time.
@@ -55,12 +55,12 @@ class Context:
 
 
 def bad_value(offset: int, value: int) -> Refusal:
-    """Return BAD_VALUE for the field at a payload offset."""
+    """Return the refusal BAD_VALUE for the field at a payload offset."""
     return Refusal(Status.BAD_VALUE, channel=offset, value=value)
 
 
 def refuse_state(core: BoardCore) -> Refusal | None:
-    """Return the reason why outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
+    """Return the reason why outputs cannot be programmed in this state (protocol section 8.3, check 1), or ``None``."""
     if core.state is OutputsState.BOOT:
         return Refusal(Status.NOT_CONFIGURED)
     if core.state is OutputsState.SWEEP:

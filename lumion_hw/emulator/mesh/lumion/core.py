@@ -30,7 +30,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """One staging bank of ``n_dac`` codes; an empty bank has generation 0 and no staged channels."""
+    """One staging bank: a table of ``n_dac`` codes. An empty bank has generation 0 and no staged channels."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -38,7 +38,7 @@ class Bank:
         self.generation = 0
 
     def clear(self) -> None:
-        """Empty the bank."""
+        """Empty the staging bank."""
         self.codes[:] = 0
         self.staged[:] = False
         self.generation = 0
@@ -54,7 +54,7 @@ class Bank:
         codes: NDArray[np.uint16],
         base: NDArray[np.uint16] | None = None,
     ) -> None:
-        """Stage ``codes`` on ``channels``; if a channel is listed twice, the last code counts.
+        """Stage output codes in the bank for some channels; if a channel is listed twice, the last code counts.
 
         Args:
             generation: Bank generation; a newer one than the present restarts the bank.
@@ -76,11 +76,11 @@ class Bank:
 
     @property
     def n_staged(self) -> int:
-        """Number of channels staged in this bank generation."""
+        """Number of channels staged in the bank's present generation."""
         return int(self.staged.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel that is not staged, or ``None``."""
+        """Return the first channel that is not staged in the bank, or ``None``."""
         missing = np.flatnonzero(~self.staged)
         return int(missing[0]) if missing.size else None
 
@@ -90,7 +90,7 @@ class Bank:
 
 
 DEFAULT_WATCHDOG_MS = 2000
-"""Host silence that ends a session on a board without configuration (section 4.1)."""
+"""Host silence that ends a session on a board without configuration (docs/protocol.md, section 4.1)."""
 
 _U32 = 1 << 32
 _ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have rounding errors
@@ -108,7 +108,7 @@ class ArmedCommit:
 
 
 class BoardCore:
-    """State of the board's outputs.
+    """Core state of the emulated board: time, outputs, watchdog and faults.
 
     Args:
         profile: Properties of the board.
@@ -141,9 +141,9 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (section 11)."""
+        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (protocol section 11)."""
         profile = self.profile
-        # Latched faults survive a restart (section 11.3): power-cycling must not bypass an interlock.
+        # Latched faults survive a restart (docs/protocol.md, section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
         self.boot_id = boot_id
         self.origin_s = at_s
@@ -184,24 +184,24 @@ class BoardCore:
         return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _ROUNDING)
 
     def uptime_ms(self, at_s: float) -> int:
-        """Return the milliseconds since power-up, wrapped."""
+        """Return the milliseconds since power-up, wrapped to 32 bits."""
         return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
-        """Shift the board's time base by the time that the processor was frozen (section 15, frozen tick)."""
+        """Shift the board's time base by the time that the processor was frozen (protocol section 15, frozen tick)."""
         self.origin_s += seconds
         self.last_fed_s += seconds
         self._grace_from_s += seconds
 
     def count(self, counter: StatsCounter, amount: int = 1) -> None:
-        """Count events; counters wrap."""
+        """Add to a statistics counter of the board; counters wrap."""
         self.stats[counter] = (int(self.stats[counter]) + amount) % _U32
 
     # -- outputs ----------------------------------------------------------------------------------------------------
 
     @property
     def driven_crc32(self) -> int:
-        """CRC-32 of the table that is driven now."""
+        """CRC-32 of the table of output codes that is driven now."""
         return table_crc32(self.driven)
 
     def _set_outputs(self, codes: NDArray[np.uint16], at_s: float) -> None:
@@ -215,7 +215,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a whole table from a tick edge on; it becomes the active generation (section 8)."""
+        """Drive a whole table from a tick edge on; it becomes the active generation (docs/protocol.md, section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -231,7 +231,7 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep: the table driven now becomes its base, its generation the active one (section 10.3)."""
+        """Start a sweep: the table driven now becomes the base table, the sweep's generation the active generation."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
@@ -270,7 +270,7 @@ class BoardCore:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def enabled(self, source: int) -> bool:
-        """Return whether a fault source can trip now (section 11.3, last column)."""
+        """Return whether a fault source can trip now (docs/protocol.md, section 11.3, last column)."""
         try:
             feature = FaultSource(source).feature
         except ValueError:
@@ -315,7 +315,7 @@ class BoardCore:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 
     def activate(self, configuration: StoredConfiguration, at_s: float) -> None:
-        """Make a configuration the active one (section 7.2)."""
+        """Make a configuration the active one (docs/protocol.md, section 7.2)."""
         # An armed commit was checked against the old limits. Applying the same configuration again changes nothing.
         if self.active is None or configuration.crc32 != self.active.crc32:
             self.active = configuration
@@ -350,7 +350,7 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (section 11.2)."""
+        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (protocol section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:
@@ -367,11 +367,11 @@ class BoardCore:
         return 0.0 if self.active is None else self.active.common.wd_param_ms * 1e-3
 
     def remaining_grace_ms(self, at_s: float) -> int:
-        """Return the remaining time of RAMP or HOLD in ms."""
+        """Return the remaining time of the grace state RAMP or HOLD in ms."""
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Do what is due at the next edge: watchdog and grace first, then an armed commit."""
+        """Carry out the actions due at the next tick edge: watchdog and grace first, then an armed commit."""
         number = self._next_edge()
         if number is None:
             return
@@ -394,7 +394,7 @@ class BoardCore:
             self.enter_safe(at_s, EndReason.WATCHDOG)
             return
         was_sweeping = self.state is OutputsState.SWEEP
-        if was_sweeping:  # the policy applies to the base table (section 10.4)
+        if was_sweeping:  # the policy applies to the base table (docs/protocol.md, section 10.4)
             self.latch(self.generation, self._base, number)
         self.state = OutputsState.GRACE
         if was_sweeping:

@@ -80,28 +80,28 @@ class MeshBoard(Switchable):
 
     @property
     def state(self) -> OutputsState:
-        """State of the outputs, as of the last :meth:`advance`."""
+        """State of the board's outputs, as of the last :meth:`advance`."""
         return self.core.state
 
     @property
     def driven_codes(self) -> NDArray[np.uint16]:
-        """Copy of the driven table, as of the last :meth:`advance`; shape ``(n_dac,)``."""
+        """Copy of the table of output codes driven at the last :meth:`advance`; shape ``(n_dac,)``."""
         return self.core.driven.copy()
 
     @property
     def boot_id(self) -> int:
-        """Random number of this power-up."""
+        """Random number that identifies this power-up of the board."""
         return self.core.boot_id
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
         return DeviceConnection(self, peer)
 
     def disconnect(self, peer: BoardPeer) -> None:
-        """Remove a connection; requests that have arrived from it are still executed."""
+        """Remove a closed connection; requests that have already arrived from its host are still executed."""
         self.advance()
         peer.is_open = False
         peer.waiting.clear()
@@ -111,7 +111,7 @@ class MeshBoard(Switchable):
             self._context.transmitter.session_connection = None
 
     def count_lost_bytes(self, count: int) -> None:
-        """Count bytes that a host sent although there was no room for them."""
+        """Count bytes that were lost because a host sent them while the receive buffer was full."""
         self.core.count(StatsCounter.UART_ERRORS, count)
 
     def next_due(self) -> float | None:
@@ -122,7 +122,7 @@ class MeshBoard(Switchable):
         return None if due is None else due[0]
 
     def advance(self) -> None:
-        """Do everything that is due up to the clock's present time, each action at its own time."""
+        """Carry out all of the board's actions due up to the clock's present time, each at its own time."""
         if self._advancing:  # a scan reads the optical world, which makes every device advance
             return
         self._advancing = True
@@ -139,11 +139,11 @@ class MeshBoard(Switchable):
     def trip(
         self, source: int, *, channel: int | None = None, value: int = 0, limit: int = 0, present: bool = False
     ) -> int | None:
-        """Trip a fault source now.
+        """Make a fault source of the board trip now.
 
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
-            channel: Channel concerned.
+            channel: Channel at which the fault occurs.
             value: Measured value, in the unit of the source.
             limit: The threshold, in the unit of the source.
             present: The condition stays until :meth:`remove_condition`, also over a reset.
@@ -183,11 +183,11 @@ class MeshBoard(Switchable):
         self.advance()
 
     def lose_frames(self, count: int) -> None:
-        """Lose the next ``count`` good frames without a trace."""
+        """Make the board drop the next ``count`` good frames without counting or answering them."""
         self._processor.frames_to_lose += count
 
     def corrupt(self, rate: float, seed: int = 0) -> None:
-        """Replace bytes at random in both directions from now on.
+        """Corrupt bytes on the line at random in both directions from now on.
 
         Args:
             rate: Probability per byte, 0 to 1; 0 ends the corruption.
@@ -197,25 +197,27 @@ class MeshBoard(Switchable):
         self._processor.noise = Noise(rate, seed) if rate else None
 
     def stop_reading(self) -> None:
-        """Stop reading bytes until :meth:`resume_reading` or a reset: they accumulate, and the host has to wait.
+        """Make the board stop reading bytes until :meth:`resume_reading` or a reset.
 
-        Everything else continues, and so the watchdog trips.
+        Bytes accumulate and the host must wait.
+
+        All other functions continue, so the watchdog trips after a while.
         """
         self.advance()
         self._processor.reading = False
 
     def resume_reading(self) -> None:
-        """Read bytes again, beginning with the accumulated ones."""
+        """Make the board read bytes again, beginning with the accumulated bytes."""
         self._processor.reading = True
         self.advance()
 
     def reset(self) -> None:
-        """Restart the processor: new ``boot_id``, outputs 0; connections stay open but lose pending bytes."""
+        """Restart the board's processor: new ``boot_id``, outputs 0; connections stay open but lose pending bytes."""
         self.advance()
         self._reboot(self._clock.now())
 
     def _lose_power(self) -> None:
-        """Set the outputs to 0 and stop responding."""
+        """Set the board's outputs to 0 and stop responding."""
         self.core.enter_safe(self._clock.now())
         for peer in self._processor.peers:
             peer.clear()
@@ -224,7 +226,7 @@ class MeshBoard(Switchable):
         self._reboot(self._clock.now())
 
     def freeze(self) -> None:
-        """Freeze the processor: no ticks, no replies, unchanged outputs, until :meth:`thaw` or a reset.
+        """Freeze the board's processor until :meth:`thaw` or a reset: no ticks, no replies, unchanged outputs.
 
         A board with the feature HW_WATCHDOG is reset after ``hw_watchdog_s``.
         """
@@ -233,7 +235,7 @@ class MeshBoard(Switchable):
             self._frozen_s = self._clock.now()
 
     def thaw(self) -> None:
-        """End a freeze; no time has passed for the board."""
+        """End a freeze of the processor; for the board, no time has passed."""
         self.advance()
         if self._frozen_s is None:
             return

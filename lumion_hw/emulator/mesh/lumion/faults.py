@@ -1,4 +1,4 @@
-"""Latched faults of the emulated board (section 11.3): they are listed, and cleared only by id."""
+"""Log of the emulated board's latched faults (docs/protocol.md, section 11.3); a fault is cleared only by its id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_RECORDS = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """A fault condition that is present now.
+    """A fault condition of the board that is present now.
 
     Attributes:
         value: Measured value, in the unit of the source.
@@ -24,12 +24,12 @@ class Condition:
 
 
 def source_mask(source: int) -> int:
-    """Return the bit of a source, vendor sources included."""
+    """Return the mask bit of a fault source, vendor-specific sources included."""
     return 1 << source
 
 
 class FaultLog:
-    """Faults of one boot, and their conditions. Latched faults and conditions survive a restart."""
+    """Latched faults and present fault conditions of the board; both survive a restart."""
 
     def __init__(self) -> None:
         self.newest_id = 0
@@ -37,7 +37,7 @@ class FaultLog:
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
     def restart(self) -> None:
-        """Start a new boot: latch the latched faults again in the same order, with ids from 1 and at tick 0."""
+        """Prepare for a new boot: number the latched faults again from id 1, in the same order and at tick 0."""
         # Ids and ticks are valid within one boot; a new boot_id tells the host that its ids are obsolete.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
@@ -45,7 +45,7 @@ class FaultLog:
 
     @property
     def latched(self) -> int:
-        """Mask of the latched sources."""
+        """Mask of the latched fault sources."""
         mask = 0
         for record in self.records:
             if record.fault_state is not FaultState.CLEARED:
@@ -53,7 +53,7 @@ class FaultLog:
         return mask
 
     def find_latched(self, source: int, channel: int | None) -> FaultRecord | None:
-        """Return the latched fault of a source and channel, if there is one."""
+        """Return the latched fault of a source and channel, or ``None``."""
         for record in self.records:
             same = record.source == source and record.channel == channel
             if same and record.fault_state is not FaultState.CLEARED:
@@ -61,7 +61,7 @@ class FaultLog:
         return None
 
     def latch(self, source: int, tick: int, channel: int | None, value: int, limit: int) -> tuple[FaultRecord, bool]:
-        """Latch a fault unless it is latched already; return its record and whether it is new."""
+        """Latch a fault unless it is latched already; return the fault's record and whether it is new."""
         existing = self.find_latched(source, channel)
         if existing is not None:
             return existing, False
@@ -77,7 +77,7 @@ class FaultLog:
         return record, True
 
     def set_present(self, source: int, channel: int | None, condition: Condition | None) -> None:
-        """Set or, with ``None``, remove a condition, and update the latched faults of its source and channel."""
+        """Set a fault condition, or remove it with ``None``; update the latched faults of its source and channel."""
         if condition is None:
             self.conditions.pop((source, channel), None)
         else:
@@ -89,14 +89,14 @@ class FaultLog:
                 self.records[index] = replace(record, fault_state=state)
 
     def was_issued(self, fault_id: int) -> bool:
-        """Return whether this boot assigned an id; a fault without a record was cleared."""
+        """Return whether a fault id was assigned since power-up; an assigned id without a record was cleared."""
         return 1 <= fault_id <= self.newest_id
 
     def clear(self, fault_id: int) -> FaultRecord | None:
-        """Clear one fault; does nothing if it is cleared already.
+        """Clear one latched fault; does nothing if the fault is cleared already.
 
         Returns:
-            The fault, if its condition is still present and it was therefore not cleared; else ``None``.
+            The fault if it could not be cleared because its condition is still present; else ``None``.
         """
         for index, record in enumerate(self.records):
             if record.fault_id == fault_id:

@@ -1,4 +1,4 @@
-"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (sections 3, 4, 5 and 13)."""
+"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (protocol sections 3, 4, 5 and 13)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ HANDLERS: dict[Command, Handler] = {
     Command.FAULT_LIST: identity.fault_list,
     Command.FAULT_CLEAR: identity.fault_clear,
 }
-"""Handler of each command. A new command is a new row."""
+"""Handler of each command. A new command needs a new entry here."""
 
 _HANDLER_CHECKS_RANGES = frozenset(
     (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
@@ -80,12 +80,12 @@ _BAD_COUNTERS = {
 
 @dataclass(frozen=True)
 class ReadyReply:
-    """A reply to send.
+    """A reply of the emulated firmware that is ready to be sent.
 
     Attributes:
         status: Status code.
         payload: Reply payload.
-        retry: Whether it repeats a stored reply.
+        retry: Whether the reply repeats a stored reply.
     """
 
     status: int
@@ -95,11 +95,11 @@ class ReadyReply:
 
 @dataclass(frozen=True)
 class Work:
-    """A request that was executed, or is being executed.
+    """A request that the firmware has executed or is executing.
 
     Attributes:
         frame: The request.
-        result: The result, or the deferred reply that will give it.
+        result: Result of the request, or the deferred reply that will give the result.
         stored: Whether the result goes into the reply ring.
         reads: Whether a repeated request is executed again.
         silent: Whether no reply is sent.
@@ -113,13 +113,13 @@ class Work:
 
 
 class BoardFirmware:
-    """Checks and executes frames, one at a time; the caller passes the time."""
+    """Checks and executes request frames, one at a time; the caller passes the time of each action."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a received frame and feed the watchdog; return the frame if it is a request (section 13, steps 1-7)."""
+        """Count a received frame and reset the watchdog; return requests (protocol section 13, steps 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -137,11 +137,11 @@ class BoardFirmware:
         return item
 
     def is_from_session(self, frame: Frame) -> bool:
-        """Return whether a frame belongs to the current session."""
+        """Return whether a frame carries the number of the current session."""
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute a request (section 4): return its work, a stored reply, or ``None`` for no reply."""
+        """Execute a request (protocol section 4): return its work, a stored reply, or ``None`` for no reply."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
@@ -154,7 +154,7 @@ class BoardFirmware:
         return self._execute_by_sequence(frame, at_s)
 
     def _execute_by_sequence(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute, replay or refuse a request of the session by its sequence number (section 4.2)."""
+        """Execute, replay or refuse a request of the session by its sequence number (docs/protocol.md, section 4.2)."""
         session, core = self.context.session, self.context.core
         judgement = session.ring.judge(frame.seq)
         if judgement.verdict is Verdict.DROP:
@@ -174,7 +174,10 @@ class BoardFirmware:
         return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
     def finish(self, work: Work, result: Message | Refusal) -> ReadyReply | None:
-        """Store the result of a request for repeats and return the reply, or ``None`` if none is wanted."""
+        """Store the result of a request in case the host repeats it.
+
+        Return the reply, ``None`` if no reply is wanted.
+        """
         core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
         status = result.status if isinstance(result, Refusal) else int(Status.OK)
         payload = result.encode()
@@ -191,7 +194,7 @@ class BoardFirmware:
         return ReadyReply(status, payload)
 
     def _run_handler(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
-        """Execute a decoded request, or return its refusal."""
+        """Execute a decoded request; return its result or refusal."""
         if isinstance(request, Refusal):
             return request
         command = Command(frame.command)
@@ -200,7 +203,7 @@ class BoardFirmware:
         return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
     def _decode(self, frame: Frame) -> AnyRequest | Refusal:
-        """Decode the request of a frame, or return the reason to refuse it (section 13, steps 11 to 13)."""
+        """Decode the request of a frame, or return the reason to refuse it (protocol section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal
@@ -225,7 +228,7 @@ class BoardFirmware:
         return None
 
     def _hello(self, frame: Frame, at_s: float) -> Result:
-        """Execute HELLO (sections 4.1 and 6.1)."""
+        """Execute HELLO (docs/protocol.md, sections 4.1 and 6.1)."""
         try:
             request = HelloRequest.decode(frame.payload)
         except PayloadError as error:
@@ -260,12 +263,12 @@ class BoardFirmware:
         return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
 
     def _end_sweep_and_open(self, frame: Frame, request: HelloRequest, edge: int) -> Message:
-        """Drive the base table again at an edge, which is now, and open the session."""
+        """End the running sweep: drive the base table again at the present tick edge, then open the session."""
         self.context.sweeper.finish(EndReason.HOST_CHANGED, edge)
         return self._open(frame, request, self.context.core.edge_s(edge))
 
     def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
-        """Open a session (section 4.1): clear the state of the old session, keep the state of the board."""
+        """Open a session (protocol section 4.1): clear the state of the old session, keep the state of the board."""
         context = self.context
         core, session = context.core, context.session
         context.transmitter.change_host(frame.session, at_s)
@@ -282,7 +285,7 @@ class BoardFirmware:
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether no reply is wanted and the command honours that (section 3, NO_REPLY)."""
+    """Return whether the request asks for no reply and its command allows that (NO_REPLY, protocol section 3)."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):
@@ -291,5 +294,5 @@ def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
 
 
 def complete(result: Result) -> Message | Refusal:
-    """Return the outcome of a result that is due."""
+    """Return the final result of a request whose deferred reply is due."""
     return result.finish() if isinstance(result, DeferredReply) else result

@@ -31,7 +31,7 @@ _ESTOP_FROM_HOST = 0
 
 
 def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
-    """Return the identity block (section 6.1)."""
+    """Return the identity block of a HELLO reply (docs/protocol.md, section 6.1)."""
     core, profile = context.core, context.core.profile
     sweeps = profile.has(Feature.SWEEP)
     return HelloReply(
@@ -69,13 +69,13 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
 
 
 def ping(context: Context, request: PingRequest, at_s: float) -> Result:
-    """Execute PING (section 6.2)."""
+    """Execute PING (docs/protocol.md, section 6.2)."""
     core = context.core
     return PingReply(request.token, core.tick(at_s), core.uptime_ms(at_s), core.state, context.session.number)
 
 
 def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result:
-    """Execute GET_STATS (section 6.3)."""
+    """Execute GET_STATS (docs/protocol.md, section 6.3)."""
     del request
     core = context.core
     return GetStatsReply(
@@ -84,7 +84,7 @@ def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result
 
 
 def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
-    """Execute ESTOP (section 11.4): outputs to zero at once; a second ESTOP latches no second fault."""
+    """Execute ESTOP (protocol section 11.4): outputs to zero at once; a second ESTOP latches no second fault."""
     if request.magic != "STOP":
         return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
     core = context.core
@@ -93,7 +93,7 @@ def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
 
 
 def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Result:
-    """Execute FAULT_LIST (section 11.3)."""
+    """Execute FAULT_LIST (docs/protocol.md, section 11.3)."""
     del at_s
     core = context.core
     records = [
@@ -111,7 +111,7 @@ def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Resu
 
 
 def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
-    """Execute FAULT_CLEAR (section 11.3): clear one fault, if its condition has gone."""
+    """Execute FAULT_CLEAR (docs/protocol.md, section 11.3): clear one fault if its condition is no longer present."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
     # A ramp is completed first: clearing would leave the outputs at intermediate values.

@@ -1,4 +1,4 @@
-"""Commands of the monitors (section 9): READ_ADC, SUBSCRIBE and WATCH."""
+"""Commands of the monitors (docs/protocol.md, section 9): READ_ADC, SUBSCRIBE and WATCH."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OFFSET_WATCH_PERIOD, _OFFSET_LIGHT_FROM = 2, 12
 
 
 def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
-    """Execute READ_ADC (section 9): scan now, reply when the scans are over."""
+    """Execute READ_ADC (docs/protocol.md, section 9): scan the monitors now and reply when the scans are over."""
     core = context.core
     refusal = refuse_span(request.start, request.count, core.profile.n_adc, 0, 2)
     if refusal is not None:
@@ -47,10 +47,10 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
 
 
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
-    """Execute SUBSCRIBE (section 9.1): replace a stream, or change its credit limit with RENEW.
+    """Execute SUBSCRIBE (protocol section 9.1): replace a telemetry stream, or change its credit limit with RENEW.
 
-    The first scan is one tick away. A stream that was never opened can be renewed too; it has no period and no
-    credit.
+    The first scan takes place one tick later. A stream that was never opened can be renewed too; it has no period and
+    no credit.
     """
     if not context.telemetry.exists(request.stream):
         return bad_value(_OFFSET_STREAM, request.stream)
@@ -88,7 +88,7 @@ def _subscribe_reply(request: SubscribeRequest, stream: TelemetrySender) -> Subs
 
 
 def watch(context: Context, request: WatchRequest, at_s: float) -> Result:
-    """Execute WATCH (section 9.3): watch monitors, or report the state."""
+    """Execute WATCH (docs/protocol.md, section 9.3): start watching monitors, or report their state."""
     profile = context.core.profile
     if not profile.has(Feature.MONITOR_WATCH):
         return Refusal(Status.NOT_SUPPORTED, value=int(Feature.MONITOR_WATCH))

@@ -1,4 +1,4 @@
-"""Monitor channels of the emulated board: from photocurrents to codes (section 6.1), and telemetry streams."""
+"""Monitor channels of the emulated board: from photocurrents to codes (protocol section 6.1), and telemetry streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class BoardMonitors:
-    """Converters of one board; all channels are scanned together.
+    """Analogue-digital converters of the board's monitors; all channels are scanned together.
 
     A scan reads the light at its start.
 
@@ -37,7 +37,10 @@ class BoardMonitors:
         self._sense_ma = sense_ma
 
     def scan(self, n_avg: int, at_s: float) -> NDArray[np.uint16]:
-        """Return the codes of all channels, averaged over ``n_avg`` scans; shape ``(n_adc,)``, 65535 is saturated."""
+        """Return the codes of all monitor channels, averaged over ``n_avg`` scans.
+
+        Shape ``(n_adc,)``, 65535 is saturated.
+        """
         profile = self._profile
         current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
         top = (1 << profile.adc_bits) - 1
@@ -46,7 +49,7 @@ class BoardMonitors:
         return monitor_code(native, profile.adc_bits)
 
     def scan_s(self, n_avg: int) -> float:
-        """Return the duration of ``n_avg`` scans in seconds."""
+        """Return the duration of ``n_avg`` monitor scans in seconds."""
         return n_avg * self._profile.adc_scan_us * 1e-6
 
 
@@ -58,12 +61,12 @@ _U32 = 1 << 32
 
 @dataclass(frozen=True)
 class BoardSample:
-    """One averaged scan.
+    """One averaged scan of the monitors.
 
     Attributes:
         ready_s: Time at which the scans are over.
-        tick: Tick at their start.
-        generation: Active generation at their start.
+        tick: Tick at the start of the scans.
+        generation: Active generation at the start of the scans.
         chip_temp: Chip temperature in 0.01 degrees C, or ``None``.
         adc: Codes of the selected channels.
     """
@@ -77,7 +80,7 @@ class BoardSample:
 
 @dataclass
 class TelemetrySender:
-    """One telemetry stream.
+    """Sender of one telemetry stream.
 
     Attributes:
         credit: Credit limit, and the numbers of events sent and discarded.
@@ -85,7 +88,7 @@ class TelemetrySender:
         n_avg: Number of scans averaged per record.
         period: Ticks between records; 0 for a stopped stream.
         next_edge: Number of the tick edge of the next scan.
-        queue: Waiting records, oldest first. They are numbered when they are sent.
+        queue: Records that wait to be sent, oldest first. A record gets its number when it is sent.
     """
 
     credit: EventCredit = field(default_factory=lambda: EventCredit(0))
@@ -97,7 +100,7 @@ class TelemetrySender:
 
     @property
     def sendable_events(self) -> int:
-        """Number of events that may be sent now."""
+        """Number of waiting telemetry events that the host's credit allows to send now."""
         limit, next_event = self.credit.credit_limit, self.credit.next_event
         return (limit - next_event) % _U32 if is_newer(limit, next_event) else 0
 
@@ -120,26 +123,26 @@ class Telemetry:
         self.streams: dict[int, TelemetrySender] = {}
 
     def clear(self) -> None:
-        """End all streams, for a new session or a restart (section 4.1)."""
+        """End all telemetry streams, for a new session or a restart (docs/protocol.md, section 4.1)."""
         self.streams.clear()
 
     def open(self, number: int, stream: TelemetrySender) -> None:
-        """Replace a stream; its waiting records are dropped."""
+        """Open a telemetry stream; an earlier stream of the same number ends, and its waiting records are dropped."""
         self.streams[number] = stream
 
     def exists(self, number: int) -> bool:
-        """Return whether the board has a stream with this number."""
+        """Return whether the board has a telemetry stream with this number."""
         return FIRST_TELEMETRY_STREAM <= number < FIRST_TELEMETRY_STREAM + self._core.profile.n_streams
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the time of the next scan, or ``None``."""
+        """Return the time of the next scan for telemetry, ``None`` without an open stream."""
         edges = [stream.next_edge for stream in self.streams.values() if stream.period]
         return self._core.edge_s(min(edges)) if edges else None
 
     def run_due(self, until_s: float, *, blocked: bool) -> None:
-        """Do the scan that is due.
+        """Carry out the telemetry scan that is due.
 
         Args:
             until_s: Nothing else happens before this time, so useless scans up to it may be counted together.
@@ -173,11 +176,11 @@ class Telemetry:
     # -- events -----------------------------------------------------------------------------------------------------
 
     def next_ready_s(self) -> float | None:
-        """Return the earliest time to send an event, or ``None``."""
+        """Return the earliest time to send a telemetry event, ``None`` if no event is waiting."""
         return min((stream.queue[0].ready_s for stream in self.streams.values() if stream.queue), default=None)
 
     def take_event(self) -> tuple[int, int, bytes]:
-        """Remove the event that has waited longest; return its stream, its number and its payload."""
+        """Remove the oldest waiting event; return its stream number, event number and payload."""
         number, stream = min(
             (item for item in self.streams.items() if item[1].queue), key=lambda item: item[1].queue[0].ready_s
         )

@@ -21,7 +21,7 @@ Due = tuple[float, Callable[[], None]]
 
 
 class Noise:
-    """Random damage of bytes on the lines.
+    """Random corruption of bytes on the lines between hosts and board.
 
     Args:
         rate: Probability that a byte is replaced by a random one, 0 to 1.
@@ -33,14 +33,14 @@ class Noise:
         self._rng = np.random.default_rng(seed)
 
     def damage(self, data: bytes) -> bytes:
-        """Return the bytes as they arrive."""
+        """Return the bytes as they arrive, with random bytes in place of some."""
         wire = np.frombuffer(data, dtype=np.uint8)
         is_damaged = self._rng.random(wire.size) < self._rate
         return np.where(is_damaged, self._rng.integers(0, 256, wire.size, dtype=np.uint8), wire).tobytes()
 
 
 class Processor:
-    """Runs one board up to a given time.
+    """Executes all actions of one board up to a given time.
 
     Order of actions at one time: received bytes, scheduled changes of the outputs (watchdog, armed commits), the sweep,
     requests, telemetry, and last the frames that leave, so that the most urgent one is chosen.
@@ -52,7 +52,7 @@ class Processor:
 
     Attributes:
         peers: Open connections.
-        time: Time that the board has reached; never runs backwards.
+        time: Time up to which the board has run; never decreases.
         reading: Whether bytes from hosts are read.
         frames_to_lose: Number of good frames to lose without a trace.
         noise: Damage on the lines, if any.
@@ -73,7 +73,7 @@ class Processor:
         self.noise: Noise | None = None
 
     def reset(self, at_s: float) -> None:
-        """Restart: drop everything in progress."""
+        """Restart the processor: drop all work in progress."""
         self.time = at_s
         self._inbox.clear()
         self._current = None
@@ -91,7 +91,7 @@ class Processor:
     # -- order ------------------------------------------------------------------------------------------------------
 
     def run(self, now_s: float) -> None:
-        """Do everything that is due up to a time."""
+        """Carry out all of the board's actions that are due up to a time."""
         self._transmitter.collect_faults()
         while (due := self.next_due(now_s)) is not None and due[0] <= now_s:
             self.time = max(self.time, due[0])
@@ -103,7 +103,7 @@ class Processor:
                 self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return the next action with its time; ``now_s`` is the limit up to which telemetry may be counted at once."""
+        """Return the board's next action and its time; telemetry scans may be counted together up to ``now_s``."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
             # Strictly earlier: at equal times the action listed first goes first.
@@ -129,7 +129,10 @@ class Processor:
         return None if action is None else (first, action)
 
     def _candidates(self) -> list[tuple[float | None, Callable[[], None]]]:
-        """Return possible next actions except telemetry and outgoing frames; at equal times the first wins."""
+        """Return candidates for the next action, without telemetry and outgoing frames.
+
+        At equal times the first wins.
+        """
         candidates: list[tuple[float | None, Callable[[], None]]] = []
         for peer in self.peers:
             arrival_s = peer.from_host.next_arrival() if self._is_reading(peer) else None
@@ -221,5 +224,5 @@ class Processor:
 
 
 def _has_unread_replies(peer: BoardPeer) -> bool:
-    """Return whether the host does not read its replies, so that its requests must wait."""
+    """Return whether a host leaves so many replies unread that its further requests must wait."""
     return len(peer.waiting) >= MAX_UNREAD_REPLIES

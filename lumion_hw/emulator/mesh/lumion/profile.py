@@ -22,12 +22,14 @@ DEFAULT_FEATURES = sum(
         Feature.MONITOR_WATCH,
     )
 )
-"""Feature bits of the default board (section 6.4)."""
+"""Feature bits of the default board (docs/protocol.md, section 6.4)."""
 
 
 @dataclass(frozen=True)
 class BoardProfile:
-    """One board. Field names and units are those of the HELLO reply (section 6.1) where it has them.
+    """Properties of one emulated board.
+
+    Field names and units are those of the HELLO reply (docs/protocol.md, section 6.1) where it has them.
 
     Attributes:
         n_dac: Number of drive channels.
@@ -53,7 +55,7 @@ class BoardProfile:
         hw_code_max: Largest code that the hardware allows on any channel.
         hw_watchdog_s: Time after which a frozen processor is reset, with HW_WATCHDOG.
         chip_temp_c: Chip temperature at power-up, in degrees C.
-        pacing: Speed of the line (section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
+        pacing: Speed of the line (protocol section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
         serial: Serial number, at most 16 ASCII characters.
         fw_version: Firmware version, at most 16 ASCII characters.
     """
@@ -123,7 +125,7 @@ class BoardProfile:
         return self.tick_us * 1e-6
 
     def has(self, feature: Feature) -> bool:
-        """Return whether the board has a feature."""
+        """Return whether the board has a feature bit."""
         return bool(self.features >> feature & 1)
 
 
@@ -139,7 +141,9 @@ _UART_MTU = 512
 
 
 def preset(name: str, pacing: str = "none") -> BoardProfile:
-    """Return a board by name; its largest frame is 512 bytes on a UART, 4096 elsewhere (section 2.4).
+    """Return the properties of a preset board by name.
+
+    The largest frame is 512 bytes on a UART, 4096 elsewhere (docs/protocol.md, section 2.4).
 
     Args:
         name: Name of the preset, a key of :data:`PRESETS`.

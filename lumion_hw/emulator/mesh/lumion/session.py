@@ -1,4 +1,4 @@
-"""The host session of an emulated board, one at a time (section 4)."""
+"""The host session of an emulated board, one at a time (docs/protocol.md, section 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the session, as after power-up."""
+        """End the host session and return to the state after power-up."""
         self.number = 0
         self.name = ""
         self.tx_max = MIN_MTU
@@ -32,13 +32,13 @@ class Session:
         self.ring.open(seq)
 
     def note_executed(self, seq: int) -> None:
-        """Record that a request other than the HELLO is executed."""
+        """Record that the session has executed a request other than HELLO."""
         self.is_fresh = False
         if 1 <= (seq - self.last_seq) % (1 << 16) <= 32767:  # a number within half the circle ahead is newer
             self.last_seq = seq
 
     def take_event_number(self, stream: Stream) -> int:
-        """Return the number of an event that is sent now on a fixed stream; numbers start from 0 in each session."""
+        """Take the next event number of a fixed stream, for an event sent now; numbers start from 0 in each session."""
         number = self._events.get(stream, 0)
         self._events[stream] = number + 1
         return number
@@ -48,5 +48,5 @@ class Session:
         return self._events.get(stream, 0)
 
     def elements_per_reply(self, fixed: int, element: int) -> int:
-        """Return how many elements of a size fit the largest reply, after ``fixed`` bytes."""
+        """Return how many elements of a given size fit the largest reply after ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

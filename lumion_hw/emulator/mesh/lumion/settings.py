@@ -1,4 +1,4 @@
-"""CONFIG (section 7): build a pending configuration, apply it as a whole, read the active one."""
+"""CONFIG (docs/protocol.md, section 7): build a pending configuration, apply it as a whole, read the active one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ConfigRequest = (
 
 
 def config(context: Context, request: ConfigRequest, at_s: float) -> Result:
-    """Execute CONFIG, one of five operations."""
+    """Execute CONFIG, which has five operations (docs/protocol.md, section 7)."""
     match request:
         case ConfigGlobalRequest():
             return _open_pending(context.core, request)
@@ -90,7 +90,7 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
 
 
 def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
-    """Return the reason why the state or the fields of APPLY prevent it, or ``None``."""
+    """Return the reason why the board's state or the request's fields forbid APPLY, or ``None``."""
     if core.state is OutputsState.GRACE:
         return Refusal(Status.SAFE, value=core.faults.latched)
     if core.state is OutputsState.SWEEP:
@@ -105,7 +105,7 @@ def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | Non
 
 
 def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
-    """Execute APPLY, with its checks in the order of section 7.2."""
+    """Execute the CONFIG operation APPLY, with its checks in the order of docs/protocol.md, section 7.2."""
     complete = _refuse_apply(core, request) or _complete(core, request.config_crc32)
     if isinstance(complete, Refusal):
         return complete
@@ -125,7 +125,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
 
 
 def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
-    """Return the configuration to apply: the pending one, or the active one again."""
+    """Return the configuration to apply: the pending configuration, or the active configuration again."""
     if core.pending is None:
         if core.active is not None and core.active.crc32 == crc32:
             return core.active

@@ -1,4 +1,4 @@
-"""Sweeps of the emulated board: the image, the last run, and the events of that run (section 10)."""
+"""Sweeps of the emulated board: the image, the last run, and the events of that run (docs/protocol.md, section 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class ImageStore:
-    """Memory for one image; a new image replaces it.
+    """Memory for one sweep image; a new image replaces the old.
 
     Args:
         profile: Memory, channels and features of the board.
@@ -58,14 +58,17 @@ class ImageStore:
         self.clear()
 
     def clear(self) -> None:
-        """Delete the image."""
+        """Delete the sweep image."""
         self.sweep_id = self.total = self.received = 0
         self.image: SweepImage | None = None
         self._crc32 = 0
         self._data = bytearray()
 
     def load(self, request: SweepLoadRequest, state: OutputsState) -> SweepLoadReply | Refusal:
-        """Store a fragment or refuse it: BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE for a hole; check a complete image."""
+        """Store a fragment of a sweep image and check a complete image.
+
+        Refuses with BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE.
+        """
         refusal = self._refuse_fragment(request, state)
         if refusal is not None:
             return refusal
@@ -96,7 +99,7 @@ class ImageStore:
         return None
 
     def _check(self) -> Refusal | None:
-        """Check CRC and structure of the complete image; discard a wrong one."""
+        """Check the CRC and the structure of the complete sweep image; discard a wrong image."""
         profile, data, announced = self._profile, bytes(self._data), self._crc32
         image, refusal = None, None
         computed = zlib.crc32(data)
@@ -123,7 +126,7 @@ _MAX_LATE = 0xFFFF
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
-    """Parameters of one run.
+    """Parameters of one sweep run.
 
     Attributes:
         generation: Generation number of the run.
@@ -141,17 +144,17 @@ class RunPlan:
 
     @property
     def records(self) -> int:
-        """Number of records of the whole run."""
+        """Number of records of the whole sweep run."""
         return len(self.image.points) * self.repeat
 
     def tables(self, base: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
-        """Yield the table of every point of every pass."""
+        """Yield the table of output codes for every point of every pass."""
         for _ in range(self.repeat):
             yield from self.image.tables(base)
 
 
 class Phase(Enum):
-    """State of a run within its present point."""
+    """State of a sweep run within its present point."""
 
     TRIGGER = "waiting for the external trigger"
     LATCH = "latching its next point at an edge"
@@ -164,7 +167,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class RunEnd:
-    """End of a run.
+    """End of a sweep run.
 
     Attributes:
         reason: Reason of the end.
@@ -178,7 +181,7 @@ class RunEnd:
 
 
 class BoardSweepRun:
-    """One run, from the edge of its first point to the reading of its last record.
+    """One sweep run, from the tick edge of its first point to the reading of its last record.
 
     Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
     let the board act there. A board that is not called in time catches up at the next call: every point is latched at
@@ -227,18 +230,18 @@ class BoardSweepRun:
 
     @property
     def running(self) -> bool:
-        """Whether the run has not ended."""
+        """Whether the sweep run is still in progress."""
         return self.run_end is None
 
     @property
     def run_state(self) -> RunState:
-        """State as SWEEP_READ reports it."""
+        """State of the run as SWEEP_READ reports it."""
         if not self.running:
             return RunState.ENDED
         return RunState.PAUSED if self.phase is Phase.PAUSED else RunState.RUNNING
 
     def next_due(self) -> float | None:
-        """Return the next time at which the run acts without a request, or ``None``."""
+        """Return the time of the run's next action without a request, or ``None``."""
         if self.phase in (Phase.SETTLE, Phase.SCAN):
             return self._due_s
         if self.phase in (Phase.LATCH, Phase.LAST) and not self._stopping:
@@ -246,7 +249,7 @@ class BoardSweepRun:
         return None
 
     def run_due(self) -> None:
-        """Do what is due at that time."""
+        """Carry out the sweep action that is due now."""
         match self.phase:
             case Phase.LATCH:
                 self._count_if_late()
@@ -272,12 +275,12 @@ class BoardSweepRun:
         self.phase = Phase.SETTLE
 
     def _dwell_s(self) -> float:
-        """Return the shortest duration of the present point in seconds."""
+        """Return the shortest duration (dwell time) of the present sweep point in seconds."""
         points = self.plan.image.points
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
     def _count_if_late(self) -> None:
-        """Count the present point, which ends at this edge, as late if it lasted over one tick too long."""
+        """Count the present point, which ends at this tick edge, as late if it lasted more than one tick too long."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
             # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
@@ -299,7 +302,7 @@ class BoardSweepRun:
         self._advance_point(self._free_s)
 
     def _advance_point(self, at_s: float) -> None:
-        """Go on to the next point, not before a given time."""
+        """Proceed to the next sweep point, not before a given time."""
         self._edge = self._core.edge_from(at_s)
         # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
@@ -326,7 +329,7 @@ class BoardSweepRun:
             self._advance_point(max(self._free_s, next_edge_s))
 
     def shift(self, seconds: float) -> None:
-        """Shift all scheduled times by the time that the processor was frozen."""
+        """Delay all scheduled times by the duration for which the processor was frozen."""
         self._latch_s += seconds
         self._free_s += seconds
         self._due_s += seconds
@@ -338,7 +341,7 @@ class BoardSweepRun:
         self._stopping = True
 
     def end(self, reason: EndReason, tick: int) -> None:
-        """Record the end; the outputs are in their final state."""
+        """Record the end of the run; the outputs are already in their final state."""
         core = self._core
         event = SweepDoneEvent(
             generation=self.plan.generation,
@@ -354,13 +357,13 @@ class BoardSweepRun:
         self.phase = Phase.ENDED
 
     def forget_records(self) -> None:
-        """Release every record, for a new session (section 10.4)."""
+        """Release all stored records of the run, for a new session (docs/protocol.md, section 10.4)."""
         self.ring.acknowledge(self.ring.produced, self.ring.credit_limit)
 
     # -- records ----------------------------------------------------------------------------------------------------
 
     def values(self, records: range) -> NDArray[np.uint16]:
-        """Return stored records; shape ``(len(records), n_selected)``."""
+        """Return the monitor codes of stored records; shape ``(len(records), n_selected)``."""
         return self._values[np.arange(records.start, records.stop) % len(self._values)]
 
     def next_push_s(self, tx_max: int) -> float | None:
@@ -376,7 +379,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return as many records as may be pushed and fit one frame."""
+        """Return as many records as the push limit allows and one frame holds."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)
@@ -385,7 +388,7 @@ class BoardSweepRun:
 
 
 class Sweeper:
-    """Image and last run of one board.
+    """Sweep image and last sweep run of one board.
 
     Args:
         core: Outputs and time.
@@ -405,22 +408,22 @@ class Sweeper:
         core.on_sweep_end = self._end_early
 
     def reset(self) -> None:
-        """Delete image and run, for a restart."""
+        """Delete the sweep image and the run, for a restart."""
         self.store.clear()
         self.run = None
         self._done_event_waits = False
 
     @property
     def running(self) -> BoardSweepRun | None:
-        """The current run; ``None`` if it has ended or there is none."""
+        """The sweep run in progress, ``None`` if there is none."""
         return self.run if self.run is not None and self.run.running else None
 
     def capacity(self, n_selected: int) -> int:
-        """Return how many records the result memory holds."""
+        """Return how many sweep records the result memory can hold."""
         return ring_capacity(self._core.profile.sweep_ring, n_selected)
 
     def start(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
-        """Start a run at a tick edge, which is now."""
+        """Start a sweep run at the present tick edge."""
         overwrite = bool(request.run_flags & RunFlag.OVERWRITE)
         ring = RecordRing(self.capacity(len(plan.channels)), request.credit_limit, overwrite=overwrite)
         self._core.enter_sweep(plan.generation)
@@ -441,7 +444,10 @@ class Sweeper:
             run.end(reason, tick)
 
     def change_host(self) -> None:
-        """Drop the records for a new session; image and outcome stay (sections 4.1 and 10.4)."""
+        """Drop the stored records for a new session.
+
+        The image and the run's outcome stay (docs/protocol.md, sections 4.1 and 10.4).
+        """
         self._done_event_waits = False
         if self.run is not None:
             self.run.forget_records()
@@ -453,24 +459,24 @@ class Sweeper:
         return None if self.run is None else self.run.next_due()
 
     def run_due(self) -> None:
-        """Do what is due at that time."""
+        """Carry out the sweep action that is due now."""
         if self.run is not None:
             self.run.run_due()
 
     def trigger(self, at_s: float) -> None:
-        """Apply the external trigger."""
+        """Pass the external trigger to the running sweep."""
         if self.run is not None:
             self.run.trigger(at_s)
 
     def shift(self, seconds: float) -> None:
-        """Shift all scheduled times by the time that the processor was frozen."""
+        """Delay all scheduled times by the duration for which the processor was frozen."""
         if self.run is not None:
             self.run.shift(seconds)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
     def next_ready_s(self, tx_max: int) -> float | None:
-        """Return the earliest time to send an event, or ``None``; SWEEP_DONE follows the last SWEEP_DATA."""
+        """Return the earliest time to send a sweep event, or ``None``; SWEEP_DONE follows the last SWEEP_DATA."""
         run = self.run
         if run is None:
             return None
@@ -480,14 +486,14 @@ class Sweeper:
         return next_push_s
 
     def take_event(self, tx_max: int) -> tuple[Event, bytes]:
-        """Remove the event that is ready; return its code and its payload."""
+        """Remove the sweep event that is ready; return its code and its payload."""
         run = self.run
         if run is not None and run.next_push_s(tx_max) is not None:
             return Event.SWEEP_DATA, run.take_push(tx_max).encode()
         return Event.SWEEP_DONE, self.take_done_event() or b""
 
     def take_done_event(self) -> bytes | None:
-        """Remove a waiting SWEEP_DONE event, whatever records remain; return its payload, ``None`` if there is none."""
+        """Remove a waiting SWEEP_DONE event even if records remain; return its payload, ``None`` if there is none."""
         run_end = None if self.run is None else self.run.run_end
         if run_end is None or not self._done_event_waits:
             return None

@@ -1,4 +1,4 @@
-"""Commands of the sweep (section 10): SWEEP_LOAD, SWEEP_START, SWEEP_READ, SWEEP_ACK, SWEEP_ABORT."""
+"""Commands of the sweep (docs/protocol.md, section 10): SWEEP_LOAD, SWEEP_START, SWEEP_READ, SWEEP_ACK, SWEEP_ABORT."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _OFFSET_REPEAT, _OFFSET_UP_TO = 16, 4
 
 
 def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Result:
-    """Execute SWEEP_LOAD (section 10.2)."""
+    """Execute SWEEP_LOAD (docs/protocol.md, section 10.2)."""
     del at_s
     return context.sweeper.store.load(request, context.core.state)
 
 
 def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Result:
-    """Execute SWEEP_START (section 10.3): all checks now, the first point and the reply at the next tick edge."""
+    """Execute SWEEP_START (protocol section 10.3): check now; drive the first point and reply at the next tick edge."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     is_same_run = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
@@ -47,7 +47,7 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
     plan = _accept(context, request)
     if isinstance(plan, Refusal):
         return plan
-    core.armed = None  # a newer generation replaces an armed commit (section 8.3)
+    core.armed = None  # a newer generation replaces an armed commit (docs/protocol.md, section 8.3)
     number = core.tick_number(at_s) + 1
 
     def start() -> Message | Refusal:
@@ -58,7 +58,7 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Return the run to start, or the first failed check."""
+    """Check a SWEEP_START request; return the run to start, or the first failed check."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -75,7 +75,7 @@ def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
 
 
 def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
-    """Return the reason why the records could not be numbered, stored or sent, or ``None``."""
+    """Return the reason why the sweep's records could not be numbered, stored or sent, or ``None``."""
     n_values = len(plan.channels)
     try:
         # Record numbers have 32 bits, so points times passes must fit.
@@ -92,7 +92,7 @@ def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
 
 
 def _refuse_table(context: Context, request: SweepStartRequest, plan: RunPlan) -> Refusal | None:
-    """Check generation, base table and every point before the first one is driven."""
+    """Check the generation, the base table and every point of a sweep before its first point is driven."""
     core = context.core
     if not is_newer(request.generation, core.generation):
         return Refusal(Status.STALE, value=core.generation)
@@ -108,7 +108,7 @@ def _start_reply(context: Context, run: BoardSweepRun) -> SweepStartReply:
 
 
 def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Result:
-    """Execute SWEEP_READ (section 10.4): return records by index, or the state alone."""
+    """Execute SWEEP_READ (docs/protocol.md, section 10.4): return records by index, or the state alone."""
     del at_s
     run = context.sweeper.run
     if run is None:
@@ -135,7 +135,7 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
 
 
 def _read_without_run(request: SweepReadRequest) -> Result:
-    """Reply before the first run of this boot: only generation 0 is valid then."""
+    """Reply to SWEEP_READ before the first sweep since power-up, when only generation 0 is valid."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)
@@ -143,7 +143,7 @@ def _read_without_run(request: SweepReadRequest) -> Result:
 
 
 def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result:
-    """Execute SWEEP_ACK (section 10.4): a paused run continues at the next tick edge."""
+    """Execute SWEEP_ACK (docs/protocol.md, section 10.4): a paused run continues at the next tick edge."""
     run = context.sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
@@ -155,7 +155,7 @@ def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result
 
 
 def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Result:
-    """Execute SWEEP_ABORT (section 10.4): end the run at the next tick edge; a run that has ended does not change."""
+    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the next tick edge."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:

@@ -1,4 +1,4 @@
-"""Commands for tables of codes (section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
+"""Commands for tables of codes (docs/protocol.md, section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WHEN_FEATURE = {CommitWhen.AT_TICK: Feature.COMMIT_AT_TICK, CommitWhen.TRIGGER:
 
 
 def stage(context: Context, request: StageRequest, at_s: float) -> Result:
-    """Execute STAGE (section 8.1)."""
+    """Execute STAGE (docs/protocol.md, section 8.1)."""
     del at_s
     count = len(request.codes)
     if count == 0:
@@ -47,7 +47,7 @@ def stage(context: Context, request: StageRequest, at_s: float) -> Result:
 
 
 def stage_sparse(context: Context, request: StageSparseRequest, at_s: float) -> Result:
-    """Execute STAGE_SPARSE (section 8.2)."""
+    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2)."""
     del at_s
     if len(request.pairs) == 0:
         return bad_value(6, 0)
@@ -85,7 +85,7 @@ def _stage(
 
 
 def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
-    """Execute COMMIT (section 8.3), with its checks in the order of the specification."""
+    """Execute COMMIT (docs/protocol.md, section 8.3), with its checks in the order of the specification."""
     core = context.core
     refusal = refuse_state(core) or _refuse_commit_fields(core, request)
     if refusal is not None:
@@ -122,7 +122,7 @@ def _refuse_commit_fields(core: BoardCore, request: CommitRequest) -> Refusal | 
 
 
 def _check_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
-    """Run checks 3 and 4: the generation is active or armed already, or too old; ``None`` for a new one."""
+    """Run checks 3 and 4 of COMMIT: the generation is already active or armed, or too old; ``None`` if it is new."""
     armed = core.armed
     if generation == core.generation:
         # A repeat after a lost reply; a different table with the active generation is an error.
@@ -142,7 +142,7 @@ def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Run checks 5 to 8: the bank has the right content, is complete, undamaged and within the limits."""
+    """Run checks 5 to 8 of COMMIT: the bank has this generation, is complete, undamaged and within the limits."""
     n_dac = core.profile.n_dac
     # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):
@@ -162,7 +162,7 @@ def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal
 def _latch_at_next_edge(
     core: BoardCore, generation: int, codes: NDArray[np.uint16], at_s: float, reply: type[CommitReply]
 ) -> DeferredReply:
-    """Latch at the next tick edge and reply then, unless the board has left READY."""
+    """Latch the table at the next tick edge and reply then, unless the board has left READY."""
     number = core.tick_number(at_s + core.profile.write_us * 1e-6) + 1
 
     def finish() -> Message | Refusal:
@@ -177,7 +177,7 @@ def _latch_at_next_edge(
 
 
 def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
-    """Execute SET (section 8.4)."""
+    """Execute SET (docs/protocol.md, section 8.4)."""
     core = context.core
     refusal = refuse_state(core)
     if refusal is not None:
@@ -194,7 +194,7 @@ def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
 
 
 def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
-    """Execute READBACK (section 8.5)."""
+    """Execute READBACK (docs/protocol.md, section 8.5)."""
     del at_s
     core, n_dac = context.core, context.core.profile.n_dac
     driven = request.bank == DRIVEN_TABLE

@@ -1,4 +1,4 @@
-"""Order of the frames that the emulated board sends: RSP, FAULT, LIGHT, SWEEP, TELEMETRY (section 5)."""
+"""Order of the frames that the emulated board sends: RSP, FAULT, LIGHT, SWEEP, TELEMETRY (protocol section 5)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Transmitter:
     """Chooses the next frame of a connection whenever its line is free.
 
     Replies go to the connection of their request. Events go to the connection that last sent a frame of the current
-    session (section 15), and are numbered when they are sent.
+    session (docs/protocol.md, section 15), and are numbered when they are sent.
 
     Attributes:
-        session_connection: That connection, if it is open.
+        session_connection: Connection that last sent a frame of the session, if it is open.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Transmitter:
     def queue_reply(
         self, peer: BoardPeer, request: Frame, status: int, payload: bytes, ready_s: float, flags: int
     ) -> None:
-        """Queue a reply. A surplus reply is lost, which happens only to ESTOP: other requests wait for room."""
+        """Queue a reply. With a full queue the reply is lost; this can happen only to ESTOP, as other requests wait."""
         if not peer.is_open or len(peer.waiting) >= 2 * MAX_UNREAD_REPLIES:
             return
         header = (Kind.RSP, request.command, request.seq, request.session, flags, status, PROTOCOL_MAJOR)
@@ -92,14 +92,14 @@ class Transmitter:
         self.session_connection.waiting.append(Outgoing(Priority.SWEEP, at_s, frame))
 
     def reset(self) -> None:
-        """Drop all waiting frames, for a restart."""
+        """Drop all frames that wait to be sent, for a restart."""
         self._faults.clear()
         self.session_connection = None
 
     # -- next frame -------------------------------------------------------------------------------------------------
 
     def next_start(self, peer: BoardPeer, now_s: float) -> float | None:
-        """Return when the next frame of a connection starts, not before ``now_s``; ``None`` if there is none."""
+        """Return the start time of a connection's next frame, not before ``now_s``; ``None`` if no frame waits."""
         if peer.to_host.blocked:
             return None
         ready = [item.ready_s for item in peer.waiting]
@@ -108,7 +108,7 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of waiting events, each with the earliest time to send it."""
+        """Return the kinds of events that wait, each with the earliest time to send it."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:

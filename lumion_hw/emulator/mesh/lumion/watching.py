@@ -1,4 +1,4 @@
-"""Monitor watch of the board (section 9.3): thresholds, hold-off, and the dark or light state for LIGHT events."""
+"""Monitor watch of the board (docs/protocol.md, section 9.3): LIGHT events when monitors cross their thresholds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_RUN = -1
 
 @dataclass(frozen=True)
 class _Pending:
-    """A LIGHT event that waits to be sent."""
+    """A LIGHT event (change of received light at a monitor) that waits to be sent."""
 
     ready_s: float
     tick: int
@@ -26,7 +26,7 @@ class _Pending:
 
 
 class MonitorWatch:
-    """Watched monitors, and their states.
+    """Watched monitors of the board, and whether each is dark.
 
     Scans are due at tick edges. Missed scans are made up one by one; a device that changes the light of the bench lets
     the board catch up first, so that each scan sees the light of its own time. The light is constant between two calls,
@@ -42,7 +42,7 @@ class MonitorWatch:
         self.clear()
 
     def clear(self) -> None:
-        """End the watch, for a new session or a restart."""
+        """End the monitor watch, for a new session or a restart."""
         n_adc = self._core.profile.n_adc
         self._records: dict[int, tuple[int, int, int]] = {}
         self._dark = np.zeros(n_adc, dtype=np.bool_)
@@ -54,7 +54,7 @@ class MonitorWatch:
 
     @property
     def shortest_period(self) -> int:
-        """Smallest number of ticks between two scans."""
+        """Smallest number of ticks between two scans of the watched monitors."""
         profile = self._core.profile
         return max(-(-profile.adc_scan_us // profile.tick_us), 1)
 
@@ -69,7 +69,7 @@ class MonitorWatch:
         return int(self._dark.sum())
 
     def set(self, request: WatchRequest, at_s: float) -> None:
-        """Apply the records of a checked request, and report the state."""
+        """Apply the records of a valid WATCH request, and report the state."""
         if request.watch_flags & WatchFlag.CLEAR:
             self._records.clear()
             self._dark[:], self._run[:] = False, _NO_RUN
@@ -107,7 +107,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Do the scan that is due; nothing else happens on the bench before ``until_s``."""
+        """Scan the watched monitors, as is due; nothing else happens on the bench before ``until_s``."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.
@@ -142,10 +142,10 @@ class MonitorWatch:
         return None if self._pending is None else self._pending.ready_s
 
     def take_event(self) -> bytes:
-        """Remove the waiting event and return its payload."""
+        """Remove the LIGHT event that waits to be sent and return its payload."""
         event = self._pending
         if event is None:
-            raise RuntimeError("no light event is pending")
+            raise RuntimeError("no LIGHT event is waiting to be sent")
         self._pending = None
         mask = np.packbits(self._dark, bitorder="little").tobytes()
         return LightEvent(event.tick, event.since, event.generation, mask).encode()

@@ -1,4 +1,4 @@
-"""Both directions of one connection to the emulated board: bytes in transmission, timed and bounded (section 15)."""
+"""Bytes in transmission between host and emulated board: transmission times and buffer limits (protocol section 15)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lumion_hw.errors import ConfigError
 
 
 class TimedBytes:
-    """A queue of bytes that are transmitted one after the other.
+    """Queue of bytes on a line that are transmitted one after the other, each at a known time.
 
     Args:
-        byte_s: Time of one byte in seconds; 0 if all bytes of a run pass together.
+        byte_s: Transmission time of one byte in seconds; 0 if all bytes of a run pass together.
     """
 
     def __init__(self, byte_s: float) -> None:
@@ -32,7 +32,7 @@ class TimedBytes:
         return start_s + self._byte_s * len(data)
 
     def find(self, byte: bytes, start: int = 0) -> int:
-        """Return the index of the first such byte from ``start`` on, or -1."""
+        """Return the index of the first byte equal to ``byte`` from ``start`` on, or -1."""
         return self._data.find(byte, start)
 
     def skip_bytes(self, byte: bytes) -> int:
@@ -40,7 +40,7 @@ class TimedBytes:
         return len(self._data) - len(self._data.lstrip(byte))
 
     def pass_time_s(self, index: int) -> float:
-        """Return when the byte at an index passes. Raises ``IndexError`` if there is none."""
+        """Return the time at which the byte at an index passes. Raises ``IndexError`` if there is none."""
         for start_s, count in self._runs:
             if index < count:
                 return start_s + self._byte_s * (index + 1)
@@ -48,7 +48,7 @@ class TimedBytes:
         raise IndexError("no byte at this index")
 
     def next_run_end_s(self) -> float | None:
-        """Return when the last byte of the oldest run passes, or ``None``."""
+        """Return the time at which the last byte of the oldest run passes, or ``None``."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]
@@ -85,7 +85,7 @@ class TimedBytes:
         return data
 
     def clear(self) -> None:
-        """Discard all bytes."""
+        """Discard all queued bytes."""
         self._data.clear()
         self._runs.clear()
 
@@ -104,7 +104,7 @@ USB_FRAME_S = 0.001
 
 USB_PACKET_BYTES = 64
 USB_PACKETS_PER_FRAME = 13
-"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (section 14) in whole packets."""
+"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (protocol section 14) in whole packets."""
 
 _DEFAULT_LATENCY_MS = 16
 _MAX_LATENCY_MS = 255
@@ -113,7 +113,7 @@ _ROUNDING = 1e-6  # in frames or timer periods: sums of floating-point times hav
 
 @dataclass(frozen=True)
 class Pacing:
-    """A pacing mode.
+    """Pacing mode: the transmission times of the line between host and board.
 
     Attributes:
         mode: ``none``, ``uart``, ``ftdi`` or ``usb-fs``.
@@ -127,10 +127,10 @@ class Pacing:
 
     @classmethod
     def parse(cls, text: str) -> Pacing:
-        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
+        """Parse a pacing mode: ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
 
         Raises:
-            ConfigError: The text is not a pacing mode.
+            ConfigError: The string is not a pacing mode.
         """
         mode, *numbers = text.split(":")
         counts = {"none": (0,), "usb-fs": (0,), "uart": (1,), "ftdi": (1, 2)}
@@ -151,7 +151,7 @@ class Pacing:
 
     @property
     def is_uart(self) -> bool:
-        """Whether bytes pass a UART, so that frames are short (section 2.4)."""
+        """Whether bytes pass through a UART, so that frames must be short (docs/protocol.md, section 2.4)."""
         return self.byte_s > 0.0
 
     def delivery_delay(self) -> DeliveryDelay:
@@ -194,7 +194,7 @@ class LatencyTimerDelay(DeliveryDelay):
         return min(timer_s, line.pass_time_s(LATENCY_BYTES - 1)) if len(line) >= LATENCY_BYTES else timer_s
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Remove and return the packets that have reached the host by now."""
+        """Remove and return the bytes of all packets that have reached the host by now."""
         packets = bytearray()
         while (at_s := self.next_delivery(line)) is not None and at_s <= now_s:
             # At least the byte that was due, despite rounding errors of its time.
@@ -235,7 +235,7 @@ class UsbFrameDelay(DeliveryDelay):
         return self._next_frame(line) * USB_FRAME_S if len(line) else None
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Remove and return the packets that have reached the host by now."""
+        """Remove and return the bytes of all packets that have reached the host by now."""
         packets = bytearray()
         while len(line) and (frame := self._next_frame(line)) * USB_FRAME_S <= now_s:
             # Data that is ready exactly at the edge has missed this frame.
@@ -252,7 +252,7 @@ _DELIMITER = b"\0"
 
 
 class HostToBoardLine:
-    """Line from host to board. At most 4096 bytes are unread; further bytes wait with the writer.
+    """Line from host to board. It holds at most 4096 unread bytes; further bytes stay with the writer.
 
     Args:
         pacing: Pacing mode.
@@ -280,7 +280,7 @@ class HostToBoardLine:
         return lost
 
     def next_arrival(self) -> float | None:
-        """Return when the next frame is complete, or when a read makes room for more bytes; ``None`` for never."""
+        """Return the time at which the next frame is complete or the board next reads bytes; ``None`` for never."""
         if not len(self._line):
             return None
         index = self._frame_end_index()
@@ -291,16 +291,16 @@ class HostToBoardLine:
         return self._line.pass_time_s(len(self._line) - 1) if self._writer else None
 
     def read_frame(self, at_s: float) -> bytes:
-        """Remove and return the bytes up to the delimiter that has just arrived."""
+        """Remove and return the bytes of one frame, up to the delimiter that has just arrived."""
         index = self._frame_end_index()
         return self._read(index + 1 if index >= 0 else len(self._line), at_s)
 
     def read(self, at_s: float) -> bytes:
-        """Remove and return all bytes that have arrived."""
+        """Remove and return all bytes that have arrived at the board."""
         return self._read(self._line.count_passed(at_s), at_s)
 
     def clear(self) -> None:
-        """Discard everything in transmission."""
+        """Discard all bytes that are in transmission."""
         self._line.clear()
         self._writer.clear()
         self._free_s = float("-inf")
@@ -319,7 +319,7 @@ class HostToBoardLine:
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Move bytes from the writer to the line, as many as there is room for."""
+        """Move bytes from the waiting writer to the line, as many as the buffer can take."""
         count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return
@@ -333,7 +333,7 @@ class HostToBoardLine:
 
 
 class BoardToHostLine:
-    """Line from board to host, one frame after the other. At most 4096 bytes are unread; the rest of a frame waits.
+    """Line from board to host. It holds at most 4096 unread bytes; the rest of a frame waits.
 
     Args:
         pacing: Pacing mode.
@@ -352,7 +352,7 @@ class BoardToHostLine:
         return bool(self._unsent) or len(self._line) >= MAX_UNREAD_BYTES
 
     def send(self, wire: bytes, at_s: float) -> None:
-        """Start a frame."""
+        """Start to transmit a frame to the host."""
         free_bytes = MAX_UNREAD_BYTES - len(self._line)
         self._unsent = wire[free_bytes:]
         self.free_s = self._line.append(wire[:free_bytes], max(self.free_s, at_s))
@@ -368,11 +368,11 @@ class BoardToHostLine:
         return data
 
     def next_delivery(self) -> float | None:
-        """Return when more bytes reach the host, or ``None``."""
+        """Return the time at which more bytes reach the host, or ``None``."""
         return self._delivery_delay.next_delivery(self._line)
 
     def clear(self) -> None:
-        """Discard everything in transmission."""
+        """Discard all bytes that are in transmission."""
         self._line.clear()
         self._unsent = b""
         self.free_s = float("-inf")

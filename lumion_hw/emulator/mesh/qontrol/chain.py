@@ -1,4 +1,4 @@
-"""The emulated chain as a device: one serial line with several modules, and the order of events."""
+"""Emulated Qontrol chain as a device: one serial line with several modules, and the order of events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _POLL_S = 0.001
 
 
 class QontrolPeer:
-    """One connection to the chain.
+    """One host connection to the Qontrol chain.
 
     Args:
         chain: The chain.
@@ -55,7 +55,7 @@ class QontrolPeer:
         self._unread_bytes = 0
 
     def receive(self, data: bytes) -> None:
-        """Put bytes from the host on the line, now."""
+        """Start the transmission of bytes that the host sends now."""
         self._chain.advance()
         if not self._chain.powered:
             return
@@ -67,14 +67,14 @@ class QontrolPeer:
         self._chain.advance()
 
     def transmit(self) -> bytes:
-        """Return the bytes that have reached the host by now."""
+        """Return the chain's bytes that have reached the host by now."""
         self._chain.advance()
         data = self._line.take_departed(self._timing.visible_s(self._chain.now()))
         self._unread_bytes -= len(data)
         return data
 
     def next_event(self) -> float | None:
-        """Return when more bytes may reach the host."""
+        """Return the time at which more bytes from the chain may reach the host."""
         departure = self._line.next_departure()
         times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
         if self._inbound_bytes:
@@ -96,16 +96,16 @@ class QontrolPeer:
 
     @property
     def full(self) -> bool:
-        """Whether the host leaves too many bytes unread."""
+        """Whether the host leaves so many bytes unread that further requests are lost."""
         return self._unread_bytes >= OUTPUT_LIMIT
 
     def send(self, data: bytes, ready_s: float) -> None:
-        """Put bytes on the line without a limit; callers check :attr:`full` first."""
+        """Send bytes to the host without a limit; callers check :attr:`full` first."""
         self._unread_bytes += len(data)
         self._line.send(data, ready_s)
 
     def clear(self) -> None:
-        """Discard everything in transmission, and an incomplete request."""
+        """Discard all bytes in transmission, and an incomplete request."""
         self._line.clear()
         self._reader.reset()
         self._inbound_bytes = self._unread_bytes = 0
@@ -133,7 +133,7 @@ class QontrolChain(Switchable):
         profile: Behaviour that differs between modules or is not published.
 
     Attributes:
-        profile: As given.
+        profile: Behaviour that differs between modules or is not published.
         tamper: Scripted fault: a function that every reply passes through, LFs included; its result goes on the line.
         silent: Scripted fault: requests are carried out, but no reply is sent.
 
@@ -208,7 +208,7 @@ class QontrolChain(Switchable):
         return self._driven.copy()
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
         self._require_reachable()
         words = max(self.n_channels, _MIN_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
@@ -217,20 +217,20 @@ class QontrolChain(Switchable):
         return DeviceConnection(self, peer)
 
     def disconnect(self, peer: QontrolPeer) -> None:
-        """Remove a connection after carrying out all that has arrived from it."""
+        """Remove a closed connection after executing all requests that have arrived from it."""
         self.advance()
         if peer in self._peers:
             self._peers.remove(peer)
 
     def next_due(self) -> float | None:
-        """Return when the supervision next reports an error, or ``None``."""
+        """Return the time at which the chain's supervision next reports an error, or ``None``."""
         if not self.powered:
             return None
         times = (module.next_error_s() for module in self._present)
         return min((time for time in times if time is not None), default=None)
 
     def advance(self) -> None:
-        """Carry out received requests and let the supervision report errors, each at its own time."""
+        """Execute received requests and let the supervision report errors, each at its own time."""
         if self._advancing or not self.powered:
             return
         self._advancing = True
@@ -247,7 +247,7 @@ class QontrolChain(Switchable):
     # -- requests and replies
 
     def _advance_to(self, until_s: float) -> None:
-        """Advance the time; the supervision reports errors that are due."""
+        """Advance the chain's time; the supervision reports errors that are due."""
         self._time = max(self._time, until_s)
         due = self.next_due()
         if due is None or due > self._time:
@@ -297,7 +297,7 @@ class QontrolChain(Switchable):
         return lines
 
     def _send_reply(self, peer: QontrolPeer, lines: list[str]) -> None:
-        """Send a reply with its delay, and with stored error lines where the profile wants them."""
+        """Send a reply with its delay, and insert stored error lines at the position that the profile sets."""
         index = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
         lines[index:index] = self._stored_errors
         self._stored_errors.clear()
@@ -323,7 +323,7 @@ class QontrolChain(Switchable):
     # -- scripted faults
 
     def set_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change the load of a channel (by its index in the wiring), as when a heater breaks or is shorted."""
+        """Change the load of a channel, given by its index in the wiring, as when a heater breaks or is shorted."""
         self._advance_to_now()
         module, local = self._find_channel(channel)
         module.channels[local].load = load
@@ -342,12 +342,12 @@ class QontrolChain(Switchable):
         self.set_load(channel, load)
 
     def repair_load(self, channel: int) -> None:
-        """Restore the load that a channel had before it failed; does nothing for a working channel."""
+        """Restore the load that a channel had before :meth:`fail_load`; does nothing for a working channel."""
         if channel in self._working_loads:
             self.set_load(channel, self._working_loads.pop(channel))
 
     def trip(self, channel: int, code: int = 1) -> None:
-        """Let a module report an unsolicited error now.
+        """Make a module report an unsolicited error now.
 
         Args:
             channel: Index of the channel in the wiring; the line contains the channel within its module.
@@ -360,7 +360,7 @@ class QontrolChain(Switchable):
             self._broadcast(line, self._time)
 
     def delay_next_reply(self, delay_s: float) -> None:
-        """Delay the next reply, and with it all later ones, by this time."""
+        """Delay the next reply, and with it all later replies, by a number of seconds."""
         self._extra_s = delay_s
 
     def remove_module(self, index: int) -> None:
@@ -371,7 +371,7 @@ class QontrolChain(Switchable):
         self._drive()
 
     def power_cycle(self) -> None:
-        """Interrupt the power: outputs go to 0, data in transmission is lost, every module sends ``E90:00``."""
+        """Switch the chain off and on: outputs go to 0, data in transmission is lost, every module sends ``E90:00``."""
         self.power_off()
         self.power_on()
 
@@ -386,7 +386,7 @@ class QontrolChain(Switchable):
         self._drive()
 
     def _regain_power(self) -> None:
-        """Power up; every module sends ``E90:00``."""
+        """Power up the chain; every module sends ``E90:00``."""
         self._time = max(self._time, self._clock.now())
         for peer in self._peers:
             peer.clear()

@@ -1,4 +1,4 @@
-"""Error lines of the modules: codes, format, and limit of bursts (error table of the Qontrol API)."""
+"""Error lines of Qontrol modules: codes, format, and limit of bursts (error table of the Qontrol API)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NOT_READABLE_CHANNEL = 1
 
 
 def error_line(code: int, channel: int = 0) -> str:
-    """Return an error line without its LF."""
+    """Return an error line of a module (such as ``E01:00``) without its LF."""
     return f"E{code:02d}:{channel:02d}"
 
 
 class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves the emulated module
-    """Signal that a request is answered by an error instead of ``OK`` or values.
+    """Signal that a module answers a request with an error instead of ``OK`` or values.
 
     Args:
         code: Error code.
@@ -40,10 +40,10 @@ class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves t
 
 
 class ErrorLimiter:
-    """Limits the number of error lines per window; the first suppressed error is replaced by ``E30:00``.
+    """Limits the number of error lines in each time window; the first suppressed error is replaced by ``E30:00``.
 
     Args:
-        max_lines: Lines per window.
+        max_lines: Largest number of lines per window.
         window_s: Length of the window.
     """
 
@@ -54,7 +54,7 @@ class ErrorLimiter:
         self._suppression_reported = False
 
     def admit(self, line: str, at_s: float) -> str | None:
-        """Return the line to send for an error at a given time: its own line, ``E30:00``, or ``None``."""
+        """Return the line to send for an error at a given time: the error's line, ``E30:00``, or ``None``."""
         while self._sent_s and at_s - self._sent_s[0] >= self._window_s:
             self._sent_s.popleft()
         if len(self._sent_s) < self._max_lines:

@@ -1,4 +1,4 @@
-"""Execution of requests by the modules, and their replies (Qontrol API documentation)."""
+"""Execution of host requests by the Qontrol modules, and their replies (Qontrol API documentation)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Executor:
         self._modules = modules
 
     def execute(self, request: ReceivedRequest, at_s: float) -> list[str]:
-        """Carry out a request; return the lines of the reply. Raises ``Refused`` for an error reply."""
+        """Execute a request; return the lines of the reply. Raises ``Refused`` if the reply is an error."""
         if request.mode in Mode.READ | Mode.READ_ALL:
             return self._read(request, at_s)
         if request.command.name == "HELP":
@@ -54,11 +54,14 @@ class Executor:
 
     @property
     def n_channels(self) -> int:
-        """Number of channels of the present modules."""
+        """Number of channels of all modules that are present in the chain."""
         return sum(module.n_channels for module in self._modules)
 
     def locate(self, request: ReceivedRequest) -> tuple[int, int]:
-        """Return module index and local channel of a request. Raises ``Refused`` if they do not exist."""
+        """Return the module index and the module's channel that a request addresses.
+
+        Raises ``Refused`` if they do not exist.
+        """
         channel = request.channel or 0
         if request.module_number is not None:
             for index, module in enumerate(self._modules):
@@ -141,7 +144,7 @@ class Executor:
         return [OK] * len({index for index, _, _ in targets})
 
     def _targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return module index, local channel and value index for everything that a write addresses."""
+        """Return module index, module channel and value index for every channel that a write addresses."""
         if request.mode is Mode.WRITE_ALL:
             return [(*self._locate(channel), 0) for channel in range(self.n_channels)]
         if request.mode is Mode.VECTOR:
@@ -151,7 +154,10 @@ class Executor:
         return [(*self.locate(request), 0)]
 
     def _vector_targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return the targets of a vector; it has to cover whole modules unless the profile allows less."""
+        """Return the channels that a vector write addresses.
+
+        It must cover whole modules unless the profile allows parts.
+        """
         index, local = self.locate(request)
         first = sum(module.n_channels for module in self._modules[:index]) + local
         last = first + request.count
@@ -165,7 +171,10 @@ class Executor:
         return targets
 
     def _write_quantity(self, request: ReceivedRequest, targets: list[tuple[int, int, int]], at_s: float) -> list[str]:
-        """Set values module by module: each module accepts all of its values or none, and replies for itself."""
+        """Set voltages, currents or limits module by module.
+
+        Each module accepts all of its values or none, and replies.
+        """
         if request.mode is not Mode.VECTOR:
             self._require_count(request, 1)
         name = request.command.name
@@ -209,7 +218,7 @@ class Executor:
         return count
 
     def _number(self, request: ReceivedRequest, value_index: int, full: float) -> float:
-        """Return one value in the unit of the request; binary words are in 1/65535 of full scale."""
+        """Return one value of a request in V or mA; binary words are in 1/65535 of full scale."""
         if request.words is not None:
             return request.words[value_index] / _FULL_WORD * full
         text = request.fields[value_index]

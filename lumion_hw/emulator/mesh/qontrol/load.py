@@ -1,4 +1,4 @@
-"""Loads of an output: a heater whose resistance rises with its own heat, a broken wire or a short circuit.
+"""Electrical loads of an output: a heater whose resistance rises with its own heat, a broken wire, a short circuit.
 
 Units are volts, milliamperes and milliwatts, so resistances are in kilo-ohms internally. The heat settles at once:
 thin-film heaters settle in much less than the time of one command.
@@ -15,7 +15,7 @@ from lumion_hw.errors import ConfigError
 
 @dataclass(frozen=True)
 class HeaterLoad:
-    """A resistor with self-heating, R = R0·(1 + γ·P).
+    """A resistor with self-heating: R = R0·(1 + γ·P) at heating power P.
 
     Attributes:
         cold_ohm: Resistance without power; 0 for a short circuit, infinity for a broken wire.
@@ -34,11 +34,14 @@ class HeaterLoad:
 
     @property
     def is_open(self) -> bool:
-        """Whether no current can flow."""
+        """Whether the load is open, so that no current can flow."""
         return math.isinf(self.cold_ohm)
 
     def voltage_v(self, current_ma: float) -> float:
-        """Return the voltage at a current of at least 0; infinite if no finite voltage can drive it."""
+        """Return the load's voltage at a current of at least 0.
+
+        Infinite if no finite voltage can drive that current.
+        """
         if current_ma == 0.0:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
@@ -49,7 +52,7 @@ class HeaterLoad:
         return current_ma * cold_kohm / remaining if remaining > 0.0 else math.inf
 
     def current_ma(self, voltage_v: float) -> float:
-        """Return the current at a voltage of at least 0; infinite into a short circuit."""
+        """Return the load's current at a voltage of at least 0; infinite for a short circuit."""
         if voltage_v == 0.0 or self.is_open:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
@@ -72,7 +75,7 @@ SHORT = HeaterLoad(0.0)
 
 
 class Limited(Enum):
-    """The limit that an output has reached."""
+    """The limit (voltage or current) that an output has reached."""
 
     NONE = 0
     VOLTAGE = 1
@@ -89,7 +92,7 @@ class Output:
 
 
 def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float, imax_ma: float) -> Output:
-    """Return the steady state of an output.
+    """Return the steady state of an output: voltage, current and the limit reached.
 
     Args:
         load: Load of the output.

@@ -1,4 +1,4 @@
-"""One emulated module: channels with their supervision, limits, error log and minor settings."""
+"""One emulated Qontrol module: channels with their supervision, limits, error log and minor settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODE_OF_LIMIT = {Limited.VOLTAGE: OVER_VOLTAGE, Limited.CURRENT: OVER_CURRENT}
 
 @dataclass
 class OutputChannel:
-    """One output channel.
+    """One output channel of a module.
 
     Attributes:
         load: Load of the channel.
@@ -38,7 +38,7 @@ class OutputChannel:
         output: Present state of the output.
         offset_v: Error of its voltage readings.
         offset_ma: Error of its current readings.
-        floating_v: Voltage to which it floats without a load.
+        floating_v: Voltage to which the output floats without a load.
     """
 
     load: HeaterLoad
@@ -52,14 +52,14 @@ class OutputChannel:
     output: Output = Output(0.0, 0.0, Limited.NONE)  # noqa: RUF009 - frozen
 
     def settle(self) -> None:
-        """Compute the steady state of the output from set value, load and limits."""
+        """Compute the output's steady state from its set value, load and limits."""
         self.output = settle(
             self.load, setpoint=self.setpoint, is_current=self.is_current, vmax_v=self.vmax_v, imax_ma=self.imax_ma
         )
 
 
 class EmulatedQ8:
-    """One module.
+    """One emulated Qontrol output module.
 
     Args:
         spec: Properties of the module.
@@ -70,7 +70,7 @@ class EmulatedQ8:
         at_s: Time of power-up.
 
     Attributes:
-        channels: Its outputs.
+        channels: Output channels.
         n_channels: Number of outputs.
         numbers: Values of ``LED`` and similar commands, whose meaning is not public.
         calibration: Words of ``VCAL`` and ``ICAL`` per channel, without effect.
@@ -114,7 +114,7 @@ class EmulatedQ8:
         self._log = deque(((POWERED_UP, 0, at_s - float(age)) for age in ages_s), maxlen=LOG_ENTRIES)
 
     def _draw_calibration(self) -> tuple[int, ...]:
-        """Return four calibration words; a module without a number has not been calibrated."""
+        """Draw the four calibration words of a channel; a module without a number is not calibrated."""
         if self.spec.number is None:
             return (1, 0, 0, 0)
         return tuple(int(value) for value in self._rng.integers(-5000, 5000, 4))
@@ -122,7 +122,7 @@ class EmulatedQ8:
     # -- outputs
 
     def limit(self, quantity: str, local: int) -> float:
-        """Return the largest value that may be set, in V or mA."""
+        """Return the largest voltage or current that may be set on a channel, in V or mA."""
         channel = self.channels[local]
         return {
             "V": min(channel.vmax_v, self.spec.vfull_v),
@@ -137,7 +137,7 @@ class EmulatedQ8:
             raise Refused(OVER_VOLTAGE if quantity.startswith("V") else OVER_CURRENT, local)
 
     def set(self, quantity: str, local: int, value: float, at_s: float) -> None:
-        """Set a voltage or current, or the limit of either."""
+        """Set the voltage, the current, or one of their limits on a channel."""
         channel = self.channels[local]
         if quantity == "VMAX":
             channel.vmax_v = min(value, self.spec.vfull_v)
@@ -148,7 +148,7 @@ class EmulatedQ8:
         self.settle_output(local, at_s)
 
     def settle_output(self, local: int, at_s: float) -> None:
-        """Settle an output after a change, and schedule its check by the supervision."""
+        """Compute the new state of a channel after a change, and schedule the supervision's check of the channel."""
         channel = self.channels[local]
         channel.settle()
         # A new set value cancels the error that the old one would have caused.
@@ -157,7 +157,10 @@ class EmulatedQ8:
             self._due_s[local] = at_s + float(self._rng.uniform(*self._profile.supervision_s))
 
     def power_cycle(self, at_s: float) -> str:
-        """Restart: set outputs to 0, and limits as the profile demands. Returns the line that the module sends."""
+        """Restart the module: set outputs to 0 and limits as the profile says.
+
+        Returns the line that the module sends.
+        """
         self._due_s.clear()
         for channel in self.channels:
             channel.setpoint, channel.is_current = 0.0, False
@@ -169,14 +172,14 @@ class EmulatedQ8:
         return error_line(POWERED_UP)
 
     def read_v(self, local: int) -> float:
-        """Return one voltage reading."""
+        """Return one voltage reading of a channel, with offset and noise."""
         channel = self.channels[local]
         floating = channel.floating_v if channel.load.is_open and channel.setpoint == 0.0 else 0.0
         noise = self._profile.readback.noise_v * float(self._rng.standard_normal())
         return channel.output.voltage_v + floating + channel.offset_v + noise
 
     def read_ma(self, local: int) -> float:
-        """Return one current reading."""
+        """Return one current reading of a channel, with offset and noise."""
         channel = self.channels[local]
         noise = self._profile.readback.noise_ma * float(self._rng.standard_normal())
         return channel.output.current_ma + channel.offset_ma + noise
@@ -184,11 +187,11 @@ class EmulatedQ8:
     # -- errors
 
     def next_error_s(self) -> float | None:
-        """Return when the supervision next reports an error."""
+        """Return the time at which the module's supervision next reports an error."""
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:
-        """Return the error lines that are due by a time, in order."""
+        """Return the supervision's error lines that are due by a time, in order."""
         lines: list[tuple[float, str]] = []
         for at_s, local in sorted((at_s, local) for local, at_s in self._due_s.items() if at_s <= until_s):
             del self._due_s[local]
@@ -203,11 +206,11 @@ class EmulatedQ8:
         return self._limiter.admit(error_line(code, channel), at_s)
 
     def log_error(self, code: int, channel: int, at_s: float) -> None:
-        """Write an error into the log."""
+        """Write an error into the module's error log."""
         self._log.append((code, channel, at_s))
 
     def log_lines(self, at_s: float) -> list[str]:
-        """Return the log as ``LOG?`` reports it: first the oldest entry, then all others from the newest on."""
+        """Return the error log as ``LOG?`` reports it: first the oldest entry, then all others from the newest on."""
         newest_first = list(self._log)[::-1]
         # As recorded: the oldest entry comes before the newest.
         entries = newest_first[-1:] + newest_first[:-1]
@@ -217,7 +220,7 @@ class EmulatedQ8:
         ]
 
     def lifetime_s(self, at_s: float) -> int:
-        """Return the operating time in whole seconds."""
+        """Return the module's operating time in whole seconds."""
         return self.spec.lifetime_s + int(at_s - self._start_s)
 
 

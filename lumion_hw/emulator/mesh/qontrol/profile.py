@@ -1,4 +1,4 @@
-"""Properties of an emulated chain: its modules, and behaviour that public sources do not specify."""
+"""Properties of an emulated Qontrol chain: its modules, and behaviour that public sources do not specify."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class OverLimit(Enum):
 
 
 class ErrorOrder(Enum):
-    """Position of the supervision's error lines."""
+    """Position of the supervision's error lines among the replies."""
 
     NATURAL = "natural"
-    """When they are due."""
+    """At the time when they are due."""
     BEFORE_REPLY = "before"
     """Before the next reply."""
     INSIDE_REPLY = "inside"
@@ -58,7 +58,7 @@ class ErrorOrder(Enum):
 
 @dataclass(frozen=True)
 class ModuleSpec:
-    """One module of the chain.
+    """Properties of one module of the chain.
 
     Attributes:
         kind: Type name; its digits are the number of channels.
@@ -87,28 +87,28 @@ class ModuleSpec:
 
     @property
     def n_channels(self) -> int:
-        """Number of channels of the module."""
+        """Number of output channels of the module."""
         return int("".join(character for character in self.kind if character.isdigit()))
 
     @property
     def device_id(self) -> str:
-        """Device id, such as ``Q8iv-0001``."""
+        """Device id of the module, such as ``Q8iv-0001``."""
         return f"{self.kind}-{'****' if self.number is None else format(self.number, '04X')}"
 
     @property
     def vfull_v(self) -> float:
-        """Full-scale voltage."""
+        """Full-scale voltage of the module in V."""
         return FULL_SCALE.get(self.kind, FULL_SCALE["Q8iv"])[0] if self.full_scale_v is None else self.full_scale_v
 
     @property
     def ifull_ma(self) -> float:
-        """Full-scale current."""
+        """Full-scale current of the module in mA."""
         return FULL_SCALE.get(self.kind, FULL_SCALE["Q8iv"])[1] if self.full_scale_ma is None else self.full_scale_ma
 
 
 @dataclass(frozen=True)
 class Readback:
-    """Errors of the readings; each channel draws its offsets once.
+    """Errors of voltage and current readings; each channel draws its offsets once.
 
     Recorded: currents within ±0.012 mA in steady state, outputs without load between 0.0001 and 0.2 V. The rest is
     assumed.

@@ -1,4 +1,4 @@
-"""Parser of requests: splits the byte stream into text lines and binary requests, and decodes both.
+"""Parser of Qontrol requests: splits the byte stream into text lines and binary requests, and decodes both.
 
 Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. Nothing here knows the
 modules. Memory is bounded for any input.
@@ -28,7 +28,7 @@ class TextLine:
 
 @dataclass(frozen=True)
 class BinaryRequest:
-    """A binary request.
+    """A binary request to the Qontrol chain, not yet decoded.
 
     Attributes:
         head: Header, command, three address bytes and the data or count word.
@@ -43,7 +43,7 @@ class BinaryRequest:
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A decoded request of either dialect.
+    """A decoded request to the Qontrol chain, from a text line or a binary request.
 
     Attributes:
         command: The command.
@@ -65,7 +65,7 @@ class ReceivedRequest:
 
 
 class RequestReader:
-    """Splits a stream into requests.
+    """Splits a byte stream into text and binary requests.
 
     Args:
         line_limit: Longest text line in bytes, LF included.
@@ -112,7 +112,7 @@ class RequestReader:
         return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
 
     def _read_binary(self, data: bytes, position: int) -> tuple[int, BinaryRequest | None]:
-        """Collect a request; words beyond the limit are skipped."""
+        """Collect the bytes of a binary request; words beyond the limit are skipped."""
         if not self._binary:
             self._missing, self._extended = _HEADER_BYTES, False
         accepted = data[position : position + self._missing]
@@ -136,7 +136,7 @@ def _word(data: bytes | bytearray, position: int) -> int:
 
 
 def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
-    """Decode a text line.
+    """Decode a text request.
 
     Args:
         line: The line, without LF.
@@ -165,7 +165,7 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
 
 
 def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
-    """Return the command of a name, and its scope: one channel (""), ``ALL`` or ``VEC``."""
+    """Return the command with a given name, and its scope: one channel (""), ``ALL`` or ``VEC``."""
     # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None

@@ -1,4 +1,4 @@
-"""Commands of the modules: names, binary codes, and allowed modes (Qontrol API documentation)."""
+"""Table of the Qontrol commands: names, binary codes, and allowed modes (Qontrol API documentation)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Flag
 
 
 class Mode(Flag):
-    """Modes of a command; the comment is the binary header byte."""
+    """Modes of a Qontrol command; the comment is the binary header byte."""
 
     WRITE = 1  # 81
     VECTOR = 2  # 82
@@ -32,7 +32,7 @@ HEADER_MODES = {
 
 @dataclass(frozen=True)
 class QontrolCommand:
-    """One command.
+    """One Qontrol command.
 
     Attributes:
         name: Name in text requests, upper case.

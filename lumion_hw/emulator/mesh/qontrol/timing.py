@@ -1,4 +1,4 @@
-"""Delays of replies: when they leave the modules and when they reach the host.
+"""Delays of Qontrol replies: the times at which they leave the modules and reach the host.
 
 The delays were recorded in the branch virtual-module of takeqontrol/api.
 """
@@ -27,7 +27,7 @@ The rare delays of up to 267 ms are not included; a scripted fault can cause the
 
 
 class ReplyTiming:
-    """Delays of the replies.
+    """Draws the delays of Qontrol replies.
 
     Args:
         mode: Reply mode.
@@ -39,7 +39,7 @@ class ReplyTiming:
         self._rng = rng
 
     def delay_s(self) -> float:
-        """Return the time from a request to its reply."""
+        """Return the delay from a request to its reply in seconds."""
         if self._mode is ReplyMode.USB1:
             return 0.001
         if self._mode is ReplyMode.RECORDED:
@@ -48,17 +48,17 @@ class ReplyTiming:
         return 0.0
 
     def split_reply(self, reply: bytes) -> list[tuple[float, bytes]]:
-        """Split a reply into pieces, each with its delay after the first."""
+        """Split a reply into pieces, each with its delay after the first piece."""
         if self._mode is not ReplyMode.RECORDED:
             return [(0.0, reply)]
         starts = range(0, len(reply), _BURST_BYTES)
         return [(index * LATENCY_S, reply[start : start + _BURST_BYTES]) for index, start in enumerate(starts)]
 
     def visible_s(self, now_s: float) -> float:
-        """Return the latest time at which bytes may leave the module to have reached the host by now."""
+        """Return the latest departure time for which bytes from a module have reached the host by now."""
         return LATENCY_S * math.floor(now_s / LATENCY_S + 1e-9) if self._mode is ReplyMode.FTDI16 else now_s
 
     def delivered_s(self, sent_s: float) -> float:
-        """Return when a byte that left the module at a given time reaches the host."""
+        """Return the time at which a byte that leaves a module at a given time reaches the host."""
         # The bridge delivers on the grid of its timer, whenever the byte left the module.
         return LATENCY_S * math.ceil(sent_s / LATENCY_S - 1e-9) if self._mode is ReplyMode.FTDI16 else sent_s

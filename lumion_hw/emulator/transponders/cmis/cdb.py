@@ -43,7 +43,7 @@ MAX_IMAGE_BYTES = 1 << 22
 
 
 def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> bytes:
-    """Return a file that an emulated module accepts as its firmware.
+    """Return the content of a file that an emulated module accepts as its firmware.
 
     Args:
         major: Major version.
@@ -68,7 +68,7 @@ def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> byte
 
 @dataclass
 class Image:
-    """One stored image.
+    """One firmware image stored in a module.
 
     Attributes:
         version: Major, minor, build.
@@ -81,7 +81,7 @@ class Image:
 
 @dataclass
 class Download:
-    """An image that is being downloaded to a bank.
+    """A firmware image that is being downloaded to a bank.
 
     Attributes:
         bank: The destination bank.
@@ -99,13 +99,13 @@ class Download:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the body matches the header's CRC-32."""
+        """Whether the downloaded body matches the header's CRC-32."""
         return zlib.crc32(self.data) == self.crc
 
 
 @dataclass
 class FirmwareStore:
-    """Firmware images of a module. All but the download and the requested bank survive a power loss.
+    """Firmware images of a module. A power loss discards only the download and ``next_boot_bank``.
 
     Attributes:
         images: Image of each bank.
@@ -125,18 +125,18 @@ class FirmwareStore:
 
     @property
     def inactive(self) -> str:
-        """The bank that does not run; B while the factory image runs."""
+        """The firmware bank that does not run; B while the factory image runs."""
         return "A" if self.running == "B" else "B"
 
     def version(self, bank: str) -> tuple[int, int, int]:
-        """Return the version of a bank, zeros without a valid image."""
+        """Return the firmware version of a bank, zeros if its image is not valid."""
         if bank not in self.images:
             return self.factory
         image = self.images[bank]
         return image.version if image.valid else (0, 0, 0)
 
     def boot(self) -> None:
-        """Start the requested bank, else the committed bank, else the other bank, else the factory image."""
+        """Boot from the requested bank, else from the committed bank, the other bank, or the factory image."""
         self.download = None
         order = (self.next_boot_bank, self.committed, *BANKS)
         self.next_boot_bank = None
@@ -150,7 +150,7 @@ class FirmwareStore:
         return bool(magic == _MAGIC and length == size)
 
     def erase(self, bank: str) -> None:
-        """Begin to erase a bank: its image is invalid from now on."""
+        """Begin to erase a firmware bank; its image is invalid from now on."""
         self.images[bank] = Image()
 
     def start_download(self, header: bytes, size: int) -> bool:
@@ -232,7 +232,7 @@ class FirmwareCommands:
         }.get(command, 0.0)
 
     def start_work(self, command: int, payload: bytes, epl_length: int) -> None:
-        """Start work on a command: whatever it erases is invalid from now on."""
+        """Start work on a command; an image that the command erases is invalid from now on."""
         self._epl_length = epl_length
         store = self._store
         self._copied = None
@@ -248,7 +248,7 @@ class FirmwareCommands:
         self.show_versions()
 
     def execute(self, command: int, payload: bytes) -> CdbReply:
-        """Execute a command."""
+        """Execute a CDB command."""
         return self._refusal(command) or self.commands[command](payload)
 
     def _refusal(self, command: int) -> int:
@@ -258,7 +258,7 @@ class FirmwareCommands:
     # -- information ------------------------------------------------------------------------------------------------
 
     def _features(self, _payload: bytes) -> CdbReply:
-        """Return 9Fh:136-153. Durations are those at the module's own pace (time scale 1), plus a margin."""
+        """Return the feature reply, 9Fh:136-153. Durations are those at time scale 1, plus a margin."""
         profile, timing = self._profile, self._core.profile.timing
         milliseconds = [
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
@@ -272,7 +272,7 @@ class FirmwareCommands:
         return head + b"".join((-(-value // 10) if tenfold else value).to_bytes(2, "big") for value in milliseconds)
 
     def _info(self, _payload: bytes) -> CdbReply:
-        """Return 9Fh:136-245: the running, committed and invalid images, and all versions."""
+        """Return the firmware info reply, 9Fh:136-245: running, committed and invalid images, and all versions."""
         store = self._store
         status, present = 0, 0b100
         for index, bank in enumerate(BANKS):
@@ -286,7 +286,7 @@ class FirmwareCommands:
     # -- update -----------------------------------------------------------------------------------------------------
 
     def _start_refusal(self, payload: bytes) -> int:
-        """Return the status that refuses a download, 0 if it can start."""
+        """Return the CDB status that refuses a download, 0 if the download can start."""
         size = int.from_bytes(payload[:4], "big")
         if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
             return CdbStatus.PARAMETER
@@ -389,7 +389,7 @@ class FirmwareCommands:
 
 
 def _version(version: tuple[int, int, int]) -> bytes:
-    """Return major, minor, build and the additional text of an image."""
+    """Return the bytes of an image's version: major, minor, build and additional string."""
     major, minor, build = version
     text = f"build {build}" if any(version) else ""
     return bytes([major, minor]) + build.to_bytes(2, "big") + text.encode("ascii").ljust(_EXTRA_BYTES, b"\x00")
@@ -404,7 +404,7 @@ _PAYLOAD = LPL_BYTE - HALF_BYTES
 
 
 class CommandBlock:
-    """Executes the commands written to page 9Fh.
+    """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
         core: The module.
@@ -429,7 +429,7 @@ class CommandBlock:
         self.busy = False
 
     def restart(self) -> None:
-        """Discard the running command."""
+        """Discard the running CDB command."""
         self.busy = False
 
     @property
@@ -441,7 +441,7 @@ class CommandBlock:
         self._core.memory.put("cdb_status", status, 1)
 
     def triggered(self, written: Written) -> None:
-        """Start the command on the page; ignored while another command runs."""
+        """Start the command written to page 9Fh; ignored while another command runs."""
         if self.busy:
             return
         self.busy = True
@@ -454,7 +454,7 @@ class CommandBlock:
         self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
 
     def _check(self, page: bytes) -> None:
-        """Refuse a damaged or unknown command; otherwise execute it."""
+        """Check a CDB command; refuse a damaged or unknown command, otherwise execute it."""
         command, length = int.from_bytes(page[:2], "big"), page[4]
         if length > MAX_LPL:
             self._finish(CdbStatus.PARAMETER)

@@ -1,4 +1,4 @@
-"""Coherent modules in the optical world: their light enters the mesh, and they receive the light that leaves it."""
+"""Connection of emulated coherent modules to the bench's optical model, for their sent and received light."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RECEIVER_BAND_HZ = 37.5e9
 
 
 class CoherentLight:
-    """Connects dual-polarization modules to an optical world.
+    """Connects dual-polarization modules to the optical model of a bench.
 
     Args:
-        world: The optical world.
+        world: Optical model of the bench.
         fibre_drift_rad2_per_s: Rate of the polarization random walk, used for the reported speed of polarization.
     """
 
@@ -29,7 +29,7 @@ class CoherentLight:
         self._sop_rate_krad_per_s = 1e-3 * math.sqrt(2.0 * fibre_drift_rad2_per_s)
 
     def emit(self, transponder: str) -> Emit:
-        """Return the callback that takes the light sent by a module."""
+        """Return the callback that passes the light sent by a module to the optical model."""
 
         def handle(light: LaunchedLight) -> None:
             self._sent[transponder] = light
@@ -39,7 +39,7 @@ class CoherentLight:
         return handle
 
     def optics(self, transponder: str) -> Optics:
-        """Return the provider of the light at a module's receiver; the world knows only the present."""
+        """Return the function that gives the light at a module's receiver; it always gives the present light."""
 
         def receive(_media_lane: int, _at_s: float) -> ReceivedLight:
             arriving = self._world.received_coherent(transponder, RECEIVER_BAND_HZ)

@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """One action scheduled for one time; ``lasting`` appointments survive a reset of the module."""
+    """One action of a module scheduled for one time; ``lasting`` appointments survive a reset of the module."""
 
     due_s: float
     action: Callable[[], None]
@@ -25,12 +25,12 @@ class Appointment:
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Cancel the appointment; no effect if it is over."""
+        """Cancel the scheduled action; no effect if it has already run."""
         self.cancelled = True
 
 
 class Agenda:
-    """Scheduled actions in order of time.
+    """Scheduled actions of a module, in order of time.
 
     Args:
         start_s: The module's time at the start.
@@ -42,21 +42,21 @@ class Agenda:
         self._heap: list[tuple[float, int, Appointment]] = []
 
     def after(self, delay_s: float, action: Callable[[], None], *, lasting: bool = False) -> Appointment:
-        """Schedule an action ``delay_s`` from now."""
+        """Schedule an action of the module ``delay_s`` from now."""
         appointment = Appointment(self.now + max(delay_s, 0.0), action, lasting)
         # Actions due at the same time run in the order in which they were scheduled.
         heapq.heappush(self._heap, (appointment.due_s, next(self._order), appointment))
         return appointment
 
     def next_s(self) -> float | None:
-        """Return the time of the next appointment, ``None`` if there is none."""
+        """Return the time of the module's next scheduled action, ``None`` without one."""
         # Cancelled appointments stay in the heap until they come up; removing them would need a full sort.
         while self._heap and self._heap[0][2].cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next appointment if it is due by ``until_s``; returns whether there was one."""
+        """Run the next scheduled action if it is due by ``until_s``; returns whether an action was due."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
@@ -67,7 +67,7 @@ class Agenda:
         return True
 
     def clear(self) -> None:
-        """Cancel all appointments that do not survive a reset."""
+        """Cancel all scheduled actions that do not survive a reset."""
         for _, _, appointment in self._heap:
             if not appointment.lasting:
                 appointment.cancel()
@@ -78,7 +78,7 @@ _HISTORY = 10_000
 
 @dataclass(frozen=True)
 class Transition:
-    """One step of a state machine.
+    """One recorded transition of a module's state machine.
 
     Attributes:
         at_s: Time of the step.
@@ -95,7 +95,7 @@ class Transition:
 
 @dataclass
 class Core:
-    """State of one module; a reset keeps it except where noted.
+    """State shared by all parts of one module; it survives a reset except where noted.
 
     Attributes:
         name: Device name.
@@ -126,14 +126,14 @@ class Core:
     def record_transition(
         self, machine: str, before: ModuleState | DataPathState | None, after: ModuleState | DataPathState | None
     ) -> None:
-        """Record a step of a state machine."""
+        """Record a transition of a state machine in the history."""
         self.history.append(Transition(self.now, machine, before, after))
 
     @property
     def now(self) -> float:
-        """The module's time in s."""
+        """The module's present time in s."""
         return self.agenda.now
 
     def has(self, fault: str) -> bool:
-        """Return whether a fault is active."""
+        """Return whether the fault with a given name is active."""
         return fault in self.faults

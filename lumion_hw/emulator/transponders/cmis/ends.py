@@ -1,4 +1,4 @@
-"""The optical ends of one module: lasers, transmitters and receivers.
+"""Optical side of one emulated module: lasers, transmitters and receivers.
 
 Tuning (CMIS 8.11): registers keep the written values. At the end of each transaction the laser evaluates all of them
 together: if they name a legal frequency other than the present one, the laser tunes to it.
@@ -25,7 +25,7 @@ TUNING_PAGE = 0x12
 
 
 def tuning_bytes(media_lanes: int) -> list[int]:
-    """Return the bytes of page 12h whose write is evaluated."""
+    """Return the addresses on page 12h whose writes make the laser check its tuning."""
     return [
         byte
         for lane in range(media_lanes)
@@ -37,7 +37,7 @@ def tuning_bytes(media_lanes: int) -> list[int]:
 
 
 class Laser:
-    """The laser of one media lane.
+    """The laser of one media lane of a module.
 
     Args:
         core: The module.
@@ -54,7 +54,7 @@ class Laser:
         self.restart()
 
     def restart(self) -> None:
-        """Return to the default channel; unlocked until the module is ready."""
+        """Return the laser to its default channel, unlocked until the module is ready."""
         profile = self._profile
         self._ready = False
         self._timer: Appointment | None = None
@@ -89,7 +89,7 @@ class Laser:
     # -- the host's writes ------------------------------------------------------------------------------------------
 
     def written(self, written: Written) -> None:
-        """Evaluate a write to this lane's registers."""
+        """Evaluate a host's write to the laser's tuning registers."""
         offset = self.lane - 1
         touched = {byte for page, byte in written if page == TUNING_PAGE}
         if touched & {_POWER + 2 * offset, _POWER + 2 * offset + 1}:
@@ -110,7 +110,7 @@ class Laser:
             self._flag("target_output_power_oor")
 
     def _check_frequency(self, *, requested: bool) -> None:
-        """Tune to the frequency in the registers; ``requested``: the host waits for a completion flag."""
+        """Tune the laser to the frequency in its registers; if ``requested``, raise a completion flag at the end."""
         memory = self._core.memory
         code, channel = memory.count("grid", self.lane), memory.count("channel", self.lane)
         if code not in set(Grid) or not self._grids.allows(Grid(code), channel):
@@ -136,7 +136,7 @@ class Laser:
             self._tune()
 
     def _requested_fine_mhz(self) -> int | None:
-        """Return the fine offset to use, or ``None`` to keep the old one: an offset out of range raises a flag."""
+        """Return the fine tuning offset in MHz; ``None``, with a flag raised, if the written offset is out of range."""
         memory, fine = self._core.memory, self._profile.fine
         if fine is None or not memory.count("fine_tuning_enable", self.lane):
             return 0
@@ -149,7 +149,7 @@ class Laser:
     # -- tuning -----------------------------------------------------------------------------------------------------
 
     def step(self, ready: bool) -> bool:
-        """Follow the module into and out of its ready state; returns whether anything changed."""
+        """Update the laser when the module enters or leaves its ready state; returns whether anything changed."""
         if ready == self._ready:
             self._update_lock_flag()
             return False
@@ -213,7 +213,7 @@ _IDLE_SAMPLES = 10
 
 
 class Transmitters:
-    """The light that the module sends, per lane; every change is passed to ``emit``.
+    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``.
 
     Args:
         core: The module.
@@ -235,11 +235,11 @@ class Transmitters:
         return LaunchedLight(lane, self._core.now, False, DARK_DBM, frequency_mhz)
 
     def light(self, lane: int) -> LaunchedLight:
-        """Return the light that a lane sends now."""
+        """Return the light that a media lane sends now."""
         return self._sent[lane]
 
     def has_failed(self, lane: int) -> bool:
-        """Return whether a lane's transmitter has failed."""
+        """Return whether the transmitter of a media lane has failed."""
         return self._core.has("tx_failure") and any(
             path.state in ACTIVE_STATES for path in self._paths.on_media_lane(lane)
         )
@@ -275,7 +275,7 @@ class Transmitters:
         )
 
     def update(self, emit: Emit) -> None:
-        """Update light and status, and pass each change to ``emit``."""
+        """Update the sent light and the transmitter status, and pass each change of light to ``emit``."""
         valid = 0
         for lane, sent in self._sent.items():
             light = self._light(lane)
@@ -289,7 +289,7 @@ class Transmitters:
         self._update_host_flags()
 
     def go_dark(self, emit: Emit) -> None:
-        """Stop sending at once, for a reset or a removed module."""
+        """Switch all sent light off at once, for a reset or a removed module."""
         for lane, sent in self._sent.items():
             if sent.enabled:
                 self._sent[lane] = self._dark(lane)
@@ -346,15 +346,15 @@ class Receivers:
         self.restart()
 
     def restart(self) -> None:
-        """Reset all receivers to darkness."""
+        """Reset all receivers to the state without light."""
         self.lanes = {lane: ReceiverState() for lane in range(1, self._core.profile.media_lanes + 1)}
 
     def is_initialised(self, lane: int) -> bool:
-        """Return whether the receive side of a lane is initialised."""
+        """Return whether the receive side of a media lane is initialised."""
         return self._paths.is_active(lane)
 
     def sample(self, optics: Optics, powered: bool) -> None:
-        """Measure the light of every lane; ``powered`` is ModuleReady."""
+        """Measure the received light of every media lane; ``powered`` is true in the state ModuleReady."""
         for lane, state in self.lanes.items():
             if not powered:
                 self.lanes[lane] = ReceiverState()
@@ -373,7 +373,7 @@ class Receivers:
         self._write_output_status()
 
     def _input(self, lane: int, optics: Optics) -> ReceivedLight:
-        """Return the light of a lane: from its own transmitter with media output loopback, else from the fibre."""
+        """Return the light that a lane receives, from the fibre or, in media output loopback, its own transmitter."""
         if self._core.has("los"):
             return DARKNESS
         if not self._core.memory.lanes("media_output_loopback") >> (lane - 1) & 1:
@@ -427,7 +427,7 @@ class Receivers:
             flags.hold("coherent_rx_lom_flag", unlocked)
 
     def _write_output_status(self) -> None:
-        """Show which host lanes receive data (11h:132), and flag the changes."""
+        """Write to 11h:132 which host lanes receive data, and raise flags for changes."""
         memory = self._core.memory
         valid = 0
         for path in self._paths.paths:

@@ -1,4 +1,4 @@
-"""Faults of one module, by name: they start now or at a scheduled time, and last until cleared or for a set time."""
+"""Faults of one module by name; a fault starts now or later, and lasts until it is cleared or for a set time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lumion_hw.errors import ConfigError, LimitError
 
 @dataclass(frozen=True)
 class ModuleFault:
-    """One fault.
+    """Description of one fault of a CMIS module.
 
     Attributes:
         strength: Default strength.
@@ -54,8 +54,10 @@ FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
         "reject_appsel0": ModuleFault(1.0, "AppSel 0 is refused"),
         "stuck_tuning": ModuleFault(1.0, "tuning never ends"),
         "wavelength_unlocked": ModuleFault(1.0, "the laser is not locked to its wavelength"),
-        "nack": ModuleFault(1.0, "the next accesses are not acknowledged", "number of accesses", 1, 1_000_000),
-        "torn_read": ModuleFault(1.0, "every second byte of a read is older than its neighbour"),
+        "nack": ModuleFault(
+            1.0, "the module does not acknowledge the next accesses", "number of accesses", 1, 1_000_000
+        ),
+        "torn_read": ModuleFault(1.0, "every second byte of a read comes from an older sample than its neighbour"),
         "bad_checksum": ModuleFault(1.0, "the checksum of page 00h is wrong"),
         "counter_truncated": ModuleFault(1.0, "the sub-interval bit counter of page 34h has only 32 bits"),
         "freeze_never_done": ModuleFault(1.0, "a freeze of the statistics never completes"),
@@ -88,7 +90,7 @@ class FaultPanel:
     def inject(
         self, name: str, strength: float | None = None, *, after_s: float = 0.0, lasts_s: float | None = None
     ) -> None:
-        """Start a fault.
+        """Start a fault of the module.
 
         Args:
             name: Name in ``FAULTS``.
@@ -119,14 +121,17 @@ class FaultPanel:
             self._core.agenda.after(after_s + lasts_s, lambda: self.clear(name), lasting=True)
 
     def clear(self, name: str) -> None:
-        """End a fault; no effect if it is not active."""
+        """End a fault of the module; no effect if the fault is not active."""
         self._advance()
         if self._core.faults.pop(name, None) is not None:
             self._changed(name)
 
 
 def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
-    """Return the strength as a number. Raises ``ConfigError`` for other values, ``LimitError`` if out of range."""
+    """Return a fault's strength as a float.
+
+    Raises ``ConfigError`` unless it is a number, ``LimitError`` if out of range.
+    """
     hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
     try:
         # float() would accept True and "1".

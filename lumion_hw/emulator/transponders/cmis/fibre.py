@@ -1,4 +1,4 @@
-"""A fibre between emulated modules: each end receives the attenuated and impaired light of the other."""
+"""A fibre pair between two emulated modules: each module receives the other's attenuated and impaired light."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOISE_TO_OSNR_BANDWIDTH = 6.0
 
 @dataclass
 class Fibre:
-    """One direction of a fibre; its attributes may be changed at any time.
+    """Impairments of one direction of a fibre; the attributes can be changed at any time.
 
     Attributes:
         loss_db: Loss.
@@ -41,7 +41,7 @@ class Fibre:
     cut: bool = False
 
     def carry(self, sent: LaunchedLight) -> ReceivedLight:
-        """Return the light that arrives for the light that was sent."""
+        """Return the light that arrives at the end of the fibre for given launched light."""
         if self.cut or not sent.enabled:
             return DARKNESS
         # Noise-to-signal ratios of transmitter and line add up.
@@ -63,7 +63,7 @@ class Fibre:
 
 
 class FibreDirection:
-    """One direction between two modules; keeps a history of the sent light, so that past instants can be queried."""
+    """One direction between two modules, with a history of the sent light, so that past instants can be queried."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
         self._source, self._fibre = source, fibre
@@ -74,7 +74,7 @@ class FibreDirection:
         self._sent.setdefault(light.media_lane, deque(maxlen=_MEMORY)).append(light)
 
     def light(self, media_lane: int, at_s: float) -> ReceivedLight:
-        """Return the light that arrives at an instant."""
+        """Return the light that arrives at the receiving module at an instant."""
         self._source.advance(at_s)  # the light sent up to then is known only after this
         history = self._sent.get(media_lane)
         if not history:

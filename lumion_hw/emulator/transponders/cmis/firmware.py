@@ -1,4 +1,4 @@
-"""The inside of an emulated module: its state machines, measurements and registers, connected to each other."""
+"""Firmware of an emulated module: connects its state machines, measurements and registers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ModuleFirmware:
         return CommandBlock(core, cdb, self._passwords, images), images
 
     def _reboot(self, hitless: bool) -> None:
-        """Run another image; a hitless restart interrupts only the management interface, for its start-up time."""
+        """Restart the module with another image; a hitless restart interrupts only the management interface."""
         if not hitless:
             self.restart()
             return
@@ -116,7 +116,7 @@ class ModuleFirmware:
     # -- register effects --------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[tuple[Page, int], Effect]:
-        """Return the action for a write of each byte; all other controls are read when they matter."""
+        """Return the action that a write of each byte triggers; all other controls are read when they are needed."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
         # By byte, not by register: a host may write a password in pieces, and the last byte triggers the check.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
@@ -140,7 +140,7 @@ class ModuleFirmware:
             laser.written(written)
 
     def store(self, offset: int, data: bytes) -> None:
-        """Store a write transaction and perform everything that it triggers."""
+        """Store a host's write transaction and perform the actions that it triggers."""
         self.port.store(offset, data)
         if self._reset_requested:
             self.restart()
@@ -161,7 +161,7 @@ class ModuleFirmware:
         return renderers
 
     def render(self, page: Page) -> None:
-        """Update the registers of a page."""
+        """Update the registers of a page before the host reads the page."""
         render = self._renderers.get(page)
         if render is not None and self._core.memory.has(page):
             render()
@@ -198,7 +198,7 @@ class ModuleFirmware:
             self._receivers.sample(self.optics, self._is_powered)
 
     def _step(self) -> bool:
-        """Let every machine take one step; returns whether any of them did."""
+        """Let every state machine of the module take one step; returns whether any state has changed."""
         machine = self.machine
         # The module goes before its data paths: they come up only once it is ready, and go down with it.
         moved = machine.step(self.paths.all_deactivated)
@@ -210,7 +210,7 @@ class ModuleFirmware:
         return self._vdm.step(self._is_powered) or moved
 
     def _sample(self) -> None:
-        """Measure everything, and schedule the next measurement."""
+        """Sample all measurements of the module, and schedule the next sample."""
         self._receivers.sample(self.optics, self._is_powered)
         self._monitors.sample(self._is_powered)
         self._performance.sample(self._is_powered)
@@ -223,7 +223,7 @@ class ModuleFirmware:
     # -- start-up ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Start again from the defaults, as after a reset (CMIS 6.3.2); user EEPROM and password are kept."""
+        """Restart the module from its defaults, as after a reset (CMIS 6.3.2); user EEPROM and password are kept."""
         self._reset_requested = False
         core = self._core
         core.agenda.clear()
@@ -251,19 +251,19 @@ class ModuleFirmware:
         self._sample()
 
     def remove_power(self) -> None:
-        """Remove the supply: the light goes out at once and everything stops."""
+        """Switch the module's supply off: the light goes out at once and all activity stops."""
         self.is_plugged = False
         self._core.agenda.clear()
         self.transmitters.go_dark(self.emit)
 
     def restore_power(self) -> None:
-        """Restore the supply; no effect while the module is powered."""
+        """Switch the module's supply on; no effect while the module is powered."""
         if not self.is_plugged:
             self.is_plugged = True
             self.restart()
 
     def fault_changed(self, fault: str) -> None:
-        """React to a fault that started or ended."""
+        """Update the module after a fault has started or ended."""
         if fault == "unplug":
             if self._core.has("unplug"):
                 self.remove_power()
@@ -280,7 +280,7 @@ class ModuleFirmware:
 
 
 def _initial_store(profile: ModuleProfile) -> FirmwareStore:
-    """Return the images of a new module: A runs and is committed."""
+    """Return the firmware images of a new module: image A runs and is committed."""
     cdb = profile.cdb or CdbProfile()
     images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}
     return FirmwareStore(images, cdb.factory)

@@ -31,12 +31,12 @@ _RESERVED_PATTERN = 0xAA
 
 @cache
 def _cleared_by_read(page: Page) -> tuple[int, ...]:
-    """Return the bytes of a page, 0 to 127, that a read clears."""
+    """Return the bytes of a page (0 to 127) that a read clears, such as flags."""
     return tuple(offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
 
 
 class HostPort:
-    """Reads and writes of the host, one transaction at a time.
+    """Executes the host's reads and writes, one transaction at a time.
 
     Args:
         core: The module.
@@ -60,14 +60,14 @@ class HostPort:
         return None if address < HALF_BYTES else self.page
 
     def restart(self) -> None:
-        """Reset the volatile state."""
+        """Reset the volatile state of the port, such as the selected page."""
         self.pointer = 0
         self.busy_until_s = float("-inf")
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def begin_read(self) -> None:
-        """Start a read at the pointer: its values are those of this instant."""
+        """Start a read at the address pointer; all its values belong to this instant."""
         page = self._page_at(self.pointer)
         memory = self._core.memory
         # For the fault torn_read: the values before this instant.
@@ -75,7 +75,7 @@ class HostPort:
         self._render(page)
 
     def next_bytes(self, length: int) -> bytes:
-        """Return the next bytes, equal to repeated calls of :meth:`next_byte`."""
+        """Return the next bytes of a read, as repeated calls of :meth:`next_byte` would."""
         first, page = self.pointer % HALF_BYTES, self._page_at(self.pointer)
         has, memory = self._core.has, self._core.memory
         if first + length > HALF_BYTES or not memory.has(page) or has("torn_read") or has("reserved_bits_set"):
@@ -90,7 +90,7 @@ class HostPort:
         return data
 
     def next_byte(self) -> int:
-        """Return the byte at the pointer and advance the pointer, rolling over inside the half."""
+        """Return the byte at the address pointer and advance the pointer within its half of 128 bytes."""
         address = self.pointer
         page = self._page_at(address)
         self.pointer = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
@@ -153,7 +153,7 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the bits that a host may write now: those of supported controls."""
+        """Return the bits that a host can write now, which are those of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -206,7 +206,7 @@ class Passwords:
         self._received = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
 
     def restart(self) -> None:
-        """Lock the module again."""
+        """Lock the module again, as after a reset."""
         self._core.unlocked = False
         self.level = 0
         self._received = {first: bytearray(4) for first in self._received}
@@ -225,7 +225,7 @@ class Passwords:
         return allowed
 
     def written(self, written: Written) -> None:
-        """Process a write to either register."""
+        """Process a write to the register for entering or for changing the password."""
         for (page, byte), value in written.items():
             for first, received in self._received.items():
                 if page is None and first <= byte < first + 4:

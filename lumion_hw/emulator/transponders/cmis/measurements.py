@@ -31,12 +31,12 @@ _RAMP_S = 20.0
 
 
 class ModuleMonitors:
-    """Measurements of the module itself, all sampled together.
+    """Monitors of the module itself, such as temperature and supply, all sampled together.
 
     Args:
         core: The module.
-        transmitters: Its transmitters.
-        receivers: Its receivers.
+        transmitters: Transmitters of the module.
+        receivers: Receivers of the module.
     """
 
     def __init__(self, core: Core, transmitters: Transmitters, receivers: Receivers) -> None:
@@ -62,7 +62,7 @@ class ModuleMonitors:
         return self.module.get("aux1", 0.0)
 
     def sample(self, powered: bool) -> None:
-        """Measure everything; ``powered`` is ModuleReady."""
+        """Sample all monitors of the module; ``powered`` is true in the state ModuleReady."""
         core = self._core
         profile = core.profile
         noise = core.rng.standard_normal(5)
@@ -126,7 +126,7 @@ class ModuleMonitors:
             memory.put_limited("rx_power", _milliwatts(power_dbm), lane)
 
     def current(self, lane: int) -> Mapping[str, float]:
-        """Return the monitors of one lane, in dBm and mA."""
+        """Return the monitored powers (dBm) and laser bias (mA) of one lane."""
         return {name: lanes[lane] for name, lanes in self.lanes.items() if lane in lanes}
 
 
@@ -143,7 +143,7 @@ _OBSERVED = {item.name: item.observable for item in LINK_QUANTITIES}
 
 @dataclass
 class Statistics:
-    """Sum, count, minimum and maximum of one quantity."""
+    """Statistics of one quantity: sum, count, minimum and maximum."""
 
     count: int = 0
     total: float = 0.0
@@ -151,7 +151,7 @@ class Statistics:
     maximum: float = 0.0
 
     def add(self, value: float) -> None:
-        """Include one value."""
+        """Add one value to the statistics."""
         self.minimum = value if not self.count else min(self.minimum, value)
         self.maximum = value if not self.count else max(self.maximum, value)
         self.count += 1
@@ -159,13 +159,13 @@ class Statistics:
 
     @property
     def average(self) -> float:
-        """Mean; 0 without values."""
+        """Mean of all values; 0 without values."""
         return self.total / self.count if self.count else 0.0
 
 
 @dataclass
 class FecCounters:
-    """Error correction of one lane over an interval; only sub-intervals with continuous lock count.
+    """FEC statistics of one lane over an interval; only sub-intervals with continuous lock count.
 
     Attributes:
         bits: Received bits.
@@ -184,7 +184,7 @@ class FecCounters:
     uncorrectable: Statistics = field(default_factory=Statistics)
 
     def add(self, bits: int, corrected: int, frames: int, uncorrectable: int) -> None:
-        """Include one sub-interval."""
+        """Add the bits and frames of one sub-interval."""
         self.bits += bits
         self.bits_sub = bits
         self.corrected.add(corrected)
@@ -195,7 +195,7 @@ class FecCounters:
 
 @dataclass
 class IntervalStatistics:
-    """Statistics of one interval: link quantities of lane 1, counters of each lane, counters of the host side."""
+    """Statistics of one interval: link quantities of lane 1, FEC counters of each lane and of the host side."""
 
     link: dict[str, Statistics] = field(default_factory=lambda: {item.name: Statistics() for item in LINK_QUANTITIES})
     media: dict[int, FecCounters] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class IntervalStatistics:
 
 @dataclass
 class _SubInterval:
-    """The current sub-interval: sums over its samples."""
+    """Sums over the samples of the current sub-interval."""
 
     samples: int = 0
     locked: dict[int, int] = field(default_factory=dict)
@@ -214,14 +214,14 @@ class _SubInterval:
 
 
 class EmulatedPerformance:
-    """Measures the link with every sample of the receivers.
+    """Measures the link performance with every sample of the receivers.
 
     Args:
         core: The module.
-        paths: Its data paths.
-        transmitters: Its transmitters.
-        receivers: Its receivers.
-        monitors: Its own monitors.
+        paths: Data paths of the module.
+        transmitters: Transmitters of the module.
+        receivers: Receivers of the module.
+        monitors: Monitors of the module.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class EmulatedPerformance:
         self.restart()
 
     def restart(self) -> None:
-        """Start a new interval and discard the current values."""
+        """Start a new interval of statistics and discard the current values."""
         self.current: dict[int, dict[str, float]] = {}
         self.frozen: IntervalStatistics | None = None
         self._start_interval()
@@ -250,11 +250,11 @@ class EmulatedPerformance:
         return self.frozen or self._running
 
     def freeze(self) -> None:
-        """Freeze the statistics that the registers show."""
+        """Freeze the statistics that the registers show; new samples go into a new interval."""
         self.frozen = copy.deepcopy(self._running)
 
     def release(self) -> None:
-        """Show running statistics again, of a new interval."""
+        """End a freeze: the registers show the running statistics of a new interval."""
         self.frozen = None
         self._start_interval()
 
@@ -265,7 +265,7 @@ class EmulatedPerformance:
     # -- sampling ---------------------------------------------------------------------------------------------------
 
     def sample(self, powered: bool) -> None:
-        """Measure the current values and add them to the statistics; ``powered`` is ModuleReady.
+        """Measure the current values and add them to the statistics; ``powered`` is true in the state ModuleReady.
 
         Without power there is nothing to count: the interval of the signal processor ends, and the next interval starts
         when the module is ready again. Frozen statistics are kept.
@@ -291,7 +291,10 @@ class EmulatedPerformance:
         return values
 
     def _values_without_link(self, powered: bool) -> dict[str, float]:
-        """Return the values that do not depend on the received light; without power the modulator has no bias."""
+        """Return the performance values that do not depend on received light.
+
+        Without power the modulator has no bias.
+        """
         biases = ("xi", "xq", "yi", "yq", "x_phase", "y_phase")
         return {
             "laser_age": 1.0,
@@ -371,7 +374,7 @@ class EmulatedPerformance:
 
 
 def _snr_at(ber: float, line: LineFormat) -> float:
-    """Return the SNR in dB at which a format has a bit error ratio, by bisection."""
+    """Return the SNR in dB at which a line format has a given bit error ratio, found by bisection."""
     # Sixty halvings of 50 dB reach the last bit of a double.
     minimum, maximum = -10.0, 40.0
     for _ in range(60):
@@ -388,22 +391,22 @@ _F16_MAX = 2.047e10  # FFFFh: mantissa 2047, exponent 31 - 24
 
 
 class CoherentPages:
-    """Pages 34h, 35h and 3Ah.
+    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance).
 
     Args:
         core: The module.
-        performance: Its statistics.
+        performance: Performance statistics of the module.
     """
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
 
     def write_media_fec(self) -> None:
-        """Write page 34h."""
+        """Write the FEC performance of the media side to page 34h."""
         self._write_fec("media_fec", self._performance.interval.media[1])
 
     def write_host_fec(self) -> None:
-        """Write page 3Ah."""
+        """Write the FEC performance of the host side to page 3Ah."""
         self._write_fec("host_fec", self._performance.interval.host)
 
     def _write_fec(self, prefix: str, counters: FecCounters) -> None:
@@ -426,7 +429,7 @@ class CoherentPages:
             self._core.memory.put_limited(f"{prefix}_{name}", count)
 
     def write_link(self) -> None:
-        """Write page 35h; powers that were never measured are at the floor."""
+        """Write the link performance to page 35h; powers that were never measured have the lowest register value."""
         memory, link = self._core.memory, self._performance.interval.link
         for item in LINK_QUANTITIES:
             statistics = link[item.name]
@@ -437,7 +440,7 @@ class CoherentPages:
 
 
 class VdmPages:
-    """Samples, flags and freeze of the VDM pages.
+    """The VDM pages (versatile diagnostics monitoring): samples, flags and freeze of statistics.
 
     Args:
         core: The module.
@@ -463,12 +466,12 @@ class VdmPages:
         self.restart()
 
     def restart(self) -> None:
-        """Return to running statistics; a pending freeze request is dropped."""
+        """Show running statistics again; a pending freeze request is dropped."""
         self._requested = False
         self._is_pending = False
 
     def value(self, observable: Observable, lane: int) -> float:
-        """Return the value of an observable on a lane."""
+        """Return the value of a VDM observable on a lane."""
         if observable.statistic:
             return self._statistic(observable.name, lane)
         return self._performance.current.get(lane, {}).get(observable.name, 0.0)
@@ -486,7 +489,7 @@ class VdmPages:
         return value / counters.bits_sub if ber else value
 
     def write_group(self, group: int) -> None:
-        """Write the samples of a group."""
+        """Write the samples of a group of VDM observables."""
         half = self._core.memory.half(SAMPLE_PAGE + group)
         for index, instance in enumerate(self._core.profile.vdm[group]):
             observable = OBSERVABLES[instance.code]
@@ -511,7 +514,7 @@ class VdmPages:
     # -- freeze -----------------------------------------------------------------------------------------------------
 
     def written(self, written: Written) -> None:
-        """Accept the start or end of a freeze request."""
+        """Process a host's write to the freeze request byte."""
         request = bool(self._core.memory.byte(CONTROL_PAGE, FREEZE_BYTE) & _FREEZE_BIT)
         if request != self._requested:
             self._requested = request
@@ -520,7 +523,7 @@ class VdmPages:
             self._core.memory.put("vdm_unfreeze_done", False)
 
     def step(self, powered: bool) -> bool:
-        """Start a pending request as soon as the module can; returns whether it started."""
+        """Start a pending freeze or unfreeze when the module is able to; returns whether the operation started."""
         core = self._core
         # Statistics belong to the signal processor, which is off in low power, so the request waits.
         if not self._is_pending or not powered:
@@ -544,7 +547,7 @@ class VdmPages:
 
 
 def _clamp_to_format(observable: Observable, value: float) -> float:
-    """Return the value, or the nearest value that the observable's format can hold."""
+    """Return a value, limited to the range of the observable's number format."""
     if observable.kind is NumberFormat.F16:
         return min(max(value, 0.0), _F16_MAX)
     minimum, maximum = (-32768, 32767) if observable.kind is NumberFormat.INT else (0, 65535)

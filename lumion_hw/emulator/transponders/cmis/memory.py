@@ -1,4 +1,4 @@
-"""The memory of one module: its bytes by page, its latched flags, and its contents after a reset.
+"""Memory of one emulated module: bytes by page, latched flags, and the contents after a reset.
 
 Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. A read of its byte clears it. A
 condition that still holds sets it again at once. A mask keeps a flag from raising the interrupt, but not from being
@@ -45,11 +45,11 @@ class Memory:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """The pages that exist; ``None`` is the lower memory."""
+        """The pages that the module has; ``None`` stands for the lower memory."""
         return tuple(self._halves)
 
     def has(self, page: Page) -> bool:
-        """Return whether a page exists."""
+        """Return whether the module has a page."""
         return page in self._halves
 
     def half(self, page: Page) -> bytearray:
@@ -80,13 +80,13 @@ class Memory:
         return 0.0 if isinstance(value, (str, bytes)) else float(value)
 
     def count(self, name: str, index: int | None = None) -> int:
-        """Return the raw number of a field, 0 when the module does not have its page."""
+        """Return the raw integer of a field, 0 if the module lacks the field's page."""
         if FIELDS[name].page not in self._halves:
             return 0
         return raw(FIELDS[name], self._field_bytes(name, index), index)
 
     def put(self, name: str, value: Value, index: int | None = None) -> None:
-        """Set a field. Raises the errors of ``codec.encode``."""
+        """Set a field to a value in its unit. Raises the errors of ``codec.encode``."""
         field = FIELDS[name]
         data = encode(field, value, index, current=self._field_bytes(name, index) if field.bits is not None else None)
         first = field.span(index).start % HALF_BYTES
@@ -117,7 +117,7 @@ class Memory:
         self._halves[field.page][field.byte % HALF_BYTES] = mask & 0xFF
 
     def refresh_checksums(self) -> None:
-        """Recompute all page checksums."""
+        """Recompute the checksums of all pages."""
         for item in CHECKSUMS:
             if item.space in self._halves:
                 half = self._halves[item.space]
@@ -139,7 +139,7 @@ def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of the flags and of their masks; bit positions are the same in both."""
+    """Return page and byte of flags and of their masks; bit positions are the same in both."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
         for flag, mask in _flag_mask_pairs()
@@ -152,10 +152,10 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The flags of one module, in its memory.
+    """The latched flags of one module, stored in its memory.
 
     Args:
-        memory: The registers.
+        memory: Memory of the module.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -168,7 +168,7 @@ class Flags:
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
     def _flag_location(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
-        """Return page, byte and bit mask of a flag; ``None`` when the module does not have it."""
+        """Return page, byte and bit mask of a flag; ``None`` if the module does not have the flag."""
         key = (name, index)
         if key not in self._locations:
             field = FIELDS[name]
@@ -228,7 +228,7 @@ class Flags:
         )
 
     def put_summaries(self) -> None:
-        """Refresh 00h:4 and the summary of page 12h; both follow the flags, not the masks."""
+        """Update the flag summaries in 00h:4 and on page 12h; masks do not affect the summaries."""
         # Called at every read of the lower memory, so it uses bits that were looked up once.
         lower = self._memory.half(None)
         for page, byte, mask in self._summaries:
@@ -394,7 +394,7 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the number of the threshold set for each observable of a group that has its own limits."""
+    """Return the threshold set number of each observable in a group; observables without limits are omitted."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 

@@ -56,7 +56,7 @@ _LOG_LENGTH = 10_000
 
 @dataclass(frozen=True)
 class BusAccess:
-    """One host transaction.
+    """Record of one host transaction on the module's bus.
 
     Attributes:
         at_s: Time of the transaction.
@@ -74,7 +74,7 @@ class BusAccess:
 
 
 class CmisModule:
-    """One emulated module; an ``I2cDevice`` at 50h. Used by one thread at a time.
+    """One emulated CMIS module, an ``I2cDevice`` at address 50h. To be used by one thread at a time.
 
     The module follows the clock whenever it is accessed: overdue actions run then, at their scheduled times.
 
@@ -141,7 +141,7 @@ class CmisModule:
         emit: Emit = ignored,
         warm: bool = False,
     ) -> CmisModule:
-        """Return a module of a named type.
+        """Return an emulated module of a type given by its profile name.
 
         Args:
             name: Name of the profile, such as ``400zr``.
@@ -177,11 +177,11 @@ class CmisModule:
 
     @property
     def name(self) -> str:
-        """Device name."""
+        """Device name of the module in the bench file."""
         return self._core.name
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes from byte address ``offset`` on, in one transaction.
+        """Read ``length`` bytes of the module's memory from byte address ``offset`` on, in one transaction.
 
         Raises:
             ValueError: ``offset`` is not 0 to 255, or ``length`` is negative.
@@ -198,19 +198,24 @@ class CmisModule:
         return data
 
     def seek(self, offset: int) -> None:
-        """Set the address pointer, as the first byte of a write transaction does; the module has acknowledged."""
+        """Set the address pointer, as the first byte of a write transaction does.
+
+        The module has acknowledged before.
+        """
         self._firmware.port.pointer = offset
 
     def begin_read(self) -> None:
-        """Begin a read at the pointer; the module has acknowledged."""
+        """Begin a read at the address pointer; the module has acknowledged before."""
         self._firmware.port.begin_read()
 
     def next_byte(self) -> int:
-        """Return the byte at the pointer and advance the pointer."""
+        """Return the memory byte at the address pointer and advance the pointer."""
         return self._firmware.port.next_byte()
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write ``data`` from byte address ``offset`` on, in one transaction. Raises as :meth:`read`.
+        """Write ``data`` to the module's memory from byte address ``offset`` on, in one transaction.
+
+        Raises as :meth:`read`.
 
         A write of more than 8 bytes (on CDB pages: more than their limit) is not acknowledged, and nothing is written.
         """
@@ -229,7 +234,7 @@ class CmisModule:
         return self._firmware.port.write_limit(offset)
 
     def acknowledge(self, operation: str = "access") -> None:
-        """Acknowledge the address, or raise as :meth:`read`; brings the module to the present."""
+        """Acknowledge the module's bus address, or raise as :meth:`read`; advances the module to the present."""
         self.advance()
         if not self.plugged:
             raise ModuleAbsentError(
@@ -274,23 +279,23 @@ class CmisModule:
 
     @property
     def state(self) -> ModuleState | None:
-        """Module state; ``None`` while the management interface initialises."""
+        """State of the module; ``None`` while its management interface initialises."""
         self.advance()
         return self._firmware.machine.state
 
     @property
     def history(self) -> tuple[Transition, ...]:
-        """The steps of all state machines so far, with their times."""
+        """The most recent transitions of the module's state machines, with their times."""
         self.advance()
         return tuple(self._core.history)
 
     def data_path_states(self) -> dict[int, DataPathState]:
-        """Return the state of each data path by its first host lane."""
+        """Return the states of all data paths, by first host lane."""
         self.advance()
         return {path.first_lane: path.state for path in self._firmware.paths.paths}
 
     def connect(self, *, optics: Optics | None = None, emit: Emit | None = None) -> None:
-        """Connect other fibres; omitted ones are kept. The light sent now is reported to the new ``emit``."""
+        """Replace the module's light provider or output; an omitted argument keeps the present connection."""
         self.advance()
         self._firmware.optics = optics or self._firmware.optics
         if emit is not None:
@@ -304,7 +309,7 @@ class CmisModule:
         return self._firmware.transmitters.light(media_lane)
 
     def set_low_power_pin(self, asserted: bool) -> None:
-        """Drive the low-power pin."""
+        """Set the level of the module's low-power pin."""
         self.advance()
         self._firmware.machine.low_power_pin = asserted
         self._firmware.settle()
@@ -317,7 +322,7 @@ class CmisModule:
         self._firmware.settle()
 
     def reset(self) -> None:
-        """Pulse the reset pin: everything volatile returns to its default."""
+        """Pulse the module's reset pin: all volatile state returns to its defaults."""
         self.advance()
         if self.plugged:
             self._firmware.restart()
@@ -328,12 +333,12 @@ class CmisModule:
         self._firmware.remove_power()
 
     def plug(self) -> None:
-        """Plug the module in: it starts as after a reset. No effect while it is in."""
+        """Plug the module in, which then starts as after a reset. No effect while the module is plugged in."""
         self.advance()
         self._firmware.restore_power()
 
     def image(self) -> dict[str, object]:
-        """Return the memory without clearing flags: ``lower`` and ``pages`` (by two hex digits) in hex."""
+        """Return the memory image without clearing flags: ``lower`` and ``pages`` (by two hex digits) in hex."""
         self.advance()
         memory = self._core.memory
         for page in memory.pages:
@@ -344,7 +349,7 @@ class CmisModule:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def advance(self, until_s: float | None = None) -> None:
-        """Bring the module to the clock's present time, or to an earlier time ``until_s``."""
+        """Advance the module to the clock's present time, or to an earlier time ``until_s``."""
         if self._advancing:  # its light depends on another module, whose light depends on this module
             return
         self._advancing = True
@@ -359,7 +364,7 @@ class CmisModule:
             self._advancing = False
 
     def next_event(self) -> float | None:
-        """Return the next time at which the module changes by itself, ``None`` without one."""
+        """Return the next time at which the module changes without a host access, ``None`` if it does not."""
         due_s = self._core.agenda.next_s()
         return None if due_s is None or due_s == float("inf") else due_s
 
@@ -375,7 +380,7 @@ def _check_range(offset: int, length: int) -> None:
 
 
 class ModuleOnBus:
-    """A module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
+    """A CMIS module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
     A write takes effect at STOP or at a repeated START, as one transaction of any length.
 
@@ -390,7 +395,7 @@ class ModuleOnBus:
         self._writing = False
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Address the module; returns whether it acknowledges."""
+        """Process START and an address byte; returns whether the module acknowledges."""
         self._end_write()
         if address != IDENTITY_DEVICE:
             return False
@@ -404,7 +409,10 @@ class ModuleOnBus:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Receive a byte: the address, then data; a byte beyond the limit is not acknowledged and voids the write."""
+        """Receive one byte: the memory address first, then data.
+
+        A byte beyond the limit is refused and voids the write.
+        """
         if not self._writing:
             return False
         if self._address is None:
@@ -419,15 +427,15 @@ class ModuleOnBus:
         return True
 
     def i2c_read(self) -> int:
-        """Return the next byte."""
+        """Return the next byte of a read."""
         return self._module.next_byte()
 
     def i2c_stop(self, at_s: float) -> None:
-        """End the transaction."""
+        """Process STOP, which ends the transaction."""
         self._end_write()
 
     def _end_write(self) -> None:
-        """Execute the write: an address without data sets the pointer for the following read."""
+        """Execute the received write; an address without data sets the pointer for the following read."""
         data, address, writing = bytes(self._written), self._address, self._writing
         self._written.clear()
         self._address, self._writing = None, False
@@ -441,7 +449,7 @@ class ModuleOnBus:
 
 
 class LinearView:
-    """The memory as one file: 00h at 0 to 255, byte b of page p of a bank at (256 bank + p) 128 + b.
+    """A module's memory as one linear file: page 00h at 0 to 255, byte b of page p at (256 bank + p) 128 + b.
 
     As in the Linux kernel: page select before each access to an upper half other than that of 00h, writes of 8 bytes.
 
@@ -453,7 +461,7 @@ class LinearView:
         self._module = module
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes of the file. Raises as ``CmisModule.read``."""
+        """Return ``length`` bytes of the linear file. Raises as ``CmisModule.read``."""
         data = bytearray()
         while len(data) < length:
             position = offset + len(data)
@@ -464,7 +472,7 @@ class LinearView:
         return bytes(data)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write to the file. Raises as ``CmisModule.write``."""
+        """Write bytes to the linear file. Raises as ``CmisModule.write``."""
         done = 0
         while done < len(data):
             address = self._map(offset + done)
@@ -473,7 +481,7 @@ class LinearView:
             done += size
 
     def _map(self, position: int) -> int:
-        """Select the page of a position; returns the byte address on the bus."""
+        """Select the memory page of a file position; returns the byte address on the bus."""
         if position < HALF_BYTES:
             return position
         bank, page = divmod((position - HALF_BYTES) // HALF_BYTES, 256)

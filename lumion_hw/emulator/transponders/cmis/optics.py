@@ -1,4 +1,4 @@
-"""Light at a module's connector, sent and received: one value per media lane and instant."""
+"""Light that a module sends and receives at its connector: one value per media lane and instant."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ Emit = Callable[[LaunchedLight], None]
 
 
 def darkness(media_lane: int, at_s: float) -> ReceivedLight:
-    """Return no light: the provider of an unconnected module."""
+    """Return light of zero power: the light provider of an unconnected module."""
     return DARKNESS
 
 
 def ignored(light: LaunchedLight) -> None:
-    """Discard the light: the output of an unconnected module."""
+    """Discard the light that a module sends: the output callback of an unconnected module."""

@@ -1,4 +1,4 @@
-"""The module types that can be emulated, as data.
+"""Profiles of the pluggable module types that can be emulated.
 
 Register values of the coherent types are typical of their class, not of any product. Launch and receive powers of
 400GBASE-DR4 follow IEEE 802.3 clause 124 but were not checked against its text. Vendor names and serial numbers are
@@ -60,7 +60,7 @@ class AdvertisedApplication:
 
 @dataclass(frozen=True)
 class ModuleLaserProfile:
-    """A tunable laser.
+    """Properties of a module's tunable laser.
 
     Attributes:
         grids: Lowest and highest channel of each grid.
@@ -103,13 +103,13 @@ class LineFormat:
 
     @property
     def bit_rate(self) -> float:
-        """Bits per second of a lane."""
+        """Bit rate of one lane in bit/s."""
         return self.bits_per_symbol * self.symbol_rate_gbd * 1e9
 
 
 @dataclass(frozen=True)
 class ReceiverProfile:
-    """A receiver; :mod:`.reception` computes its bit errors from the light.
+    """Properties of a module's receiver; :mod:`.reception` computes bit errors from the light.
 
     Attributes:
         coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
@@ -140,7 +140,7 @@ class ReceiverProfile:
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations in s. Defaults have the order of real modules, and are shorter where a host only waits."""
+    """Durations of a module's operations in s, typical of real modules but shorter where a host only waits."""
 
     management_init_s: float = 0.5
     power_up_s: float = 15.0
@@ -168,7 +168,10 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the timing with every time multiplied. Raises ``ValueError`` unless ``factor`` is positive."""
+        """Return the timing with all durations multiplied by ``factor``.
+
+        Raises ``ValueError`` unless it is positive.
+        """
         if not factor > 0:
             raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
@@ -177,7 +180,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class VdmInstance:
-    """One observable that the module reports: type code and lane (from 1)."""
+    """One VDM observable that the module reports: its type code and its lane (from 1)."""
 
     code: int
     lane: int = 1
@@ -185,7 +188,7 @@ class VdmInstance:
 
 @dataclass(frozen=True)
 class CdbProfile:
-    """The command data block.
+    """Properties of a module's command data block (CDB).
 
     Attributes:
         epl_pages_code: Code of 01h:163.3-0.
@@ -207,13 +210,13 @@ class CdbProfile:
 
     @property
     def epl_pages(self) -> int:
-        """Number of pages of extended payload."""
+        """Number of memory pages for the extended payload (EPL) of CDB commands."""
         return EPL_PAGES[self.epl_pages_code]
 
 
 @dataclass(frozen=True)
 class ModuleProfile:
-    """A type of module.
+    """Properties of a type of pluggable module.
 
     Attributes:
         name: Name of the profile.
@@ -271,7 +274,7 @@ class ModuleProfile:
         return self.receiver.coherent
 
     def application(self, app_sel: int) -> AdvertisedApplication | None:
-        """Return application ``app_sel`` (from 1), ``None`` if it is not offered."""
+        """Return the advertised application number ``app_sel`` (from 1), ``None`` if the module does not offer it."""
         return self.applications[app_sel - 1] if 1 <= app_sel <= len(self.applications) else None
 
 
@@ -307,7 +310,7 @@ class ModuleQuirks:
     apply_s: float | None = None
 
     def timing(self, timing: Timing) -> Timing:
-        """Return a profile's times with the times of these quirks."""
+        """Return a profile's timing, with the durations that these quirks change."""
         apply_s = timing.apply_s if self.apply_s is None else self.apply_s
         return dataclasses.replace(
             timing, page_change_s=self.page_change_s, nv_write_s=self.nv_write_s, apply_s=apply_s
@@ -576,7 +579,7 @@ PROFILES: Mapping[str, ModuleProfile] = MappingProxyType({item.name: item for it
 
 
 def find_profile(name: str) -> ModuleProfile:
-    """Return a CMIS profile.
+    """Return the CMIS module profile with a given name.
 
     Raises:
         ConfigError: There is no profile of this name, or it is not a CMIS module.

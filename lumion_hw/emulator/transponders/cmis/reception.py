@@ -1,4 +1,4 @@
-"""From light to bit errors: a model of a receiver (not from a standard).
+"""Receiver model that computes bit errors from the received light (not from a standard).
 
 ``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``. Penalties are subtracted
 in dB. The bit error ratio is that of the modulation in Gaussian noise.
@@ -24,7 +24,7 @@ _NO_SIGNAL_DBM = -60.0
 
 @dataclass(frozen=True)
 class Reception:
-    """A receiver's measurement of the light.
+    """Result of a receiver's measurement of the received light.
 
     Attributes:
         lost: Reason why the receiver cannot lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``,
@@ -43,7 +43,7 @@ class Reception:
 
 
 def penalty_db(light: ReceivedLight) -> float:
-    """Return the sum of the penalties of the polarization effects."""
+    """Return the SNR penalty of PDL, DGD and other impairments of the received light, in dB."""
     total = 0.0
     for name, (reference, penalty) in PENALTIES_DB.items():
         # Quadratic: each penalty is given at one value of its impairment.
@@ -52,7 +52,7 @@ def penalty_db(light: ReceivedLight) -> float:
 
 
 def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: float) -> float:
-    """Return the electrical SNR after penalties, in dB."""
+    """Return the receiver's electrical SNR for the received light, after penalties, in dB."""
     power_dbm = max(light.signal_power_dbm, _NO_SIGNAL_DBM)
     # With a local oscillator the SNR is proportional to the power, without it to the power squared.
     receiver_db = receiver.reference_snr_db + receiver.snr_per_db * (power_dbm - receiver.reference_dbm)
@@ -76,7 +76,7 @@ def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
 def receive(
     light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, oscillator_mhz: float, noise_db: float = 0.0
 ) -> Reception:
-    """Return a receiver's measurement of ``light``.
+    """Return what a receiver measures for given light: lock, SNR and bit error ratio.
 
     Args:
         light: Light at the receiver.
@@ -97,7 +97,7 @@ def receive(
 
 
 def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
-    """Return the reason why the receiver cannot lock at any signal-to-noise ratio, or an empty text."""
+    """Return the reason why the receiver cannot lock at any signal-to-noise ratio, or an empty string."""
     coherent = receiver.coherent
     too_large = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
     obstacles = {

@@ -1,4 +1,4 @@
-"""A module that consists only of its memory: an image of a real or emulated module behind the same bus.
+"""An emulated module that only replays a recorded memory image of a real or emulated module.
 
 Reads return the saved bytes. Writes to controls are stored and have no other effect. For decoders, and for hosts that
 meet modules without a model: cables without pages, old revisions, damaged dumps.
@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.lower_memory import PAGE_SELECT_BYTE
 
 
 class RecordedModule:
-    """A memory image as an ``I2cDevice`` at 50h.
+    """A recorded memory image as an ``I2cDevice`` at address 50h.
 
     Args:
         image: ``lower`` and ``pages`` (by two hex digits) in hex, as in ``CmisModule.image`` and saved dumps. Missing
@@ -55,7 +55,7 @@ class RecordedModule:
         return page, address % HALF_BYTES
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes; a read clears the flags that it covers."""
+        """Read ``length`` bytes of the recorded memory; a read clears the flags that it covers."""
         data = bytearray()
         first = offset // HALF_BYTES * HALF_BYTES
         for address in range(offset, offset + length):
@@ -65,7 +65,7 @@ class RecordedModule:
         return bytes(data)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write the bits of controls; an unsupported page is not mapped."""
+        """Write to the recorded memory; only the bits of controls change, and unsupported pages cannot be selected."""
         first = offset // HALF_BYTES * HALF_BYTES
         for address, value in enumerate(data, offset):
             page, index = self._location(first + address % HALF_BYTES)

@@ -1,4 +1,4 @@
-"""The state machines of one module: module, data paths, and control sets (CMIS 6.2.3 and 6.3)."""
+"""State machines of one CMIS module: module states, data paths, and control sets (CMIS 6.2.3 and 6.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEADY_MODULE = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.
 
 
 class ModuleMachine:
-    """The module states: management initialisation, low power, power-up, ready, power-down, fault.
+    """Module state machine: management initialisation, low power, power-up, ready, power-down, fault.
 
     Args:
         core: The module.
@@ -36,7 +36,7 @@ class ModuleMachine:
 
     @property
     def low_power_requested(self) -> bool:
-        """LowPwrS: requested by software, or by the pin while that is allowed (CMIS 6.3.2.2)."""
+        """Whether low power is requested by software or by the enabled pin (LowPwrS, CMIS 6.3.2.2)."""
         if self._core.quirks.ignores_low_power:
             return False
         memory = self._core.memory
@@ -44,20 +44,20 @@ class ModuleMachine:
         return bool(memory.count("low_pwr_request_sw")) or by_pin
 
     def start(self) -> None:
-        """Begin management initialisation: the module does not respond until it is done."""
+        """Begin management initialisation; the module does not respond until it is complete."""
         self._core.record_transition("module", self.state, None)
         self.state = None
         self._timer_done = False
         self._core.agenda.after(self._core.timing.management_init_s, lambda: self._enter(ModuleState.LOW_PWR))
 
     def fail(self, cause: int) -> None:
-        """Go to the fault state; only a reset leaves it."""
+        """Enter the fault state, which only a reset can end."""
         if self.state is not ModuleState.FAULT:
             self._enter(ModuleState.FAULT)
         self._core.memory.put("fault_cause", cause)
 
     def step(self, paths_deactivated: bool) -> bool:
-        """Make one transition if its condition holds; returns whether it did."""
+        """Make one transition of the module state if its condition holds; returns whether the state has changed."""
         state = self.state
         if state is not None and state is not ModuleState.FAULT:
             cause = self._fault_cause()
@@ -71,7 +71,7 @@ class ModuleMachine:
         return True
 
     def _fault_cause(self) -> int:
-        """Return the cause of an active fault, 0 without one."""
+        """Return the cause code of an active module fault, 0 without a fault."""
         if self._core.has("tec_runaway"):
             return FaultCause.TEC_RUNAWAY
         return int(self._core.faults.get("module_fault", FaultCause.NONE))
@@ -119,24 +119,24 @@ _STEADY_DATA_PATH = frozenset(DataPathState) - DATA_PATH_TRANSIENT
 
 
 def lanes_of(mask: int) -> Iterator[int]:
-    """Yield the lane numbers of a mask, from 1."""
+    """Yield the numbers (from 1) of the lanes in a bit mask."""
     return (lane for lane in range(1, LANES + 1) if mask >> (lane - 1) & 1)
 
 
 @dataclass
 class EmulatedDataPath:
-    """One data path.
+    """One data path: the host and media lanes that carry one application.
 
     Attributes:
-        first_lane: Its first host lane, from 1.
-        app_sel: Number of its application.
+        first_lane: First host lane, from 1.
+        app_sel: Number of the application.
         application: The application.
-        host_mask: Its host lanes.
-        media_mask: Its media lanes.
-        state: Its state.
-        pending: Its settings have been provisioned and not yet commissioned (DPInitPending).
-        pending_shown: Whether 11h:235 shows ``pending``.
-        going_down: DPReDeinitS: it must be de-initialised, permanently or for a new initialisation.
+        host_mask: Host lanes as a bit mask.
+        media_mask: Media lanes as a bit mask.
+        state: State of the data path.
+        pending: Whether settings have been provisioned but not yet commissioned (DPInitPending).
+        pending_shown: Whether register 11h:235 shows ``pending``.
+        going_down: Whether the path must be de-initialised, permanently or for a new initialisation (DPReDeinitS).
     """
 
     first_lane: int
@@ -164,7 +164,7 @@ class DataPaths:
         self.paths: list[EmulatedDataPath] = []
 
     def restart(self) -> None:
-        """Create the data paths of the active set as it is after a reset."""
+        """Create the data paths of the active control set, as after a reset."""
         self.paths = []
         self.form(0xFF, pending=False)
 
@@ -180,7 +180,7 @@ class DataPaths:
         return [path for path in self.paths if path.media_mask >> (lane - 1) & 1]
 
     def is_active(self, lane: int) -> bool:
-        """Return whether a data path that uses a media lane is initialised."""
+        """Return whether any data path on a media lane is initialised."""
         # Plain loops: called for every monitor of every lane at every sample.
         bit = 1 << (lane - 1)
         for path in self.paths:  # noqa: SIM110
@@ -200,7 +200,7 @@ class DataPaths:
     # -- provisioning -----------------------------------------------------------------------------------------------
 
     def form(self, host_mask: int, *, pending: bool = True) -> None:
-        """Create the data paths of these host lanes again from the active control set.
+        """Create the data paths of the given host lanes again from the active control set.
 
         A data path that keeps its lanes keeps its state, and with ``pending`` is commissioned again.
         """
@@ -242,7 +242,7 @@ class DataPaths:
     # -- the machines -----------------------------------------------------------------------------------------------
 
     def step(self, ready: bool, faulty: bool) -> bool:
-        """Make every transition whose condition holds; returns whether there was one.
+        """Make every data path transition whose condition holds; returns whether any state has changed.
 
         Args:
             ready: ModuleReady without a low power request.
@@ -262,26 +262,26 @@ class DataPaths:
         return moved
 
     def _flag_change(self, path: EmulatedDataPath, ready: bool) -> None:
-        """Flag the arrival at a steady state, unless the path leaves that state at once (CMIS 6.3.3.3)."""
+        """Raise the flag for a new steady state, unless the data path leaves that state at once (CMIS 6.3.3.3)."""
         if path.state in _STEADY_DATA_PATH and self._next(path, ready) is None:
             for lane in lanes_of(path.host_mask):
                 self._core.flags.raise_event("data_path_state_changed_flag", lane)
 
     def _deinit(self, path: EmulatedDataPath, ready: bool) -> bool:
-        """Return DPDeinitS (CMIS 6.3.3.3)."""
+        """Return whether a data path must be de-initialised (DPDeinitS, CMIS 6.3.3.3)."""
         requested = self._core.memory.lanes("data_path_deinit")
         if self._core.quirks.inverted_deinit:
             requested = ~requested
         return not ready or bool(requested & path.host_mask)
 
     def _tx_disabled(self, path: EmulatedDataPath) -> bool:
-        """Return DPTxDisableT OR DPTxForceSquelchT: a media lane is disabled or squelched (CMIS 6.3.3.1)."""
+        """Return whether any media lane of a data path is disabled or squelched (CMIS 6.3.3.1)."""
         memory = self._core.memory
         return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
 
     @staticmethod
     def may_emit(path: EmulatedDataPath, is_lit: bool) -> bool:
-        """Return whether an enabled, unsquelched media lane of a path may send; ``is_lit``: it sends already.
+        """Return whether an enabled, unsquelched media lane may send light; ``is_lit`` means that it sends already.
 
         In DPInitialized, and while another lane is being turned off, each lane follows its own controls (CMIS 6.3.3).
         """
@@ -322,7 +322,7 @@ class DataPaths:
         self._write_state_registers()
 
     def _duration_s(self, state: DataPathState) -> float | None:
-        """Return the duration of a state that ends by itself; ``None`` for other states."""
+        """Return the duration of a transient data path state in s; ``None`` for steady states."""
         core, times = self._core, self._core.timing
         if state is _S.INIT:
             return None if core.has("stuck_init") else times.dp_init_s * core.faults.get("slow_init", 1.0)
@@ -336,7 +336,7 @@ class DataPaths:
         path.timer_done = True
 
     def _write_state_registers(self) -> None:
-        """Show the states in 11h:128-131 and the pending paths in 11h:235; unused lanes are deactivated."""
+        """Write data path states to 11h:128-131 and pending paths to 11h:235; unused lanes show as deactivated."""
         memory = self._core.memory
         states = dict.fromkeys(range(1, LANES + 1), _S.DEACTIVATED)
         pending = 0
@@ -364,7 +364,7 @@ _MAXIMA = (
 
 @dataclass(frozen=True)
 class Staged:
-    """The staged request of one host lane: application, data path, and raw signal-integrity values by name."""
+    """Staged settings of one host lane: application, data path, and raw signal-integrity values by name."""
 
     app_sel: int
     data_path_id: int
@@ -372,16 +372,16 @@ class Staged:
 
     @property
     def explicit(self) -> bool:
-        """Whether the signal-integrity values are to be used."""
+        """Whether the staged signal-integrity values are to be used (explicit control)."""
         return bool(self.settings["explicit_control"])
 
 
 class ControlSets:
-    """Processes apply triggers and reports ConfigStatus.
+    """Applies staged control sets when the host triggers them, and reports ConfigStatus.
 
     Args:
         core: The module.
-        paths: The data paths, which are created again by provisioning.
+        paths: Data paths of the module, which provisioning creates again.
     """
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
@@ -444,7 +444,7 @@ class ControlSets:
         return list(groups.values())
 
     def _check_group(self, group: int, applied: int, staged: dict[int, Staged], immediate: bool) -> ConfigStatus:
-        """Return the ConfigStatus of a group, checked in this order: 3, 4, 7, 6, 5.
+        """Return the ConfigStatus code of a group of lanes; the rejections are checked in the order 3, 4, 7, 6, 5.
 
         Args:
             group: Lanes that request one data path, or none.
@@ -474,7 +474,7 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Check AppSel 0: legal for complete, deactivated data paths."""
+        """Return the ConfigStatus of lanes with AppSel 0 (unused), legal for complete, deactivated data paths."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
@@ -486,7 +486,7 @@ class ControlSets:
         return ConfigStatus.SUCCESS
 
     def _in_use(self, full_mask: int, applied: int, app_sel: int, immediate: bool) -> bool:
-        """Return whether the lanes are in use in a way that forbids the change.
+        """Return whether the present use of the lanes forbids the requested change.
 
         A deactivated data path can be replaced if all its lanes are applied. An active path can only be commissioned
         again with the same lanes, and by ApplyImmediate also with the same application.
@@ -513,7 +513,7 @@ class ControlSets:
         return amplitude < 4 and bool(levels >> amplitude & 1)
 
     def _copy(self, group: int, staged: dict[int, Staged]) -> None:
-        """Copy the staged settings of these lanes to the active set; without explicit control the application's own."""
+        """Copy staged settings of lanes to the active set; without explicit control use the application's defaults."""
         memory = self._core.memory
         for lane in lanes_of(group):
             request = staged[lane]
@@ -524,5 +524,5 @@ class ControlSets:
 
 
 def _identity(staged: Staged) -> tuple[int, int]:
-    """Return the key that lanes of one data path share; all unused lanes have the same key."""
+    """Return the key by which lanes are grouped into data paths; all unused lanes have the same key."""
     return (staged.app_sel, staged.data_path_id) if staged.app_sel else (0, 0)
