@@ -93,7 +93,7 @@ def without_dead_heater(observations: Observations, death: Breakdown) -> Observa
 
 
 def find_dead_heater(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, but: Collection[int] = ()
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, dead: Collection[int] = ()
 ) -> Breakdown | None:
     """Return the heater whose failure explains most of the misfit; ``None`` if no heater does.
 
@@ -101,13 +101,13 @@ def find_dead_heater(
         model: The model.
         parameters: Result of the fit.
         likelihood: The readings, in time order.
-        but: Heaters already known to be dead.
+        dead: Heaters already known to be dead.
     """
     judge = _SettingCosts(model, parameters, likelihood)
     # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
     # real failure shows in many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
-    live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in but]
+    live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in dead]
     worth = {heater: judge.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]}
     shortlist = sorted(worth, key=lambda heater: -worth[heater])[:_SHORTLIST]
     every = np.arange(len(likelihood.observations))
@@ -231,7 +231,7 @@ def find_better_law(
     parameters: MeshParameters,
     likelihood: Likelihood,
     rho2_range: tuple[float, float],
-    but: Collection[int] = (),
+    dead: Collection[int] = (),
 ) -> MeshParameters | None:
     """Return parameters with another law for the heater with the worst misfit; ``None`` if no law explains more.
 
@@ -242,10 +242,10 @@ def find_better_law(
         parameters: Result of the fit.
         likelihood: The readings.
         rho2_range: Smallest and largest expected ρ2, rad/mA².
-        but: Heaters known to be dead.
+        dead: Heaters known to be dead.
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
-    misfit[list(but)] = 0.0
+    misfit[list(dead)] = 0.0
     judge = _SettingCosts(model, parameters, likelihood)
     settings = np.arange(0, len(likelihood.observations), _COARSE)
     # A new law must lower the cost by a tenth: one of 21 x 8 points always fits a little better by chance.

@@ -157,7 +157,7 @@ class DriftTrajectories:
             float(np.abs(now - np.interp(at, then_at, then)).max()) > most for at, now, then_at, then, most in pairs
         )
 
-    def taken_out(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
+    def corrected(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
         """Return the settings with the drift removed: phase drift becomes detuning, power drift scales readings."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))

@@ -150,17 +150,17 @@ def _puc_of(defect: Defect) -> int | None:
 
 
 def relabel_in_low_light(
-    defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
+    defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
     """Return the defects, with dark elements reported as faint or unseen instead of dead if there is little light.
 
     Args:
         defects: Defects found.
         contrast: Brightest reading of a typical monitor divided by the noise.
-        least: Smallest contrast at which broken elements can be recognized.
+        min_contrast: Smallest contrast at which broken elements can be recognized.
         channels: Drive channel of every heater.
     """
-    advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=least)
+    advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=min_contrast)
 
     def named(defect: Defect) -> Defect:
         if defect.kind == DEAD_MONITOR:

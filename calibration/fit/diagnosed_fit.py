@@ -368,7 +368,7 @@ class FaultDiagnosis:
         best, least = now, now.fit.chi2_per_reading * readings
         for point, cost in equivalent_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
             fitting = self._fitting(now.likelihood, now.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, kept=True)
+            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, allow_near_information=True)
             # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms,
             # and every passive phase by nearly a milliradian.
             if fit.chi2_per_reading * readings + cost < least:
@@ -449,7 +449,7 @@ class FaultDiagnosis:
             observations = _try_exchanged_channels(observations, one, other)
         if now.trajectories is not None:
             taken_s = self.whole.taken_s[_positions_in_run(self.whole.observations, observations)]
-            observations = now.trajectories.taken_out(observations, taken_s, now.fit.parameters.delay_s)
+            observations = now.trajectories.corrected(observations, taken_s, now.fit.parameters.delay_s)
         return observations
 
     def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
@@ -564,7 +564,9 @@ class FaultDiagnosis:
         convergence_sigma: float = _ON_THE_WAY_SIGMA,
     ) -> FitResult:
         fitting = self._fitting(likelihood, dead)
-        return fitting.run(start, near=near, known=known, kept=True, convergence_sigma=convergence_sigma)
+        return fitting.run(
+            start, near=near, known=known, allow_near_information=True, convergence_sigma=convergence_sigma
+        )
 
     def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
         free = self.free.copy()

@@ -223,21 +223,21 @@ class Health:
         return self.chi2_per_reading < MAX_CHI2
 
 
-def check_health(model: MeshModel, likelihood: Likelihood, known: Posterior, drift: DriftModel) -> Health:
-    """Compare readings with the predictions of a posterior.
+def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior, drift: DriftModel) -> Health:
+    """Compare measured readings with the predictions of a fit or record.
 
     Args:
         model: The model.
         likelihood: The readings and their noise.
-        known: The posterior.
+        posterior: Parameters of the fit or record, with their covariance.
         drift: Changes that are allowed: the power of the sources and, for one of the two figures, the temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
     """
     space = model.space
-    spread = known.covariance() + replace(drift, temperature_k=0.0).covariance(space, known.vector, 0.0)
-    found = _compared(model, likelihood, known.parameters)
+    spread = posterior.covariance() + replace(drift, temperature_k=0.0).covariance(space, posterior.vector, 0.0)
+    found = _compared(model, likelihood, posterior.parameters)
     if not len(found.residual):
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
@@ -248,7 +248,7 @@ def check_health(model: MeshModel, likelihood: Likelihood, known: Posterior, dri
     setting, monitor = found.places[worst]
     where = f"monitor at port {space.monitors[monitor]}, light at port {likelihood.observations.source[setting]}"
     still = _chi2(found.residual, covariance)
-    warm = _chi2_at_best_temperature(model, likelihood, known.vector, spread, drift.warmed(space))
+    warm = _chi2_at_best_temperature(model, likelihood, posterior.vector, spread, drift.warmed(space))
     return Health(len(found.residual), still, min(warm, still), float(off[worst]), where)
 
 

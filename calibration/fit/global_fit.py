@@ -223,7 +223,7 @@ class GlobalFit:
         *,
         near: bool = False,
         known: FitResult | None = None,
-        kept: bool = False,
+        allow_near_information: bool = False,
         convergence_sigma: float = CONVERGED_SIGMA,
     ) -> FitResult:
         """Fit from a start point.
@@ -233,9 +233,9 @@ class GlobalFit:
             rounds: Maximum number of rounds.
             near: Whether the start is at or near the end of another fit; then all steps are full steps.
             known: A fit of the first settings, if its information is still valid at the start.
-            kept: Whether the returned information may come from a point near the end. This is enough for a fit that is
-                continued. For final errors call :meth:`stated` first, because parameters that show as their square
-                change it.
+            allow_near_information: Whether the returned information may come from a point near the end. This is enough
+                for a fit that is continued. For final errors call :meth:`stated` first, because parameters that show as
+                their square change it.
             convergence_sigma: Rms step, in standard errors, at which the fit ends.
         """
         point = self._model.space.pack(start)
@@ -257,7 +257,7 @@ class GlobalFit:
             if freed:
                 early, coarse = False, len(history)
                 self._free_first(early=False)
-            before, here, damping = here, self._after(step.here, step, anew=freed), step.damping
+            before, here, damping = here, self._after(step.here, step, recalculate=freed), step.damping
             history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
@@ -267,7 +267,7 @@ class GlobalFit:
             if self._give_up(here.discrepancy):
                 break
         result = self._result(here, converged, history)
-        return result if kept else self.stated(result)
+        return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
         """Return a fit of these readings with its information calculated at, or close enough to, its end."""
@@ -309,13 +309,13 @@ class GlobalFit:
     def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _FitState:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
-    def _after(self, here: _FitState, step: _FitStep, *, anew: bool) -> _FitState:
+    def _after(self, here: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
         """Return the state of the fit after a step, with a new information matrix if necessary or requested."""
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
         # Kept information is valid within a standard error or two; farther away the curvature differs.
-        if anew or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
+        if recalculate or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
             return self._gathered(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
         information = here.equations.information

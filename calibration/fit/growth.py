@@ -72,7 +72,7 @@ def score_rows(
     likelihood: Likelihood,
     prior: Prior,
     names: Sequence[str],
-    but: Collection[str] = (),
+    excluded: Collection[str] = (),
 ) -> Scores:
     """Return the scores of the physical effects that a fit does not include, with the data for its standard errors.
 
@@ -82,22 +82,22 @@ def score_rows(
         likelihood: The fitted readings.
         prior: The prior of the fit, over all parameters of the model.
         names: Names of the effects.
-        but: Names of effects that must not be chosen, whatever their gain.
+        excluded: Names of effects that must not be chosen, whatever their gain.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
-    but = {*but, *(row.name for row in PHYSICS if not row.fitted)}
+    excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
     few = _thinned(likelihood, _MAX_READINGS, model, small)
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
     pass_ = Pass(model, fit, few, small)
     found = Selection(pass_.gram, ahead, away, pass_.places, share, {"law_deviation": _by_law(model.space, fit)})
-    rows, chosen, tail = found.rows(but), found.chosen(but), None
+    rows, chosen, tail = found.rows(excluded), found.chosen(excluded), None
     del found  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
-        chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in but else [])]
+        chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in excluded else [])]
     elif known.pairs is not None:
         tail = Pairs(model, fit, pass_).unfitted_effect(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
     return Scores(

@@ -95,22 +95,24 @@ class Pairs:
         """Yield the settings in blocks, because phases of all waveguides for all directions take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
-    def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
+    def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
         """Return the score of pair crosstalk in its best-determined directions, next to other effects to be added.
 
         Args:
             ahead: Information of the prior of the fitted parameters, for these settings.
-            beside: Parameter positions and prior widths of the other effects to be added.
+            other_effects: Parameter positions and prior widths of the other effects to be added.
             share: Fraction of all settings that this pass uses.
         """
-        extra_physics = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in beside)])
+        extra_physics = np.concatenate(
+            [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
+        )
         halves, slopes = self._pass.gram.among(extra_physics)
         seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
         n = seen.shape[1]
         prior = np.zeros((n, n))
         prior[: self._n, : self._n] = ahead
         first = self._n
-        for place, width in beside:
+        for place, width in other_effects:
             size = place.stop - place.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size

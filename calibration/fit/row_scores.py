@@ -227,17 +227,17 @@ class Selection:
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
-    def rows(self, but: Collection[str]) -> list[RowScore]:
-        """Return the scores of all effects, the largest gain first, with held-out gains of the effects in ``but``."""
+    def rows(self, excluded: Collection[str]) -> list[RowScore]:
+        """Return the scores of all effects, the largest gain first; those in ``excluded`` with held-out gains."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
-        asked = [self._held_out(score, ()) if score.name in but else score for score in found]
+        asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
-    def chosen(self, but: Collection[str]) -> list[RowScore]:
+    def chosen(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of the effects to add: repeatedly the cheapest of those with about the largest gain."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
-        places = {name: place for name, place in self._place_among_asked.items() if name not in but}
+        places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
         while True:
             left = [name for name in places if name not in {row.name for row in taken}]
             scores = sorted(
@@ -280,11 +280,11 @@ class Selection:
             excluded_effect=_excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share),
         )
 
-    def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
+    def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         """Return the score of an effect with its gain on held-out settings, if the effect has any gain."""
         if score.gain < MIN_GAIN:
             return score
-        others = [(self._place_among_asked[one.name], one.width) for one in beside]
+        others = [(self._place_among_asked[one.name], one.width) for one in added]
         mine = (self._place_among_asked[score.name], score.width)
         gain = sum(judged.gain([*others, mine]) - judged.gain(others) for judged in self._judged)
         return replace(score, held_out=gain / self._share)

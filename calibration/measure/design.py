@@ -198,7 +198,7 @@ class Designer:
         wanted_rad: float,
         rng: np.random.Generator,
         tries: int = TRIES,
-        most: int | None = None,
+        max_settings: int | None = None,
         progress: Callable[[int], None] = lambda chosen: None,
     ) -> Design:
         """Choose settings until the goal is reached, each time the one with the most information per second.
@@ -212,7 +212,7 @@ class Designer:
             wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
             rng: Random generator for the candidate settings.
             tries: Number of candidate settings to compare for each choice.
-            most: Maximum number of settings.
+            max_settings: Maximum number of settings.
             progress: Called with the number of settings chosen so far.
 
         Raises:
@@ -227,7 +227,7 @@ class Designer:
         chosen: list[Real] = []
         sources: list[int] = []
         sigmas, source = [self.sigma_rad()], lit
-        while sigmas[-1] > wanted_rad and (most is None or len(chosen) < most):
+        while sigmas[-1] > wanted_rad and (max_settings is None or len(chosen) < max_settings):
             # The source is chosen once per segment, because a change takes longer than a setting.
             if len(chosen) % walk.settings_per_source == 0:
                 source = self._next_source(walk, now, lit, rng, tries)

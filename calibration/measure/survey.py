@@ -278,7 +278,7 @@ def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float
 
 
 def reference_changes(
-    entries: Sequence[LogbookEntry], sources: Sequence[int], noise: NoiseModel, but: Sequence[int] = ()
+    entries: Sequence[LogbookEntry], sources: Sequence[int], noise: NoiseModel, ignored_columns: Sequence[int] = ()
 ) -> list[ReferenceChange]:
     """Return the largest changes of the reference setting since its first reading, by source and frequency.
 
@@ -286,12 +286,12 @@ def reference_changes(
         entries: Entries of the logbook.
         sources: Ports of the sources to compare.
         noise: Noise of a reading.
-        but: Columns of the readings to ignore, for dead monitors.
+        ignored_columns: Columns of the readings to ignore, for dead monitors.
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):
-        begun = np.delete(first, but)
-        found = [reference_change(source, begun, np.delete(reading, but), noise) for reading in later]
+        begun = np.delete(first, ignored_columns)
+        found = [reference_change(source, begun, np.delete(reading, ignored_columns), noise) for reading in later]
         if found and source in sources:
             power = max(found, key=lambda each: abs(each.power_db))
             changes.append(ReferenceChange(source, power.power_db, max(each.shape_sigma for each in found)))

@@ -128,13 +128,13 @@ class Likelihood:
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
-    def discrepancy(self, reading_ma: Real, drift_ma: Real, most: float = _MAX_DISCREPANCY) -> float:
+    def discrepancy(self, reading_ma: Real, drift_ma: Real, maximum: float = _MAX_DISCREPANCY) -> float:
         """Return the smallest model discrepancy η that explains the residuals; 0 if noise does.
 
         Args:
             reading_ma: Shape ``(N, M)``; predicted readings.
             drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
-            most: Largest result, returned if no smaller value explains the residuals.
+            maximum: Largest result, returned if no smaller value explains the residuals.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -146,7 +146,7 @@ class Likelihood:
         if not self.used.any() or not unexplained(0.0):
             return 0.0
         # Bisection in the logarithm: the result spans four decades, and only its magnitude matters.
-        low, high = 1e-4, most
+        low, high = 1e-4, maximum
         if unexplained(high):
             return high
         for _ in range(_BISECTIONS):

@@ -61,10 +61,6 @@ class Linearised:
     reading_ma: Real
     jacobian: Slopes
 
-    def beside(self, other: Linearised) -> Linearised:
-        """Return the sum of the linear models of two incoherent lights in the same settings."""
-        return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
-
 
 @dataclass(frozen=True, eq=False)
 class _SettingLight:

@@ -103,11 +103,11 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 
-def phase_bounds_mrad(space: ParameterSpace, least: Real) -> dict[str, float]:
+def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
     """Return the rms bounds of passive and loop phases from the Cramér-Rao covariance of all parameters."""
     fixed = project_out_common_phase(space)
-    loops = fixed @ least[space.groups["loops"], space.groups["loops"]] @ fixed
-    passive = np.diag(least)[space.groups["passive_phase_rad"]]
+    loops = fixed @ bound[space.groups["loops"], space.groups["loops"]] @ fixed
+    passive = np.diag(bound)[space.groups["passive_phase_rad"]]
     return {
         "passive_bound_mrad": 1e3 * float(np.sqrt(passive.mean())),
         "loops_bound_mrad": 1e3 * float(np.sqrt(np.diag(loops).mean())),
@@ -160,8 +160,8 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
     normalised, phases = phase_errors(bench, record, truth)
     bounds: dict[str, float] = {}
     if fitted is not None:
-        least = settings_bound(bench, record, truth, fitted).covariance()
-        bounds = phase_bounds_mrad(space_from_record(record), least)
+        bound = settings_bound(bench, record, truth, fitted).covariance()
+        bounds = phase_bounds_mrad(space_from_record(record), bound)
     short = extinctions(bench, record)
     loss_db = float(np.sqrt(np.mean(compare(bench, record).loss_error_db ** 2)))
     gauge = "modulo a turn; without a phase common to all loops"

@@ -44,16 +44,16 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
     run = f"lumion-calibrate-{uuid.uuid4().hex}"
     try:
         client.subscribe_topic(run, lambda event: say(str(event[1])))
-        most = workers or max(sum(client.nthreads().values()), 1)
+        max_running = workers or max(sum(client.nthreads().values()), 1)
         with client.as_current():
-            return _all(distributed, client, jobs, run, most, say)
+            return _all(distributed, client, jobs, run, max_running, say)
     finally:
         client.unsubscribe_topic(run)
         client.close()
 
 
-def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most: int, say: Say) -> Ended:
-    """Calibrate up to ``most`` benches at a time until all are done, the run is interrupted, or no worker is left."""
+def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, say: Say) -> Ended:
+    """Calibrate up to ``max_running`` benches at a time until all are done, the run stops, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
@@ -63,7 +63,7 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most
         try:
             threads = client.nthreads()
             seen_s = time.monotonic() if threads or running else seen_s
-            for worker in _free(threads, running)[: most - len(running)] if waiting else ():
+            for worker in _free(threads, running)[: max_running - len(running)] if waiting else ():
                 if waiting:
                     number, job = waiting.pop(0)
                     future = client.submit(

@@ -72,7 +72,7 @@ def collect_warnings(
 
 
 def find_worst_misfits(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, least: float = 2.0
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, min_misfit: float = 2.0
 ) -> tuple[str, ...]:
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
@@ -80,13 +80,13 @@ def find_worst_misfits(
         model: The model.
         parameters: Result of the fit.
         likelihood: The readings.
-        least: Smallest mean squared residual, relative to that of all readings, that is listed.
+        min_misfit: Smallest mean squared residual, relative to that of all readings, that is listed.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)
     named = space.mask(("passive_phase_rad", "rho2", "source_db", "monitor_db"))
     usual = float(np.median(misfit[named]))
-    worst = [index for index in np.argsort(-misfit) if named[index] and misfit[index] > least * max(usual, 1.0)]
+    worst = [index for index in np.argsort(-misfit) if named[index] and misfit[index] > min_misfit * max(usual, 1.0)]
     return tuple(f"{space.describe(int(index))}: χ² per reading {misfit[index]:.3g}" for index in worst)
 
 

@@ -342,12 +342,14 @@ class _RunPlanner:
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, known.wanted)
-        most = max(left, 0)
+        max_settings = max(left, 0)
 
         def tell(chosen: int) -> None:
-            self._progress("chosen settings", chosen, most)
+            self._progress("chosen settings", chosen, max_settings)
 
-        design = designer.choose(walk, left_s, self._goal.sigma_rad, self._rng, most=most, progress=tell)
+        design = designer.choose(
+            walk, left_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=tell
+        )
         if design.reached:
             return design.plan, ""
         settings = len(design.plan) >= left

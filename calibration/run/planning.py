@@ -164,12 +164,12 @@ class AdaptiveMeasurement:
         for batch in range(_MAX_BATCHES):
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
-            most = self._affordable_settings(observations)
+            max_settings = self._affordable_settings(observations)
             # The first batch is more valuable than all later ones.
-            if batch and most < _MIN_BATCH:
+            if batch and max_settings < _MIN_BATCH:
                 why = "the work limit does not allow another fit"
                 break
-            plan, promised_rad, why = self._next_batch(fit, known, aim_rad, max(most, _MIN_BATCH))
+            plan, promised_rad, why = self._next_batch(fit, known, aim_rad, max(max_settings, _MIN_BATCH))
             if not len(plan):
                 break
             work.spent += chosen_work(self.model.space.plain) * plan.reading_ma.size if batch else 0
@@ -193,7 +193,7 @@ class AdaptiveMeasurement:
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
-        self, fit: FitResult, known: Knowledge, aim_rad: float, most: int
+        self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
         """Return the next batch of settings, its predicted standard error, and the reason if it is the last batch."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
@@ -204,14 +204,14 @@ class AdaptiveMeasurement:
         before = designer.sigma_rad()
         space = self.model.space
         walk = IncrementalSettings(self.max_ma, space.sources, space.monitors, settings_per_source=STRETCH)
-        most = min(most, max(left, 0))
-        design = designer.choose(walk, left_s, aim_rad, self.rng, most=most)
+        max_settings = min(max_settings, max(left, 0))
+        design = designer.choose(walk, left_s, aim_rad, self.rng, max_settings=max_settings)
         promised = float(design.sigma_rad[-1]) if len(design.sigma_rad) else before
         if design.reached:
             return design.plan, promised, ""
         if len(design.plan) >= left:
             return design.plan, promised, f"{self.goal.settings} settings are used up"
-        if len(design.plan) < most:
+        if len(design.plan) < max_settings:
             return design.plan, promised, f"{self.goal.hardware_s:g} s of hardware time are used up"
         used = self.logbook.effort.settings + len(design.plan)
         # At best, errors fall with the square root of the number of settings. If even that misses the goal, a batch

@@ -85,7 +85,7 @@ def write_documents(
     Args:
         recording: The recording.
         target: The file to write.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
         patterns: Names of channels, as in :func:`bluesky_documents`.
 
     Raises:

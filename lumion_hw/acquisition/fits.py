@@ -28,15 +28,15 @@ class FringeFit(FittedCurve):
 
     Attributes:
         p_pi_mw: Power for a phase of π of the cold heater.
-        p_pi_error_mw: Its standard error.
+        p_pi_error_mw: Standard error of ``p_pi_mw``.
         offset_rad: Phase without heating, -π to π.
-        offset_error_rad: Its standard error.
+        offset_error_rad: Standard error of ``offset_rad``.
         visibility: (max - min) / (max + min), 0 to 1.
-        visibility_error: Its standard error.
+        visibility_error: Standard error of ``visibility``.
         mean: Mean of the fringe, in the unit of the reading.
-        mean_error: Its standard error.
+        mean_error: Standard error of ``mean``.
         bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short for it.
-        bend_error_per_mw: Its standard error; for a short sweep, the value assumed in the other errors.
+        bend_error_per_mw: Standard error of ``bend_per_mw``; for a short sweep, the value assumed in the other errors.
     """
 
     p_pi_mw: float
@@ -65,7 +65,7 @@ class HopLossFit(FittedCurve):
         loss_per_hop_db: Slope.
         loss_per_hop_error_db: Standard error of the slope.
         access_loss_db: Loss without a hop.
-        access_loss_error_db: Its standard error.
+        access_loss_error_db: Standard error of ``access_loss_db``.
     """
 
     loss_per_hop_db: float
@@ -84,9 +84,9 @@ class BerFit(FittedCurve):
 
     Attributes:
         penalty_db: Implementation penalty: additional OSNR compared to theory, far from the floor.
-        penalty_error_db: Its standard error.
+        penalty_error_db: Standard error of ``penalty_db``.
         inverse_floor: 1 / SNR of the transceivers, independent of the OSNR; may scatter around zero.
-        inverse_floor_error: Its standard error.
+        inverse_floor_error: Standard error of ``inverse_floor``.
         modulation: ``16qam`` or ``qpsk``.
         symbol_rate_gbd: Symbol rate.
     """
@@ -147,7 +147,7 @@ def fit_fringe(
         raise ConfigError(f"{points.y_label}: {len(y)} points with a number, at least 5 are needed")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
-        raise ConfigError(f"{points.name} has only one value", hint="Sweep it.")
+        raise ConfigError(f"{points.name} has only one value", hint="Sweep this setting over several values.")
     at, errors, residual = _solved_fringe(_Fringe(drive, power_mw, y))
     if not 0.0 < at[0] <= 2.2 * span_mw or not errors[0] < at[0]:
         raise ConfigError(

@@ -87,7 +87,7 @@ class FitPoints:
 
     Attributes:
         name: Name of the setting.
-        unit: Its unit.
+        unit: Unit of the setting.
         x: The setting, shape ``(n,)``.
         y: The reading, shape ``(n,)``.
         y_unit: Unit of the reading.
@@ -150,7 +150,7 @@ class LeastSquares(NamedTuple):
 
     Attributes:
         at: The parameters, shape ``(k,)``.
-        covariance: Their covariance from the scatter of the points, shape ``(k, k)``; infinite if it is unknown.
+        covariance: Covariance of parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
         residual: Point minus curve, shape ``(n,)``.
         slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
     """
@@ -237,7 +237,7 @@ def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> R
     Args:
         derived: Function from parameters of shape ``(k,)`` to quantities of shape ``(m,)``.
         at: The parameters.
-        covariance: Their covariance, shape ``(k, k)``; infinite errors stay infinite.
+        covariance: Covariance of the parameters, shape ``(k, k)``; infinite errors stay infinite.
     """
     if not np.all(np.isfinite(covariance)):
         return np.full(len(derived(at)), np.inf)

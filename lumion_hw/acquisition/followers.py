@@ -42,7 +42,7 @@ class Follower:
     Attributes:
         setting: The setting.
         axis: Axis of the source that it follows.
-        numbers: Its values along the axis.
+        numbers: Values of the setting along the axis.
     """
 
     setting: Setting

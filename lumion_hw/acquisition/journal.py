@@ -49,8 +49,8 @@ class LoggedFile:
 
     Attributes:
         name: File name without folders; empty for the description of a served bench.
-        sha256: Hash of its bytes.
-        text: Its content.
+        sha256: Hash of the file's bytes.
+        text: Content of the file.
     """
 
     name: str
@@ -63,8 +63,8 @@ class LoggedRecord:
     """Reference to the calibration record in use during a recording.
 
     Attributes:
-        record_id: Its identifier.
-        content_sha256: Hash of its content.
+        record_id: Identifier of the record.
+        content_sha256: Hash of the record's content.
     """
 
     record_id: str
@@ -77,7 +77,7 @@ class LogHeader:
 
     Attributes:
         bench: Name of the bench.
-        columns: Its columns.
+        columns: Columns of the recording.
         period_s: Time between rows; 0 for a scan, which has no fixed period.
         n_rows: Number of planned rows.
         started: Time of the first row, ISO 8601 with time zone.
@@ -211,7 +211,7 @@ class LogJournal:
 
     Attributes:
         path: The file.
-        header: Its header.
+        header: Header of the file.
         acknowledged: Number of rows on the disk.
         last_index: Number of the last row in the file; -1 before the first.
         lost_bytes: Half-written bytes that were removed when it was opened.

@@ -45,7 +45,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         source: The HDF5 file or journal.
         target: The picture file.
         patterns: Names of columns, with shell wildcards.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: An optional dependency is missing, the file is not a recording, or the picture cannot be written.
@@ -62,7 +62,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     if len(units) > _MAX_PANELS:
         raise ConfigError(
             f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS}",
-            hint="Select channels.",
+            hint="Select fewer channels.",
         )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
     panels = figure.subplots(len(units), 1, sharex=True, squeeze=False)[:, 0]

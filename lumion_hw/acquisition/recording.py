@@ -28,7 +28,7 @@ class RecordedColumn:
 
     Attributes:
         name: ``device.quantity``.
-        unit: Its unit.
+        unit: Unit of the values.
         value: Shape ``(rows,)``, NaN where there is no number.
         state: Values of :class:`State`, shape ``(rows,)``.
     """

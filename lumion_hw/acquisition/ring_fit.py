@@ -36,7 +36,7 @@ class RingResonance:
     """One fitted resonance of a ring.
 
     Attributes:
-        frequency_thz: Its optical frequency.
+        frequency_thz: Optical frequency of the resonance.
         frequency_error_thz: Standard error.
         fwhm_ghz: Full width at half of its depth.
         fwhm_error_ghz: Standard error.
@@ -68,15 +68,15 @@ class RingFit(FittedCurve):
 
     Attributes:
         fsr_ghz: Free spectral range in optical frequency, at the resonance.
-        fsr_error_ghz: Its standard error.
+        fsr_error_ghz: Standard error of ``fsr_ghz``.
         resonance_thz: The resonance nearest to the middle of the sweep, in its bright part.
-        resonance_error_thz: Its standard error.
+        resonance_error_thz: Standard error of ``resonance_thz``.
         fwhm_ghz: Full width of that resonance at half its depth.
-        fwhm_error_ghz: Its standard error.
-        q: Its loaded quality factor, ν0 / fwhm.
-        q_error: Its standard error.
+        fwhm_error_ghz: Standard error of ``fwhm_ghz``.
+        q: Loaded quality factor of the resonance, ν0 / fwhm.
+        q_error: Standard error of ``q``.
         extinction_db: Highest over lowest transmission of its curve; a lower bound if its error is infinite.
-        extinction_error_db: Its standard error; infinite if the lowest transmission is within its error.
+        extinction_error_db: Standard error of ``extinction_db``; infinite if the minimum is within its error.
         fsr_nm: Free spectral range in vacuum wavelength at the resonance.
         resonances: All resonances, by frequency.
     """

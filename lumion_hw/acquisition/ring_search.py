@@ -48,7 +48,7 @@ class Resonances(NamedTuple):
     """Resonances of a ring in a spectrum.
 
     Attributes:
-        dips: Whether they are dips; otherwise peaks, as at a drop port.
+        dips: Whether the resonances are dips; otherwise peaks, as at a drop port.
         orders: Relative number of each, shape ``(k,)``, ascending.
         places: Index of the point at each, shape ``(k,)``.
         spacing: Number of points between two.

@@ -188,8 +188,8 @@ class SettingChange:
 
     Attributes:
         setting: The setting.
-        now: Its value now.
-        wanted: Its value in the snapshot.
+        now: Present value of the setting.
+        wanted: Value of the setting in the snapshot.
     """
 
     setting: Setting

@@ -32,9 +32,9 @@ class FoundInstrument:
     """An instrument that has replied to a discovery query.
 
     Attributes:
-        address: Its address, in the form used in bench files.
-        identity: Its reply, as text.
-        kind: Its kind in bench files; ``None`` if no driver is available.
+        address: Address of the instrument, in the form used in bench files.
+        identity: Reply of the instrument, as text.
+        kind: Kind of the instrument in bench files; ``None`` if no driver is available.
         entry: Further keys of its entry in a bench file.
     """
 

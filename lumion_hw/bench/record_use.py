@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
-    """Return the age of a record in the time of the bench, or ``None`` if their clocks cannot be compared."""
+    """Return the age of a calibration record by the clock of the bench; ``None`` if their clocks differ."""
     recorded_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:
         now_s = bench.emulated_age_s
@@ -34,7 +34,7 @@ def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
 
 
 def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check the age, chip temperature and wavelengths of a bench against the valid ranges of a record.
+    """Check the age, chip temperature and wavelengths of a bench against the valid ranges of a calibration record.
 
     Only quantities for which the record has a range are read from the bench.
 

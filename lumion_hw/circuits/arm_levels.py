@@ -85,7 +85,7 @@ class ArmLeveller:
 
     Args:
         bench: The bench, with the circuits' light on.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:

@@ -116,10 +116,10 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
     """
     if circuit.strategy == "dual":
         raise CircuitError(
-            f"circuit {circuit.request}: its signal has two polarizations of equal power, and the power behind a "
-            "polarizer is the same half whichever way they are turned: there is nothing to search by",
+            f"circuit {circuit.request}: its signal has two polarizations of equal power, so the power behind a "
+            "polarizer does not depend on their orientation, and a polarization search by power is impossible",
             device=circuit.entry.polarization,
-            hint="Its receiver undoes any turn; use the controller for signals of one polarization.",
+            hint="No search is needed: the coherent receiver corrects the polarization itself.",
         )
 
 
@@ -227,5 +227,5 @@ def await_locks(
 def _receiver(bench: Bench, circuit: PlannedCircuit) -> CoherentTransponder:
     module = bench.transponders[circuit.request.target]
     if not isinstance(module, CoherentTransponder):
-        raise ConfigError("the receiver is no coherent module", device=circuit.request.target)
+        raise ConfigError("the receiver is not a coherent module", device=circuit.request.target)
     return module

@@ -57,7 +57,7 @@ class CircuitFinding:
 
     Attributes:
         circuit: The circuit.
-        place: Where the fault is.
+        place: Location of the fault.
         detail: Description of the measurement.
         pucs: Suspected PUCs; empty unless the path is at fault.
     """
@@ -100,7 +100,7 @@ class Diagnosis:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the bench's mesh.
         exits: Reads the power at the outputs of the mesh.
         plan: The programmed circuits, active ones included.
         held: PUCs of active circuits, which are not changed.

@@ -64,11 +64,11 @@ class LocatedFault:
 def locate_fault(
     reference: LightReading, now: LightReading, exit_port: int, own_ports: frozenset[int]
 ) -> LocatedFault | None:
-    """Return where a circuit has lost its light; ``None`` if it has not.
+    """Return where a circuit has lost its light; ``None`` if the circuit is healthy.
 
     Args:
         reference: Readings from a time without a fault.
-        now: Readings now.
+        now: Present readings.
         exit_port: Port where the light should leave the mesh.
         own_ports: Ports whose monitors see almost only stray light of this circuit.
     """

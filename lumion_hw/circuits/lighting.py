@@ -48,7 +48,7 @@ class CircuitLighting:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         aligner: Polarization search; it remembers the controllers.
     """
 

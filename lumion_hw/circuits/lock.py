@@ -63,7 +63,7 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
-        """Return this process as an owner."""
+        """Return the owner entry for this process."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
 
@@ -167,7 +167,7 @@ class BenchLock:
             os.close(handle)
 
     def _open_and_lock(self) -> tuple[int, LockOwner | None, bool]:
-        """Open the lock file and try to lock it; return the handle, the owner named in it, and whether it is held."""
+        """Open the lock file and try to lock it; return the handle, the named owner, and whether locking worked."""
         path = self._directory / _LOCK
         while True:
             with writing(_WHAT, path):

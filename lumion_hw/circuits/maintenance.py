@@ -197,7 +197,7 @@ class CircuitMaintenance:
             self._write_journal()
 
     def step(self) -> None:
-        """Check all circuits once, end expired leases, and repair what can be repaired.
+        """Check all circuits once, end expired leases, and repair circuits where possible.
 
         Raises:
             SafetyError: A fault keeps the heaters off and must be cleared by its name.

@@ -51,7 +51,7 @@ def setting_with_active(
 
     Args:
         mesh: The mesh.
-        record: Its calibration.
+        record: Calibration record of the mesh.
         used: States of all PUCs in use; the others are parked.
         held: PUCs whose heaters keep their currents.
         driven_ma: Currents driven now, shape ``(2 n_pucs,)``.
@@ -97,7 +97,7 @@ def _shift_rad(
 
 def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
     """Return a copy of a calibration record that marks the given PUCs as unusable."""
-    suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
+    suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it failed", ()) for puc in sorted(pucs))
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
 
 
@@ -107,7 +107,7 @@ def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
 
 
 def combined_plan(active: CircuitPlan | None, added: CircuitPlan, setting: MeshSetting) -> CircuitPlan:
-    """Return one plan of active and added circuits in a given setting."""
+    """Merge the plans of active and added circuits into one plan, for a given mesh setting."""
     states, paths = ({}, ()) if active is None else (active.routing.states, active.routing.paths)
     routing = replace(
         added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), active=()

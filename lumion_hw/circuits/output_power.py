@@ -99,7 +99,7 @@ class OutputPowerReader:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh: output losses and responsivity of the monitors.
+        record: Calibration record of the mesh: output losses and responsivity of the monitors.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
@@ -122,7 +122,7 @@ class OutputPowerReader:
         if out.meter is not None and out.meter_channel is not None:
             return self._meters[out.meter].read(out.meter_channel).power_w
         if out.port not in self._bench.mesh.monitor_ports:
-            raise CircuitError(f"port {out.port} has neither a meter nor a monitor, so its light cannot be proven")
+            raise CircuitError(f"port {out.port} has neither a meter nor a monitor, so its light cannot be verified")
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
@@ -156,7 +156,7 @@ class OutputPowerReader:
         if not responsivity > 0.0:
             raise CircuitError(
                 f"the photodiode at port {port} shows no light according to the calibration record "
-                f"({responsivity:g} mA per mW), so its light cannot be proven",
+                f"({responsivity:g} mA per mW), so its light cannot be verified",
                 hint="Connect a meter to a tap at this port, or calibrate again.",
             )
         current_ma = self._monitors.read(port)

@@ -80,7 +80,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
 def shifted_currents_ma(
     calibrated: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
 ) -> NDArray[np.float64]:
-    """Return currents with the differential phase of one PUC shifted, with as little change of heat as possible.
+    """Return heater currents that shift the differential phase of one PUC, with little change of total heat.
 
     Args:
         calibrated: The mesh with its calibrated values.
@@ -109,7 +109,7 @@ def shifted_currents_ma(
 
 
 def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return a child record whose passive phases include drift measured in service.
+    """Return a new calibration record whose passive phases include drift measured in service.
 
     The child has no covariance and no raw readings: those of its parent do not apply to the new phases.
 

@@ -46,7 +46,7 @@ class CircuitProof:
         received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
         los: Whether the receiving module reports loss of signal.
         alignment: The polarization search; ``None`` if none was needed or possible.
-        failures: Reasons why the circuit is not proven, one clause each; empty if it is.
+        failures: Reasons why the light of the circuit is not accepted, one clause each; empty if it is.
         tolerance_db: Allowed difference between measured and predicted loss.
         arm_losses_db: The measured loss of each arm.
         acceptance: Report of a dual-polarization receiver; ``None`` for other circuits, and where the power already
@@ -67,7 +67,7 @@ class CircuitProof:
     levels: ArmLevels | None = None
 
     def __repr__(self) -> str:
-        """Return the circuit, its loss and its result in one line."""
+        """Return the measured circuit, its loss and the result in one line."""
         request = self.circuit.request
         verdict = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
         loss = "" if self.measured_loss_db is None else f", loss {self.measured_loss_db:.2f} dB"
@@ -173,7 +173,7 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         arm: The measured arm.
         mesh_sigma_db: Standard error of the predicted loss.
     """
@@ -250,7 +250,7 @@ class Prover:
         alignments: Mapping[CircuitRequest, Alignment],
         levels: Mapping[CircuitRequest, ArmLevels],
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by their readings, their budgets and the uncertainty of the record."""
+        """Judge circuits by their readings, link budgets, and the uncertainty of the calibration record."""
         return tuple(
             self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, reading in zip(circuits, light, strict=True)
@@ -367,6 +367,6 @@ def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
     good = [str(proof.circuit.request) for proof in proofs if proof.proven]
     bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (
-        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}). Proven: "
+        f"{len(bad)} of {len(proofs)} circuits could not be verified by their light ({'; '.join(bad)}). Verified: "
         f"{', '.join(good) or 'none'}. The mesh was rolled back."
     )

@@ -48,7 +48,7 @@ class CircuitService:
 
     Args:
         bench: The open bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.
@@ -162,7 +162,7 @@ class CircuitService:
 
         A fault whose only cause is the silence of this host is cleared first. An unfinished change is undone. Then the
         recorded currents are driven in one commit, transmitters that are off are switched on, and every circuit is
-        measured. A circuit that is not proven stays connected, like one that breaks in service.
+        measured. A circuit whose light cannot be verified stays connected, like one that breaks in service.
 
         Returns:
             Proofs of the circuits that could be measured; ``None`` if the mesh is driven as recorded.
@@ -200,7 +200,7 @@ class CircuitService:
         return proofs
 
     def check_driven(self) -> None:
-        """Check that the controller drives the circuits, before missing light is attributed to something else.
+        """Raise an error unless the controller drives the heaters as the circuits need.
 
         Raises:
             SafetyError: The controller has switched its heaters off, even if the fault was cleared since; call
@@ -251,7 +251,7 @@ class CircuitService:
         Raises:
             ConfigError: A circuit is connected already.
             BusyError: Another program has taken over.
-            CircuitError: A circuit was not proven; everything was rolled back.
+            CircuitError: A circuit could not be verified; everything was rolled back.
             LumionError: A device failed, or the journal cannot be written; everything was rolled back if possible.
         """
         names = [request.name for request in requests]
@@ -273,13 +273,13 @@ class CircuitService:
     def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:
         """Change to a plan from :meth:`~lumion_hw.circuits.setup.PathSetup.plan_change`, and record it.
 
-        The change is one commit, proven by the mesh's own photodiodes; see
+        The change is one commit, verified by the mesh's own photodiodes; see
         :meth:`~lumion_hw.circuits.setup.PathSetup.switch`. The transmitters must be on and aligned, as those of active
         circuits and of warm spares are.
 
         Raises:
             BusyError: Another program has taken over.
-            CircuitError: A circuit was not proven; everything was rolled back.
+            CircuitError: A circuit could not be verified; everything was rolled back.
             LumionError: The controller failed, or the journal cannot be written.
         """
         launch_dbm = {circuit.request.source: circuit.proof.get("launch_dbm") for circuit in self.state.circuits}

@@ -58,7 +58,7 @@ class PathSetup:
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         aligner: Polarization search. Share it with the calibration, so that it knows the controllers already.
         policy: Whether an outdated record, or one made at another temperature, is refused or causes a warning.
 
@@ -99,7 +99,7 @@ class PathSetup:
             milestone: Called with the name of each milestone that the last circuit has reached.
 
         Raises:
-            CircuitError: A circuit was not proven. The message says which one and why; the mesh was rolled back.
+            CircuitError: A circuit could not be verified. The message says which one and why; the mesh was rolled back.
             LumionError: A device failed. The mesh was rolled back, unless its controller failed.
         """
         spans = Spans(self.bench, milestone)
@@ -131,7 +131,7 @@ class PathSetup:
 
         Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
         commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
-        failure, and so is a change above 3 dB until all new circuits are proven. Circuits that cannot be proven are
+        failure, and so is a change above 3 dB until all new circuits are verified. Circuits that cannot be verified are
         diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back; the milestones
         are then reported again.
 
@@ -145,7 +145,7 @@ class PathSetup:
             Proofs of the new circuits, in the order of the requests.
 
         Raises:
-            CircuitError: A circuit was not proven; the message gives the diagnosis and the attempts.
+            CircuitError: A circuit could not be verified; the message gives the diagnosis and the attempts.
             RoutingError: There are no routes next to the active circuits; nothing was changed.
             ConfigError: A requested circuit is active already, or a module is in use.
             LumionError: A device failed. The mesh was rolled back, unless its controller failed.
@@ -217,13 +217,13 @@ class PathSetup:
             launch_dbm: Launch power of each transmitter, as its module last reported it.
             milestone: Called with ``programmed``, ``settled`` and ``proven``.
             arrived: Called with each new circuit when its light first arrives.
-            confirm: Called with the new circuits once their light is proven; an error that it raises causes a rollback.
+            confirm: Called with the new circuits once verified; an error raised there causes a rollback.
 
         Returns:
             Proofs of the new circuits, without the reports of receivers.
 
         Raises:
-            CircuitError: A circuit was not proven, or one that stays was disturbed; the former currents are restored.
+            CircuitError: A circuit could not be verified, or one that stays was disturbed; the change was undone.
             LumionError: The controller failed.
         """
         before = _StateBeforeChange(
@@ -274,7 +274,7 @@ class PathSetup:
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
     def drop(self, requests: Sequence[CircuitRequest]) -> None:
-        """Remove circuits without using their modules, which may be dead; the others keep their exact currents.
+        """Remove circuits without access to their modules, which may be dead. Other circuits keep their currents.
 
         Raises:
             LumionError: The controller failed.

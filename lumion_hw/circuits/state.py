@@ -80,10 +80,10 @@ class ActiveCircuit:
 
     Attributes:
         request: The request.
-        arms: Its paths through the mesh; two for two tributaries.
-        since_utc: Time when it was set up, ISO 8601.
-        lease: End of its lease; ``None`` without a lease.
-        seen_utc: Time of its last measurement.
+        arms: Paths of the circuit through the mesh; two for two polarizations.
+        since_utc: Time when the circuit was set up, ISO 8601.
+        lease: End of the circuit's lease; ``None`` without a lease.
+        seen_utc: Time of the circuit's last measurement.
         proof: Results of that measurement: ``launch_dbm``, ``measured_loss_db``, ``predicted_loss_db``,
             ``received_dbm``, ``margin_db``, ``overload_margin_db``; for two polarizations also ``pdl_db``, ``dgd_ps``
             and ``prefec_ber``. ``None`` where there was no number.
@@ -143,7 +143,7 @@ class CircuitState:
     record: str | None = None
 
     def circuit(self, name: str) -> ActiveCircuit:
-        """Return a circuit by its name.
+        """Return an active circuit by its name.
 
         Raises:
             ConfigError: There is no circuit of this name.
@@ -353,9 +353,9 @@ def active_circuit(
 
     Args:
         circuit: The planned circuit.
-        proof: Its measurement, if there is one.
+        proof: Measurement of the circuit, if there is one.
         time: Clock for its lease and age.
-        before: Its earlier record, from which age, lease and the last proof are taken.
+        before: Earlier journal record of the circuit, from which age, lease and the last proof are taken.
     """
     lease_s, now = circuit.request.lease_s, _utc_text(time.utc())
     if before is None:
@@ -443,7 +443,7 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 
 
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
-    """Return the fibres at both ends of a path, by its ports."""
+    """Return the fibres at the input and output port of a path."""
     request = circuit.request
     entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
     exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
@@ -482,7 +482,7 @@ def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
 
 
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
-    """Return the state and the unfinished change that the entries of a journal add up to."""
+    """Return the circuit state and the unfinished change, from all entries of a journal."""
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is not a {_FORMAT} journal", hint="Choose another directory with --state.")
     state, unfinished = CircuitState(), None

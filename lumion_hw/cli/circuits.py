@@ -178,14 +178,14 @@ def _request_options(function: Any) -> Any:
             show_default=True,
             help="Smallest margin to the sensitivity and to the overload of the receiver, in dB.",
         ),
-        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Largest loss in the mesh, in dB."),
+        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Largest predicted loss in the mesh, in dB."),
         click.option("--max-hops", type=click.IntRange(1, 10_000), help="Largest number of PUCs on a path."),
         click.option(
             "--priority",
             type=click.IntRange(-1000, 1000),
             default=0,
             show_default=True,
-            help="Circuits with a higher priority are routed first.",
+            help="Priority, an integer; circuits with a higher priority are routed first.",
         ),
         click.option("--exclusive", is_flag=True, help="Share no PUC with other circuits."),
         click.option(
@@ -236,7 +236,7 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
     "--all", "everything", is_flag=True, help="Disconnect all circuits and switch all heaters and transmitters off."
 )
 def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
-    """Disconnect circuits of BENCH. With --all every heater and transmitter is switched off, whoever set it."""
+    """Disconnect circuits of BENCH. With --all, switch off every heater and transmitter, even of other programs."""
     if bool(pairs) == everything:
         raise click.UsageError("Give pairs, or --all.")
     if everything:

@@ -43,7 +43,11 @@ def fabric() -> None:
 @target_options
 @click.option("--for", "for_s", type=Duration(), help=f"Duration, at most {MAX_DURATION_D}d.  [default: until Ctrl-C]")
 @click.option(
-    "--hook", "hook", multiple=True, metavar="WORD", help="Program for the job hooks; repeat for its arguments."
+    "--hook",
+    "hook",
+    multiple=True,
+    metavar="WORD",
+    help="Program to call when a job's circuits change; repeat for each argument.",
 )
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.
@@ -76,7 +80,7 @@ def _run(manager: FabricManager, for_s: float | None) -> None:
 @fabric.command()
 @target_options
 @click.argument("unit")
-@click.option("--because", "reason", default="declared by hand", help="Reason, for the history.")
+@click.option("--because", "reason", default="declared by hand", help="Reason to record in the history.")
 def fail(target: BenchTarget, unit: str, reason: str) -> None:
     """Take UNIT (a server or accelerator) out of service and replace it by a spare.
 
@@ -224,7 +228,7 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
                 if box.withdraw(number):
                     raise BusyError(
                         f"{manager.name} ({manager.program}) did not accept the request in {_ACCEPT_TIMEOUT_S:.0f} s",
-                        hint="Nothing was done. It may still be connecting the jobs, or manage no fabric; try again.",
+                        hint="The request was withdrawn; nothing was changed. Try again when all jobs are connected.",
                     )
                 is_accepted = True
             if is_accepted and lock_owner(directory) != manager:

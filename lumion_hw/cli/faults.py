@@ -19,7 +19,7 @@ _LATCHED = 5
 
 @click.command()
 @target_options
-@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults with this name or id.")
+@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults with this name or ID.")
 def faults(target: BenchTarget, name: str | None) -> None:
     """List and clear the latched faults of the mesh controller of BENCH. A latched fault keeps all heaters off.
 
@@ -52,7 +52,7 @@ def faults(target: BenchTarget, name: str | None) -> None:
         echo_json({"latched": list(latched), "cleared": list(cleared), "ended_hold": list(ended_hold)})
     else:
         for fault in ended_hold:
-            note(f"{fault}: cleared when the bench was opened; it only marked that the host had been gone")
+            note(f"{fault}: cleared when the bench was opened, because it only recorded that the host was silent")
         for fault in cleared:
             echo_text(f"cleared: {fault}")
         rows = [(f.fault_id, f.source, f.channel, "yes" if f.present else "no", f) for f in latched]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help=f"Duration, such as 30s, 2h or 7d; at most {MAX_DURATION_D}d.",
 )
 @out_option("HDF5 file to write.", default="readings.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record to note in the file.")
+@click.option("--record", metavar="RECORD", help="Calibration record whose identity is stored in the file.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted log.")
 @click.option("--list", "only_list", is_flag=True, help="List all channels and exit.")
 @json_option

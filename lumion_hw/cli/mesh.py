@@ -88,12 +88,18 @@ def show(
 @click.option(
     "--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True, help="Quantity to minimize."
 )
-@click.option("--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss per PUC.")
+@click.option(
+    "--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss per PUC, in dB."
+)
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
-@click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path.")
+@click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path, in dB.")
 @click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (counted from 0) has exactly N PUCs.")
 @click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have the same number of PUCs.")
-@click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (extra 'cpsat'), or print a lower bound.")
+@click.option(
+    "--certify",
+    is_flag=True,
+    help="Prove that the routing is optimal, or print a lower bound (optional dependency 'cpsat').",
+)
 @click.option(
     "--time-limit",
     type=Number("s", 0.0, 86400.0),

@@ -33,7 +33,7 @@ _CLEAR_SCREEN = "\x1b[H\x1b[J"
 @click.option(
     "--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Time between readings, in seconds."
 )
-@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of tables to show.  [default: until Ctrl-C]")
+@click.option("--count", type=click.IntRange(1, MAX_COUNT), help="Number of readings to show.  [default: until Ctrl-C]")
 @json_option
 def monitor(
     bench_file: str,

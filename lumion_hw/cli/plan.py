@@ -28,7 +28,7 @@ COUNTED_BY = click.option(
     type=click.Choice(("jobs", "accelerators")),
     default="jobs",
     show_default=True,
-    help="Whether the shares in the file are of jobs or of accelerators.",
+    help="Whether the shares in the mix file count jobs, or the accelerators of these jobs.",
 )
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
@@ -40,13 +40,18 @@ def plan() -> None:
 
 def _fleet_options(function: _Command) -> _Command:
     for option in (
-        click.option("--spare-racks", type=click.IntRange(0, MAX_COUNT), default=0, help="Additional spare racks."),
+        click.option(
+            "--spare-racks",
+            type=click.IntRange(0, MAX_COUNT),
+            default=0,
+            help="Number of additional racks reserved as spares.",
+        ),
         click.option(
             "--spares",
             type=click.IntRange(0, MAX_COUNT),
             default=4,
             show_default=True,
-            help="Spare accelerators per rack.",
+            help="Number of accelerators per rack reserved as spares.",
         ),
         click.option(
             "--server",
@@ -69,7 +74,7 @@ def _fleet_options(function: _Command) -> _Command:
             type=click.IntRange(1, MAX_COUNT),
             default=64,
             show_default=True,
-            help="Number of racks with jobs.",
+            help="Number of racks that run jobs.",
         ),
     ):
         function = option(function)
@@ -79,7 +84,10 @@ def _fleet_options(function: _Command) -> _Command:
 def _rate_options(function: _Command) -> _Command:
     for option in (
         click.option(
-            "--server-share", type=_SHARE, default=0.0, help="Fraction of the faults that affect a whole server."
+            "--server-share",
+            type=_SHARE,
+            default=0.0,
+            help="Fraction of the faults that affect a whole server, 0 to 1.",
         ),
         click.option(
             "--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Repair time in days."
@@ -167,8 +175,18 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 )
 @_rate_options
 @_CAUSES
-@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that the spares suffice.")
-@click.option("--spares-fail", is_flag=True, help="Spares fail as often as single accelerators.")
+@click.option(
+    "--level",
+    type=_LEVEL,
+    default=0.95,
+    show_default=True,
+    help="Service level: required probability that the spares suffice, 0 to 1.",
+)
+@click.option(
+    "--spares-fail",
+    is_flag=True,
+    help="Assume that spares fail as often as single accelerators; otherwise spares never fail.",
+)
 @out_option("Figure of the shortage probability to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
@@ -228,12 +246,18 @@ def spares(
 @MIX
 @COUNTED_BY
 @click.option(
-    "--failures", metavar="MIN,MAX", help="Number of failures per rack, uniformly distributed; used instead of a rate."
+    "--failures",
+    metavar="MIN,MAX",
+    help="Smallest and largest number of failures per rack (uniform); used instead of a rate.",
 )
 @_rate_options
 @_CAUSES
 @click.option(
-    "--level", type=_LEVEL, default=0.95, show_default=True, help="Service level for the number of reserved spares."
+    "--level",
+    type=_LEVEL,
+    default=0.95,
+    show_default=True,
+    help="Service level: required probability that the reserved spares suffice, 0 to 1.",
 )
 @_simulation_options
 @out_option("Figure of the costs to write: .png, .svg or .pdf.", "--plot")
@@ -299,7 +323,9 @@ def _faults_per_rack(failures: str) -> Faults:
     try:
         low, high = (int(part) for part in failures.split(","))
     except ValueError:
-        raise click.UsageError(f"--failures: {failures!r} is invalid; give two integers, such as 1,4.") from None
+        raise click.UsageError(
+            f"--failures: {failures!r} is invalid; give the smallest and largest number per rack, such as 1,4."
+        ) from None
     return Faults((low, high))
 
 
@@ -344,14 +370,24 @@ def _print_policies(result: Overprovisioning, level: float) -> None:
 @plan.command("map")
 @_fleet_options
 @_rate_options
-@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Job sizes.")
-@click.option("--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Fractions of server faults.")
+@click.option(
+    "--sizes",
+    default="4,8,16,32,64,128,256,512",
+    show_default=True,
+    help="Job sizes in accelerators, separated by commas.",
+)
+@click.option(
+    "--server-shares",
+    default="0,0.2,0.4,0.6,0.8,1",
+    show_default=True,
+    help="Fractions of faults that affect a whole server, 0 to 1, separated by commas.",
+)
 @click.option(
     "--counting",
     type=click.Choice(_COUNTINGS),
     default="needed",
     show_default=True,
-    help="Accelerators that count as cost.",
+    help="Accelerators that count as cost: stranded (healthy but out of service), idle spares, failed ones, or sums.",
 )
 @_simulation_options
 @out_option("Figure of the map to write: .png, .svg or .pdf.", "--plot")

@@ -39,7 +39,7 @@ _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
     type=click.Choice(["bench", "switch"]),
     default="bench",
     show_default=True,
-    help="Fabric: the emulated bench, or a simple switch with a switching time of 10 ms.",
+    help="Optical fabric: the emulated bench, or a simulated switch with a switching time of 10 ms.",
 )
 @click.option(
     "--network",
@@ -79,7 +79,7 @@ def rehearse(
     timeline: str | None,
     as_json: bool,
 ) -> None:
-    """Rehearse the loss of a server: the training job must continue and end with bit-identical results.
+    """Rehearse (drill) the loss of a server: a training job must continue and end with bit-identical results.
 
     Each server is a network namespace. A forwarder passes Ethernet frames between them only while the emulated light
     arrives. If this machine lacks something, the command uses a substitute and reports it. The table shows wall-clock

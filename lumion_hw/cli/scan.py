@@ -77,13 +77,21 @@ def _parse_value(text: str) -> Any:
     "--read", "readings", multiple=True, required=True, metavar="NAME", help="Channel to read; wildcards allowed."
 )
 @out_option("HDF5 file to write.", "-o", "--out", default="scan.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record to note in the file.")
-@click.option("--snake", is_flag=True, help="Sweep faster settings back and forth instead of always forwards.")
-@click.option("--by-hand", is_flag=True, help="Set every point from the host, without sweeps run by an instrument.")
+@click.option("--record", metavar="RECORD", help="Calibration record whose identity is stored in the file.")
+@click.option(
+    "--snake", is_flag=True, help="Sweep inner settings (all but the first --set) back and forth, not always forwards."
+)
+@click.option(
+    "--by-hand",
+    is_flag=True,
+    help="Set every point from the host, even if an instrument could run the sweep on its own.",
+)
 @click.option("--keep-meters", is_flag=True, help="Keep the wavelength settings of the power meters during the sweep.")
 @click.option("--leave", is_flag=True, help="Leave the settings at the last point instead of restoring them.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted scan.")
-@click.option("--plot", "picture", is_flag=True, help="Also draw the scan, to OUT with .png.")
+@click.option(
+    "--plot", "picture", is_flag=True, help="Also draw the scan, to a figure named like OUT but ending in .png."
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and show the plan, but change nothing.")
 @json_option
 @click.pass_context

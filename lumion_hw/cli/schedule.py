@@ -44,7 +44,7 @@ def _cost_options(function: _Command) -> _Command:
             "--hidden",
             type=_SECONDS,
             default=0.0,
-            help="Part of each change that overlaps with other traffic, in seconds.",
+            help="Part of each change of circuits that overlaps with other traffic, in seconds.",
         ),
         click.option("--relock", type=_SECONDS, default=0.0, help="Time until a receiver has locked, in seconds."),
         click.option(
@@ -180,12 +180,16 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 
 @schedule.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
-@click.option("--ranks", type=_RANKS, help="Number of ranks, for names.")
-@click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes per rank.")
+@click.option("--ranks", type=_RANKS, help="Number of ranks; needed if a schedule is given by name.")
+@click.option(
+    "--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Buffer of each rank, in bytes."
+)
 @out_option("Figure of time against dark time to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @click.option(
-    "--late", type=_SECONDS, help="Delay of a straggler, in seconds.  [default: enough that it costs no time]"
+    "--late",
+    type=_SECONDS,
+    help="Delay of the late rank, in seconds.  [default: so late that the first rounds cost no time]",
 )
 @_cost_options
 @json_option
@@ -263,21 +267,29 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
     type=Number("bytes", 0.0, 1e15, above=True),
     default=1.0,
     show_default=True,
-    help="Bytes per count. For tokens: hidden size times bytes per element; for rates in bytes/s: epoch in seconds.",
+    help="Bytes per count. For tokens: hidden size times bytes per element. For rates in bytes/s: duration in seconds.",
 )
-@click.option("--rank-of-column", metavar="R,R,...", help="Rank of the expert of each column.")
-@click.option("--combine", is_flag=True, help="Plan the opposite direction (the transposed matrix).")
+@click.option(
+    "--rank-of-column",
+    metavar="R,R,...",
+    help="Rank of each column, if columns of the matrix are experts instead of ranks.",
+)
+@click.option(
+    "--combine", is_flag=True, help="Plan the return traffic (combine step after a dispatch): the transposed matrix."
+)
 @click.option(
     "--configurations",
     "count",
     type=click.IntRange(1, MAX_COUNT),
     help="Largest number of configurations.  [default: as many as needed]",
 )
-@click.option("--duplex", is_flag=True, help="Use only matchings; needs --configurations.")
+@click.option(
+    "--duplex", is_flag=True, help="Use only matchings (pairs of ranks, for duplex ports); needs --configurations."
+)
 @out_option("Figure of the served traffic to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @click.option(
-    "--rest-rate", type=_RATE, help="Data rate in bytes/s of an electrical network for the remaining traffic."
+    "--rest-rate", type=_RATE, help="Total data rate of an electrical network for the remaining traffic, in bytes/s."
 )
 @_cost_options
 @json_option
@@ -374,7 +386,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 
 @schedule.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--ranks", type=_RANKS, help="Number of ranks, for a name.")
+@click.option("--ranks", type=_RANKS, help="Number of ranks; needed if the schedule is given by name.")
 @click.option("--mesh", "layout", default="smartlight", show_default=True, help="Mesh, as for `lumion mesh route`.")
 @click.option("--inputs", metavar="P,P,...", help="Input port of each rank.")
 @click.option("--outputs", metavar="P,P,...", help="Output port of each rank.  [default: the input ports]")
@@ -382,7 +394,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
     "--bench", "bench_file", help="Bench whose calibrated mesh is used instead of --mesh; needs --record and --modules."
 )
 @click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench.")
-@click.option("--modules", metavar="NAME,...", help="Module of each rank.")
+@click.option("--modules", metavar="NAME,...", help="Device name of the module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
 @click.option("--regroup", is_flag=True, help="Distribute the transfers over other rounds (all-to-all and matchings).")

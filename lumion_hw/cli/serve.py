@@ -71,7 +71,7 @@ _SHUTDOWN_NOTICE_S = 1.0
     type=click.Choice(["hold", "off"]),
     default="hold",
     show_default=True,
-    help="What happens to heaters that no circuit needs when the program that drove them has ended.",
+    help="What to do with heaters that no circuit needs after the program that drove them has ended.",
 )
 @json_option
 def serve(

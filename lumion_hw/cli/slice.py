@@ -21,7 +21,9 @@ _TOPOLOGIES = ("ring", "torus", "full")
 _TOPOLOGY = click.option(
     "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="Topology of the slice."
 )
-_TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Dimensions of the torus.")
+_TORUS = click.option(
+    "--torus", default="4,4,4", show_default=True, help="Dimensions of the torus in accelerators, such as 4,4,4."
+)
 _SERVER = click.option(
     "--server",
     "per_server",
@@ -31,7 +33,11 @@ _SERVER = click.option(
     help="Accelerators per server.",
 )
 _PORTS = click.option(
-    "--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Ports per accelerator."
+    "--ports",
+    type=click.IntRange(1, 1024),
+    default=6,
+    show_default=True,
+    help="Number of duplex ports per accelerator.",
 )
 
 
@@ -108,7 +114,7 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
     type=Number("", 0.0, 100.0, above=True),
     default=1.0,
     show_default=True,
-    help="Offered load, relative to the size of the rack.",
+    help="Offered load: mean number of requested accelerators, as a fraction of the accelerators in the rack.",
 )
 @click.option(
     "--requests", type=click.IntRange(1, MAX_COUNT), default=10_000, show_default=True, help="Number of requests."

@@ -193,7 +193,7 @@ def _ask_confirmation() -> bool:
         if sys.stdin.isatty():
             raise
         raise ConfigError(
-            "standard input is not a terminal, so nobody could confirm; nothing was changed",
+            "standard input is not a terminal, so no user can confirm the restoration; nothing was changed",
             hint="Give --yes, or --dry-run to see only the differences.",
         ) from None
 
@@ -240,7 +240,7 @@ def _report(result: Restoration) -> None:
     for change in result.left_out:
         note(f"not tried, because an earlier setting failed: {change.name}")
     for device in result.left_dark:
-        note(f"still switched off: {device}")
+        note(f"still switched off after the failure: {device}")
 
 
 def _document(bench: str, file: str, changes: Sequence[SettingChange], result: Restoration | None) -> dict[str, object]:

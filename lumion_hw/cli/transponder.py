@@ -134,7 +134,11 @@ def tune(
 @transponder.command()
 @_device_arguments
 @click.option("--off", is_flag=True, help="Switch the transmitter off.")
-@click.option("--application", type=click.IntRange(1, 15), help="Application to select first.")
+@click.option(
+    "--application",
+    type=click.IntRange(1, 15),
+    help="Number of the application to select before the transmitter is switched on.",
+)
 @click.option("--first-lane", type=click.IntRange(1, 8), help="First host lane of the data path.  [default: all paths]")
 @click.option(
     "--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Longest wait for the receiver to lock, in seconds."
@@ -329,7 +333,7 @@ def firmware(
 
 @transponder.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--fields", is_flag=True, help="Also print every field.")
+@click.option("--fields", is_flag=True, help="Also print every decoded register field.")
 @json_option
 @click.pass_context
 def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:

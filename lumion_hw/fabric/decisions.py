@@ -80,7 +80,7 @@ class BlameSender:
 
     Attributes:
         verdict: The verdict on the sender.
-        reason: Why no other path helps.
+        reason: Reason why no other path helps.
     """
 
     verdict: FailureVerdict
@@ -93,8 +93,8 @@ class DropSpare:
 
     Attributes:
         unit: The spare.
-        circuits: Its loops.
-        lost: Its modules, which may be dead.
+        circuits: Loop circuits of the spare.
+        lost: Modules of the spare, which may be dead.
     """
 
     unit: str
@@ -108,7 +108,7 @@ class Refuse:
 
     Attributes:
         jobs: Names of the jobs.
-        reason: Why, with the problem of every spare.
+        reason: Reason for the refusal, with the problem of every spare.
         circuits: Circuits of the jobs, which are of no use now.
         lost: Modules of failed units, which may be dead.
     """

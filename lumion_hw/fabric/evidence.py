@@ -17,7 +17,7 @@ TOGETHER_S = 0.02
 """Light of several fibres that goes out within this time has a common cause: the server."""
 
 Observation = Literal["dark", "lit", "gone", "back"]
-"""``dark`` and ``lit`` apply to circuits, ``gone`` and ``back`` to servers and accelerators."""
+"""Kinds of observations: ``dark`` and ``lit`` (light is back) for circuits, ``gone`` and ``back`` for servers."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FailureVerdict:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FailureVerdict:
-        """Return a verdict from its stored fields."""
+        """Return a failure verdict from its stored fields."""
         named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
         return cls(**{**document, **named})
 
@@ -180,7 +180,7 @@ class Judge:
         }
 
     def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
-        """Return the verdict on a circuit that stays dark, from the state of its transmitter.
+        """Return the failure verdict on a circuit that stays dark, from the state of its transmitter.
 
         Args:
             circuit: The circuit.

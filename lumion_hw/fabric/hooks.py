@@ -12,7 +12,7 @@ _TIMEOUT_S = 600.0
 
 
 class JobHooks(Protocol):
-    """Actions of a job when its fabric changes. ``stop`` returns at once; the others wait until they are done."""
+    """Actions of a job when its fabric changes. ``stop`` returns at once; the other methods wait until done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
         """Order the surviving members of a job to leave their communication group."""

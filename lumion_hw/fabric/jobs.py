@@ -19,7 +19,7 @@ from lumion_hw.fabric.standby import loop_requests
 
 
 class JobCircuits:
-    """Connects the jobs of a bench file, with spares for members that do not answer.
+    """Connects the circuits of all jobs of a bench file, using spares for members that do not answer.
 
     Args:
         service: The circuits.
@@ -47,7 +47,7 @@ class JobCircuits:
         return self.bench.model.fabric.all_jobs
 
     def members(self, job: JobModel) -> tuple[str, ...]:
-        """Return the units that serve as a job's members, in rank order."""
+        """Return the servers or accelerators that serve as a job's members, in rank order."""
         return tuple(self.state.unit_at(member) for member in job.members)
 
     @property
@@ -182,7 +182,7 @@ class JobCircuits:
         """Measure the circuits of all jobs, and raise an error unless all carry their light.
 
         Raises:
-            CircuitError: A job is refused, or a circuit is not connected or not proven; the message lists them.
+            CircuitError: A job is refused, or a circuit is dark or not connected; the message lists all.
             LumionError: A device does not answer.
         """
         bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
@@ -202,7 +202,7 @@ class JobCircuits:
             )
 
     def confirm(self) -> tuple[CircuitProof, ...]:
-        """Measure all circuits of the jobs with receivers and meters, and report those that are not proven.
+        """Measure all circuits of the jobs with receivers and meters, and report those with wrong light.
 
         Raises:
             LumionError: A device does not answer.

@@ -80,7 +80,7 @@ class FabricJournal:
         self._record("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
 
     def record(self, what: str, state: FabricState, **details: Any) -> None:
-        """Record another change of the state, such as ``failed`` or ``repaired``."""
+        """Record a change of the fabric state outside recoveries, such as ``failed`` or ``repaired``."""
         self._record(what, state, **details)
 
     def _record(self, what: str, state: FabricState, **details: Any) -> None:

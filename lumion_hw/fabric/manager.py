@@ -68,7 +68,7 @@ class FabricManager(JobCircuits):
     Attributes:
         standby: Plans for every single failure.
         judge: Collected observations of the detectors.
-        fault_s: Bench time of the next fault if it is known, as in a rehearsal; spans count from it.
+        fault_s: Bench time of the next fault if it is known, as in a recovery drill; durations of phases count from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
 
@@ -421,7 +421,7 @@ class FabricManager(JobCircuits):
 
         Raises:
             ConfigError: The unit has not failed.
-            LumionError: A device failed, or a job that is connected again could not be proven.
+            LumionError: A device failed, or a job that is connected again could not be verified by its light.
         """
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
@@ -435,10 +435,10 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def restore_bench_file_places(self) -> None:
-        """Return to the members of the bench file and treat all units as repaired, after a recovery drill.
+        """Return to the job members of the bench file and treat all units as repaired, after a recovery drill.
 
         Raises:
-            LumionError: A device failed, or a circuit could not be proven.
+            LumionError: A device failed, or a circuit could not be verified by its light.
         """
         state = FabricState(fades=self.state.fades, false_alarms=self.state.false_alarms)
         for name in (*self.state.failed, *self.judge.dark):
@@ -449,7 +449,7 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _retry_when_due(self) -> None:
-        """Try refused jobs again from time to time: the cause of the refusal may be gone."""
+        """Connect refused jobs again from time to time, as the cause of the refusal may have ended."""
         if not self.state.refused:
             self._retry_after_s, self._retry_s = FIRST_RETRY_S, math.inf
             return
@@ -478,7 +478,7 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
-        """Replace a failed unit by a spare, or route a circuit around broken PUCs. The call can be repeated.
+        """Replace a failed server by a spare, or route a circuit around broken PUCs. The call can be repeated.
 
         Returns:
             The recovery; ``None`` if nothing had to be done, or if jobs were refused.
@@ -638,7 +638,7 @@ class FabricManager(JobCircuits):
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
     def _block_failed_unit(self, failed: str) -> None:
-        """Switch off the transmitters of a failed unit, so that it sends no light into the mesh if it restarts."""
+        """Switch off the transmitters of a failed server, so that it sends no light into the mesh if it restarts."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()

@@ -30,7 +30,7 @@ class _Pause:
 
 
 class PolarizationKeeper:
-    """Tracks the polarization of all circuits in one of two parallel jobs; the other job changes circuits.
+    """Tracks the polarization of all circuits in one thread, with pauses while another thread changes circuits.
 
     Args:
         service: The circuits.

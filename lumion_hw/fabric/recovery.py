@@ -1,4 +1,4 @@
-"""Result of a recovery."""
+"""Result of a recovery from a failure of the fabric."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lumion_hw.fabric.spans import Span
 
 @dataclass(frozen=True)
 class Recovery:
-    """Result of a recovery.
+    """Result of a recovery from a failure of the fabric.
 
     Attributes:
-        verdict: The verdict that it was begun for.
+        verdict: The verdict that started the recovery.
         failed: The server or accelerator that was replaced; empty if a path was replaced.
         spare: The unit that replaced it; empty if a path was replaced.
         spans: Durations in order; the detection first.
         proofs: Proofs of the new circuits, first by photodiodes and then by modules and meters.
-        kept: Other circuits, which were not touched: all their PUCs kept state and current.
+        kept: Circuits that stayed connected: all their PUCs kept state and current.
     """
 
     verdict: FailureVerdict

@@ -71,7 +71,7 @@ class Outcome:
     """Outcome of a request to the fabric's manager.
 
     Attributes:
-        error: Why it failed; empty if it succeeded.
+        error: Reason why the request failed; empty if it succeeded.
         exit_code: Exit code of a command that reports it.
     """
 
@@ -102,7 +102,7 @@ class RequestBox:
         return number
 
     def withdraw(self, number: str) -> bool:
-        """Withdraw a request; return whether the manager had not started it."""
+        """Withdraw a request; return true if the manager had not started to work on the request."""
         try:
             self._path(number, "json").unlink()
         except OSError:
@@ -110,7 +110,7 @@ class RequestBox:
         return True
 
     def outcome(self, number: str) -> Outcome | None:
-        """Return the outcome of a request and delete it; ``None`` if the manager has not finished it.
+        """Read and delete the outcome of a request; return ``None`` if the manager has not finished yet.
 
         Raises:
             ConfigError: The outcome cannot be read.
@@ -127,7 +127,7 @@ class RequestBox:
             path.unlink(missing_ok=True)
 
     def serve(self, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
-        """Carry out the waiting requests and write their outcomes. Never raises because of a request.
+        """Carry out all waiting requests and write their outcomes. Never raises because of a request.
 
         Args:
             owner: This program, as the owner of the bench.

@@ -17,8 +17,8 @@ class FabricUnit:
     Attributes:
         name: Name of the unit.
         server: Name of the server.
-        nics: Its modules, in NIC order.
-        interfaces: Its network interfaces, as far as the bench file names them.
+        nics: Optical modules of the unit, in the order of its network ports (NICs).
+        interfaces: Network interfaces of the unit, if the bench file names them.
         risks: Groups that fail together with it: the server's risk groups, and the server itself.
     """
 
@@ -55,7 +55,7 @@ def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
 
 
 def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | None = None) -> list[CircuitRequest]:
-    """Return the circuits that a job needs.
+    """Return requests for the circuits that a job needs.
 
     A pair is connected NIC by NIC. In a ring, the last NIC of each member is connected to the first NIC of the next, in
     both directions; members with one NIC send to the next member and receive from the previous one. Listed links use
@@ -120,7 +120,7 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
 
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:
-    """Return the servers that circuits connect to one server, in order of appearance."""
+    """Return the servers to which circuits connect one server, in the order of the circuits."""
     nics = set(find_unit(model, server).nics)
     names: list[str] = []
     for request in requests:

@@ -169,7 +169,7 @@ def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sourc
 def _draw_scale(
     lines: list[str], y: int, caption: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]
 ) -> int:
-    """Draw spans on one time axis below ``y``, and return where the next axis may begin."""
+    """Draw recovery phases on one time axis below ``y``; return the y coordinate for the next axis."""
     step_ms = _tick_step(max([*at_ms, 1e-3]))
     n_ticks = math.ceil(max([*at_ms, 1e-3]) / step_ms - 1e-9)
     px_per_ms = _WIDTH / (n_ticks * step_ms)
@@ -200,6 +200,6 @@ def _draw_scale(
 
 
 def _tick_step(end: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that gives at least four ticks."""
+    """Return the tick distance of a time axis: 1, 2 or 5 times a power of ten with at least four ticks."""
     power = 10.0 ** math.floor(math.log10(end))
     return next(step for step in (power, 0.5 * power, 0.2 * power) if end / step >= _MIN_TICKS or step < 0.3 * power)

@@ -64,7 +64,7 @@ class Faults:
         if self.per_rack is not None and not 0 <= self.per_rack[0] <= self.per_rack[1]:
             raise ConfigError(
                 f"the range of failures per rack is {self.per_rack[0]} to {self.per_rack[1]}",
-                hint="Give minimum, maximum.",
+                hint="Give the smallest and the largest number of failures per rack, such as 1,4.",
             )
 
     @classmethod

@@ -83,7 +83,9 @@ def job_mix(name_or_file: AnyPath, counted_by: ShareBasis = "jobs") -> JobMix:
         raise UnknownNameError(f"no mix of jobs is called {name!r}", hint=f"Give {', '.join(MIXES)} or a .csv file.")
     rows = read_counts(name_or_file)
     if rows.shape[1] != 2:
-        raise ConfigError(f"{name}: a row has {rows.shape[1]} numbers", hint="Give a size and its share in each row.")
+        raise ConfigError(
+            f"{name}: a row has {rows.shape[1]} numbers, expected 2", hint="Give a size and its share in each row."
+        )
     if len(np.unique(rows[:, 0])) < len(rows):
         raise ConfigError(f"{name}: a size is listed twice")
     return JobMix.from_weights(dict(rows.tolist()), counted_by)

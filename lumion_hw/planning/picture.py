@@ -24,7 +24,7 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
     Args:
         found: The factors.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -59,7 +59,7 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
     Args:
         found: The policies.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -87,7 +87,7 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
     Args:
         found: Results by the name of the rack.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -124,7 +124,7 @@ def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPat
         lost: Probability that exactly k are lost, by label, shape ``(n + 1,)``.
         service_level: Required probability that no job lacks an accelerator.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

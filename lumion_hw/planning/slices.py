@@ -169,7 +169,7 @@ class _BusyCounts:
         self._counts = counts
 
     def count_in_boxes(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
-        """Return the number of busy accelerators in the box at each corner, in the order of the corners."""
+        """Return the number of busy accelerators in a box, for each possible position of the box's corner."""
         counts = self._counts
         for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
             counts = counts.take(range(length, length + count), axis) - counts.take(range(count), axis)

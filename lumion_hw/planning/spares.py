@@ -22,7 +22,7 @@ MAX_ACCELERATORS = 65_536
 
 @dataclass(frozen=True)
 class RiskGroup:
-    """Accelerators that are lost together while the group is lost.
+    """Risk group: accelerators that are out of service together, such as those of a server.
 
     Attributes:
         unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
@@ -84,7 +84,7 @@ def rack_of_servers(
 
 @lru_cache(maxsize=256)
 def lost_probability(group: RiskGroup) -> Real:
-    """Return the probability that exactly k accelerators are lost, for k = 0 … size: shape ``(size + 1,)``.
+    """Return the probability that exactly k accelerators are out of service, for k = 0 … size: shape ``(size + 1,)``.
 
     Uses the recursion for independent units over the parts of the group:
     ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``.

@@ -226,7 +226,7 @@ def _overlap(
     state: NDArray[np.float64],
     accepted: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return t·s behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
+    """Return the overlap t·s of light behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
 
     Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles.
     """

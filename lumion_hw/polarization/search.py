@@ -158,7 +158,7 @@ class PolarizationSearch:
                     yield from self._sweep(channel)
 
     def _settings_off_axis(self, channel: int) -> NDArray[np.float64]:
-        """Return settings at which a squeezer that hardly acted will act, with its neighbours a quarter turn on.
+        """Return settings at which a squeezer changes the power: its neighbours are moved by a quarter turn.
 
         A sweep shows nothing if the light lies on the squeezer's axis, or if the accepted state behind it does.
         """
@@ -190,7 +190,7 @@ class PolarizationSearch:
     # By the model -----------------------------------------------------------------------------------------------------
 
     def _model_applies(self) -> bool:
-        """Return whether there are only squeezers, at least two of them with known period."""
+        """Return whether the model of squeezers applies: only squeezers, at least two with known period."""
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:

@@ -45,7 +45,7 @@ class Coordinate:
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
     def other_settings(self, start: float) -> list[float]:
-        """Return the settings to read besides the present one: equally spaced over a period, inside the range."""
+        """Return the actuator settings for further readings: equally spaced over a period, inside the range."""
         count = 2 * self.harmonics + 1
         places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
         if len({round(place, 9) for place in [start, *places]}) < count:  # the range is shorter than a period
@@ -53,7 +53,7 @@ class Coordinate:
         return places
 
     def inside(self, setting: float, near: float) -> float:
-        """Return the equivalent of a setting inside the range, preferably towards its middle; else the nearer end."""
+        """Move an actuator setting by full periods into the range, close to mid-range; else return the nearer end."""
         middle = 0.5 * (self.minimum + self.maximum)
         aim = 0.5 * (near + middle)  # towards the middle, where most of the range remains for later moves
         turns = np.arange(-8, 9) * self.period
@@ -122,7 +122,7 @@ def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> fl
 def _residuals(
     drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the residual sum of squares of the best sinusoid for each period."""
+    """Return for each period the residual sum of squares of the best-fitting sinusoid."""
     basis, _ = np.linalg.qr(harmonic_columns(drives, periods[:, None]))
     explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
     squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)

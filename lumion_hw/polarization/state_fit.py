@@ -312,7 +312,7 @@ class LightEnsemble:
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Make the first member the best explanation, and estimate the noise from its residual."""
+        """Move the best-fitting member to the front, and estimate the noise from its residual."""
         misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(misfits))
         if best:
@@ -442,6 +442,6 @@ def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members
 
 
 def _into_range(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
-    """Return the equivalents of phases inside a range, nearest to its middle; its nearer end if there are none."""
+    """Move phases by full turns into a range, close to mid-range; else return the nearer end of the range."""
     nearest = middle + np.mod(phases - middle + np.pi, 2.0 * np.pi) - np.pi
     return np.clip(nearest, low, high)

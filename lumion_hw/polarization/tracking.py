@@ -239,7 +239,7 @@ class PolarizationTracker:
         self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MAX_DRIFT_RAD))
 
     def _error_variance(self) -> float:
-        """Return the variance of the angle between the light and the accepted state, rad²."""
+        """Return the variance of the angle between the tracked light and the accepted state, rad²."""
         turn, _, jacobian = self._geometry(self._centre)
         by = np.hstack([turn, -_UNIT, jacobian[:, 1:-1]])
         across = by - self._accepted[:, None] * (self._accepted @ by)
@@ -247,7 +247,7 @@ class PolarizationTracker:
         return float((across @ self._covariance[:size, :size] * by).sum())
 
     def _return_to_recent(self, phases: NDArray[np.float64]) -> None:
-        """Return to phases where the light was bright a moment ago, and assume that they are the best.
+        """Return the squeezers to the phases of recent bright light, and take these phases as the optimum.
 
         The power shows only weakly how each squeezer turns the light. A wrong estimate leads the light away, farther
         the longer it is followed; the fibres themselves have hardly moved since the light was bright.
@@ -308,7 +308,7 @@ class PolarizationTracker:
         return _limit_step(step, _MAX_STEP_RAD)
 
     def _circling_drives(self) -> NDArray[np.float64]:
-        """Return small circular drives, shape ``(N,)``; each pair of squeezers circles at a different rate."""
+        """Return small circular phase changes, shape ``(N,)``; each pair of squeezers circles at another rate."""
         index = np.arange(len(self._chain))
         # Different paces, so that the pairs do not repeat one combination forever.
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))

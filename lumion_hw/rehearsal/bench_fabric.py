@@ -228,7 +228,7 @@ class BenchFabric:
         self._manager.mark_failed(failed, "its process is gone")
 
     def restore(self) -> None:
-        """Repair everything that failed, and return the job to its first members."""
+        """Repair all failed servers, and run the job on its original servers again."""
         if self._thread is not None:
             self._run_on_bench_thread(self._restore)
 

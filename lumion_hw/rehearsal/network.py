@@ -86,7 +86,7 @@ class Forwarder:
 
     Args:
         ports: File descriptors by server, of TAP devices or sockets; this process keeps its own copies.
-        taps: Whether they are TAP devices, whose carrier follows the light.
+        taps: Whether the ports are TAP devices, whose carrier follows the light.
     """
 
     def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:

@@ -246,7 +246,7 @@ class _Stage:
         return supervisor_end
 
     def _start_store(self) -> None:
-        """Create torch's store in this process, so that a lost rank cannot take it along."""
+        """Create the store of torch.distributed in this process, so that the store survives the loss of a rank."""
         if self._job == "torch":
             dist: Any = importlib.import_module("torch.distributed")
             self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)

@@ -118,7 +118,7 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
     """Return the broadcast from rank 0 along a ring in pieces, with one configuration for all rounds."""
     check_ranks(ranks, "broadcast")
     if not 1 <= pieces <= MAX_PIECES:
-        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
+        raise ConfigError(f"a broadcast cannot be split into {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
     steps = [
         [Transfer(i, i + 1, (t - i,)) for i in range(ranks - 1) if 0 <= t - i < pieces]
         for t in range(pieces + ranks - 2)
@@ -160,7 +160,7 @@ def all_to_all_bruck(ranks: int) -> Schedule:
 
 
 def all_to_all_ring(ranks: int) -> Schedule:
-    """Return the all-to-all that forwards over a fixed ring: n - 1 rounds, on average b / 2 each."""
+    """Return the all-to-all over a fixed ring: n - 1 rounds, each with half of a rank's buffer on average."""
     check_ranks(ranks, "all-to-all over a ring", maximum=_MAX_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):

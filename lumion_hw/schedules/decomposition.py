@@ -34,7 +34,7 @@ MAX_CONFIGURATIONS = 1_000_000
 
 @dataclass(frozen=True)
 class TimedConfiguration:
-    """One configuration of circuits, with the time for which it is held.
+    """One configuration of circuits and the time for which these circuits stay up.
 
     Attributes:
         circuits: Directed circuits.
@@ -47,7 +47,7 @@ class TimedConfiguration:
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """Configurations for a demand, in the order in which they are held.
+    """Configurations of circuits that serve a demand one after the other.
 
     Attributes:
         method: Method that found them.

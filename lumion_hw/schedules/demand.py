@@ -99,7 +99,7 @@ def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> 
     """Return a matrix whose expert columns are added up by rank."""
     ranks, experts = matrix.shape
     if len(rank_of_column) != experts:
-        raise ConfigError(f"got {len(rank_of_column)} ranks for {experts} columns", hint="Give one rank per column.")
+        raise ConfigError(f"{len(rank_of_column)} ranks given for {experts} columns", hint="Give one rank per column.")
     if unknown := [rank for rank in rank_of_column if not 0 <= rank < ranks]:
         raise ConfigError(f"a column is on rank {unknown[0]}, but ranks are 0 to {ranks - 1}, one per row")
     folded = np.zeros((ranks, ranks))

@@ -41,7 +41,7 @@ class LeaseRequest:
 
     Attributes:
         holder: Name of the requester.
-        port: Its port.
+        port: Port of the requester.
         partners: Possible partner ports; the one that is free soonest is used, the first of equal ones.
         duration_s: Duration of the lease.
         wait_s: Latest start, from now.
@@ -58,11 +58,13 @@ class LeaseRequest:
     def __post_init__(self) -> None:
         if not 0.0 < self.duration_s <= MAX_LEASE_S or not 0.0 <= self.wait_s <= MAX_LEASE_S:
             raise ConfigError(
-                f"lease of {self.holder}: {self.duration_s} s, starting within {self.wait_s} s",
+                f"lease of {self.holder} for {self.duration_s} s, starting within {self.wait_s} s: out of range",
                 hint=f"Give times of up to {MAX_LEASE_S:g} s.",
             )
         if not self.partners or self.port in self.partners:
-            raise ConfigError(f"lease of {self.holder}: {self.port} to {', '.join(self.partners) or 'no port'}")
+            raise ConfigError(
+                f"lease of {self.holder} from {self.port} to {', '.join(self.partners) or 'no port'}: name other ports"
+            )
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,10 @@ class LeaseTable:
         """
         lease = self._current_lease(number)
         if not 0.0 < duration_s <= MAX_LEASE_S:
-            raise ConfigError(f"lease {number} renewed for {duration_s} s", hint=f"Give up to {MAX_LEASE_S:g} s.")
+            raise ConfigError(
+                f"lease {number} cannot be renewed for {duration_s} s",
+                hint=f"Give a duration of up to {MAX_LEASE_S:g} s.",
+            )
         ends_s = max(lease.ends_s, self._clock.now() + duration_s)
         for other in self._leases.values():
             port = next((port for port in lease.ports if other.overlaps(port, lease.ends_s, ends_s)), None)
@@ -209,7 +214,7 @@ class LeaseTable:
         self._end_lease(self._current_lease(number), self._clock.now())
 
     def revoke(self, port: str) -> tuple[Lease, ...]:
-        """End all leases of a lost port now, and return them."""
+        """End all leases of a port that has failed, and return these leases."""
         self._check_ports((port,))
         lost = tuple(lease for lease in self._leases.values() if port in lease.ports)
         for lease in lost:
@@ -319,7 +324,7 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
         The result of :meth:`LeaseTable.take_changes`.
 
     Raises:
-        LumionError: A circuit could not be set up or proven. Its lease has ended; all others are served.
+        LumionError: A circuit could not be set up or verified. Its lease has ended; all others are served.
     """
     ended, begun = table.take_changes()
     active = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}

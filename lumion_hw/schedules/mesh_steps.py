@@ -37,8 +37,8 @@ class MeshStep:
 
     Attributes:
         number: Round of the schedule that it serves, fully or in part.
-        circuits: Its circuits, between ranks.
-        routing: Their paths in the same order, and the state of every PUC in use.
+        circuits: Circuits of the setting, between ranks.
+        routing: Paths of the circuits in the same order, and the state of every PUC in use.
         kept: Circuits that continue over the same PUCs; all others are dark while this setting is programmed.
     """
 
@@ -248,7 +248,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
         router: The mesh.
         circuits: Circuits without common routes, or for which none were found.
         duplex: Whether both directions of a pair stay together where possible.
-        impossible: Whether it is proven that they cannot be routed together.
+        impossible: Whether the circuits provably cannot be routed together.
 
     Raises:
         RoutingError: A circuit has no path even alone.

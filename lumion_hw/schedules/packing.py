@@ -65,7 +65,7 @@ class Packer:
         return False
 
     def _fill(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
-        """Return a setting with every candidate added, in order, that fits its ports and can be routed."""
+        """Fill a mesh setting with candidates, in order, if their ports are free and the mesh can route them."""
         wider = list(setting)
         for unit in candidates:
             if not _conflicting_units(wider, unit) and self.fits([*wider, unit]):
@@ -101,6 +101,6 @@ class Packer:
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
-    """Return the units of a setting that use a transmitter or a receiver of another unit."""
+    """Return the units of circuits in a setting that share a transmitter or receiver with a new unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
     return [member for member in setting if any(a in senders or b in receivers for a, b in member)]

@@ -30,7 +30,7 @@ class MeasuredSwitch:
             light has arrived.
         light_s: Time until all light was read twice.
         locked_s: Time until the receiver had locked, for each dual-polarization circuit that was set up.
-        proven_s: Time until all circuits were proven: their light, and these locks.
+        proven_s: Time until all circuits were verified: their light, and these locks.
         heat_mw: Heat of all heaters in the new setting.
     """
 
@@ -106,7 +106,7 @@ class PhaseSwitch:
         Transmitters stay on from then on, so that a change of configuration only has to move light.
 
         Raises:
-            CircuitError: A circuit was not proven; the message names it.
+            CircuitError: A circuit could not be verified; the message names it.
             LumionError: A device failed.
         """
         proofs: dict[str, tuple[CircuitProof, ...]] = {}
@@ -128,11 +128,11 @@ class PhaseSwitch:
     def switch(self, tag: str) -> MeasuredSwitch:
         """Switch to a configuration in one commit, verified by photodiodes; roll back on failure.
 
-        Dual-polarization circuits are proven once their receivers have locked as well.
+        Dual-polarization circuits are verified once their receivers have locked as well.
 
         Raises:
             UnknownNameError: There is no configuration of this tag.
-            CircuitError: A running phase uses a circuit that would end, or a circuit was not proven; the former
+            CircuitError: A running phase uses a circuit that would end, or a circuit could not be verified; the former
                 circuits are active again.
             LumionError: The controller failed.
         """
@@ -171,7 +171,7 @@ class PhaseSwitch:
 
         Raises:
             ConfigError: The phase has begun already, or there is no configuration of this tag.
-            CircuitError: A running phase uses a circuit that would end, or a circuit was not proven; the former
+            CircuitError: A running phase uses a circuit that would end, or a circuit could not be verified; the former
                 circuits are active.
             LumionError: The controller failed.
         """
@@ -226,7 +226,7 @@ class PhaseSwitch:
             watch: Called with each phase after its end.
 
         Raises:
-            CircuitError: A circuit was not proven, or a circuit of a phase was missing.
+            CircuitError: A circuit could not be verified, or a circuit of a phase was missing.
             LumionError: The controller failed.
         """
         clock, measured = self._setup.bench.clock, list[MeasuredPhase]()

@@ -107,7 +107,7 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 
 def _read(text: str, name: str) -> PhasePlan:
-    """Return the plan in the text of a phase file; ``name`` identifies the file in messages."""
+    """Parse the text of a phase file to a plan; ``name`` identifies the file in messages."""
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
@@ -145,7 +145,7 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     Args:
         plan: The phases.
         target: The file.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: A name could not be read back, or the file cannot be written.
@@ -323,7 +323,7 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
 
     Args:
         model: The checked bench file.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         plan: The phases.
 
     Returns:
@@ -360,7 +360,7 @@ class _Preparation:
 
     Args:
         model: The checked bench file.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
     """
 
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:

@@ -55,7 +55,7 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     Args:
         schedule: The schedule.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
@@ -94,7 +94,7 @@ def plot_costs(
         model: The fabric; its own dark time is marked.
         buffer_bytes: Buffer of one rank.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -125,7 +125,7 @@ def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> No
     Args:
         found: The configurations.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -148,7 +148,7 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
         plan: The phases.
         times: Start and dark times, modelled or measured.
         target: File name ending in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

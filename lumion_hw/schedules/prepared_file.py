@@ -73,9 +73,9 @@ def save_prepared(
         prepared: Configurations by tag.
         plan: The phases for which they were prepared.
         model: The checked bench file.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
         path: Path of the file.
-        over: Which existing files may be overwritten.
+        over: Which existing files to overwrite.
 
     Raises:
         ConfigError: The file cannot be written, or an existing file must not be overwritten.
@@ -117,7 +117,7 @@ def load_prepared(
     Args:
         path: The file.
         model: The checked bench file; only its content matters, not its layout.
-        record: Calibration of its mesh.
+        record: Calibration record of the mesh.
 
     Returns:
         The phases, and their configurations by tag.

@@ -97,7 +97,7 @@ class Schedule:
                 f"{self.name}: {self.chunks} chunks, but an all-to-all of {self.ranks} ranks has {self.ranks**2}"
             )
         if (self.chunks == 0) != (self.collective == "matchings") or self.chunks < 0:
-            raise ConfigError(f"{self.name}: {self.chunks} chunks for {self.collective}")
+            raise ConfigError(f"{self.name}: {self.chunks} chunks are not possible for {self.collective}")
         for number, round_ in enumerate(self.rounds):
             where = f"{self.name}, round {number}"
             _check_circuits(round_.circuits, self.ranks, self.duplex, where)

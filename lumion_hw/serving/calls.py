@@ -256,7 +256,7 @@ def handle_request(
     """
     try:
         device, method = str(request["device"]), str(request["method"])
-        arguments = [decode(each) for each in request["arguments"]]
+        arguments = [decode(argument) for argument in request["arguments"]]
         named: dict[str, Any] = decode(request["named"])
         number = request["lease"]
         client = Caller(caller.name, caller.connection, caller.account, number if isinstance(number, int) else None)

@@ -40,51 +40,51 @@ def served_circuits(
     """
     if service is None:
         return ()
-    known = {each.name: each for each in health}
+    health_by_name = {item.name: item for item in health}
     bench = service.setup.bench
     controller, meters = bench.model.mesh_section.controller, {out.port: out.meter for out in bench.wiring.outputs}
-    circuits = []
-    for standing in service.state.circuits:
-        asked = [standing.request.source, standing.request.target, controller]
-        asked += [meter for arm in standing.arms if (meter := meters.get(arm.path.target)) is not None]
-        quiet = [name for name in asked if name in silent]
-        why = trouble or (f"{quiet[0]} is silent" if quiet else "")
-        served = _circuit(standing, known.get(standing.name), service, why, wall_s())
+    served_all = []
+    for circuit in service.state.circuits:
+        devices = [circuit.request.source, circuit.request.target, controller]
+        devices += [meter for arm in circuit.arms if (meter := meters.get(arm.path.target)) is not None]
+        silent_devices = [name for name in devices if name in silent]
+        reason = trouble or (f"{silent_devices[0]} is silent" if silent_devices else "")
+        served = _circuit(circuit, health_by_name.get(circuit.name), service, reason, wall_s())
         if faults:
             fault = f"{controller} has switched its heaters off: {'; '.join(faults)}"
             served = dataclasses.replace(served, fault=fault, lost_db=None, severity=AlarmSeverity.MAJOR)
-        circuits.append(served)
-    return tuple(circuits)
+        served_all.append(served)
+    return tuple(served_all)
 
 
 def _circuit(
-    standing: ActiveCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
+    circuit: ActiveCircuit, health: CircuitHealth | None, service: CircuitService, reason: str, wall_s: float
 ) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
-    proof, seen_s = standing.proof, _instant_s(standing.seen_utc)
-    marks, fault, lost_db = standing.marks, "", None
+    proof, seen_s = circuit.proof, _instant_s(circuit.seen_utc)
+    marks, fault, lost_db = circuit.marks, "", None
     if health is not None:
         marks, lost_db, fault = health.marks, health.lost_db, "" if health.fault is None else str(health.fault)
         if health.proof is not None and health.measured_s is not None:
             proof = proof_document(health.proof)
             seen_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
-    if not why and (seen_s is None or wall_s - seen_s > MAX_MEASUREMENT_AGE_S):
-        why = "not measured now"
+    if not reason and (seen_s is None or wall_s - seen_s > MAX_MEASUREMENT_AGE_S):
+        reason = "not measured now"
     return ServedCircuit(
-        name=standing.name,
-        source=standing.request.source,
-        target=standing.request.target,
-        since_s=_instant_s(standing.since_utc) or 0.0,
-        age_s=standing.age_s(service.time.utc()),
-        lease_left_s=standing.lease_left_s(service.time),
+        name=circuit.name,
+        source=circuit.request.source,
+        target=circuit.request.target,
+        since_s=_instant_s(circuit.since_utc) or 0.0,
+        age_s=circuit.age_s(service.time.utc()),
+        lease_left_s=circuit.lease_left_s(service.time),
         seen_s=seen_s,
         proof=proof,
         lost_db=lost_db,
         marks=tuple(marks),
         fault=fault,
-        severity=_severity(fault, why, marks),
-        unseen=why,
+        severity=_severity(fault, reason, marks),
+        unseen=reason,
     )
 
 
@@ -133,7 +133,7 @@ def served_mesh(
         heat_mw=tuple(heat_mw.tolist()),
         parked=frozenset(states) - used - dead,
         dead=dead,
-        paths=tuple(path for each in circuits for path in _paths(bench, record, each)),
+        paths=tuple(path for circuit in circuits for path in _paths(bench, record, circuit)),
     )
 
 
@@ -142,7 +142,7 @@ def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircui
 
     The difference between measured and calibrated loss is split equally between input side and output side.
     """
-    found = []
+    paths = []
     inputs = {path.port: path for path in bench.wiring.inputs}
     launch, lost = circuit.proof.get("launch_dbm"), circuit.proof.get("measured_loss_db")
     for arm in circuit.arms:
@@ -154,6 +154,6 @@ def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircui
             losses = record.loss_db[list(path.pucs)]
             rest = 0.0 if lost is None else lost - float(losses.sum())
             steps = before - 0.5 * rest - np.concatenate(([0.0], np.cumsum(losses)))
-            power = [float(each) for each in steps]
-        found.append(ServedPath(circuit.name, path.source, path.target, tuple(path.pucs), tuple(power)))
-    return found
+            power = [float(power_dbm) for power_dbm in steps]
+        paths.append(ServedPath(circuit.name, path.source, path.target, tuple(path.pucs), tuple(power)))
+    return paths

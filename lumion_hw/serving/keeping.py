@@ -97,7 +97,7 @@ class BenchKeeper:
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
-        self._upkeep: CircuitMaintenance | None = None
+        self._maintenance: CircuitMaintenance | None = None
         self._manager: FabricManager | None = None
         self._spans: list[Span] = []
         self.service: CircuitService | None = None
@@ -135,7 +135,7 @@ class BenchKeeper:
             self._bench, record, self._journal, self._lock, str(Path(path).resolve()), self._aligner
         )
         service.restore()
-        self.service, self._upkeep = service, None
+        self.service, self._maintenance = service, None
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class BenchKeeper:
     @property
     def health(self) -> Sequence[CircuitHealth]:
         """Measured health of the maintained circuits."""
-        maintenance = self._upkeep
+        maintenance = self._maintenance
         return () if maintenance is None else maintenance.health
 
     @property
@@ -249,7 +249,7 @@ class BenchKeeper:
                 self.trouble = str(error)
                 with contextlib.suppress(LumionError):
                     self._bench.events.add("not kept", reason=self.trouble, error=type(error).__name__)
-            self._upkeep = None
+            self._maintenance = None
             return False
         return True
 
@@ -264,13 +264,13 @@ class BenchKeeper:
         if service is not None and self._wants_fabric:
             self._maintain_fabric(service, for_s)
         elif service is not None and service.state.circuits:
-            if self._upkeep is None:
+            if self._maintenance is None:
                 service.restore_after_shutdown()
-                self._upkeep = CircuitMaintenance(service)
+                self._maintenance = CircuitMaintenance(service)
             with contextlib.suppress(_WorkIsWaiting):
-                self._upkeep.run(for_s, on_health=self._after_health_check)
+                self._maintenance.run(for_s, on_health=self._after_health_check)
         else:
-            self._upkeep = None
+            self._maintenance = None
             with self._news:
                 self._news.wait_for(self._has_work, _IDLE_WAIT_S if for_s is None else 0.0)
 
@@ -291,7 +291,7 @@ class BenchKeeper:
             FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
         ):
             manager.begin()
-            self._manager, self._upkeep = manager, manager.maintenance
+            self._manager, self._maintenance = manager, manager.maintenance
             try:
                 with self._measure_in_background(manager) if for_s is None else contextlib.nullcontext():
                     manager.run(
@@ -345,7 +345,7 @@ class BenchKeeper:
                 str(fields.get("failed", "")),
                 str(fields.get("spare", "")),
                 "",
-                tuple(Span(**each) for each in fields["spans"]),
+                tuple(Span(**span) for span in fields["spans"]),
             )
         if what != "span":
             logged = {key: value for key, value in fields.items() if key != "spans"}
@@ -453,25 +453,25 @@ class BenchKeeper:
             service.restore_after_shutdown()
 
     def _connect_job(self, circuits: Sequence[object]) -> Callable[[], Any]:
-        requests, service = [_circuit_request(each) for each in _as_list(circuits)], self._require_free_circuits()
+        requests, service = [_circuit_request(circuit) for circuit in _as_list(circuits)], self._require_free_circuits()
 
         def work() -> list[dict[str, Any]]:
             self._return_from_trip(service)
             proofs = service.connect(requests, milestone=self._report_progress)
-            self._upkeep = None
-            return [{"circuit": each.circuit.request.name, **proof_document(each)} for each in proofs]
+            self._maintenance = None
+            return [{"circuit": proof.circuit.request.name, **proof_document(proof)} for proof in proofs]
 
         return work
 
     def _disconnect_job(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
         service = self._require_free_circuits()
-        names = None if circuits is None else [str(each) for each in _as_list(circuits)]
+        names = None if circuits is None else [str(circuit) for circuit in _as_list(circuits)]
 
         def work() -> list[str]:
             self._return_from_trip(service)
-            gone = service.disconnect(names)
-            self._upkeep = None
-            return [each.name for each in gone]
+            removed = service.disconnect(names)
+            self._maintenance = None
+            return [circuit.name for circuit in removed]
 
         return work
 
@@ -535,7 +535,7 @@ def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callab
     def work() -> list[str]:
         action()
         manager.check_job_circuits()
-        return [each.name for each in manager.service.state.circuits]
+        return [circuit.name for circuit in manager.service.state.circuits]
 
     return work
 

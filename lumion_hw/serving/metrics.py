@@ -100,12 +100,12 @@ def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | Non
 
 
 def _circuit(value: Callable[[Any], float | None]) -> Callable[[ServedState], _Rows]:
-    return lambda state: [((each.name,), value(each)) for each in state.circuits]
+    return lambda state: [((circuit.name,), value(circuit)) for circuit in state.circuits]
 
 
 def _proofs(state: ServedState) -> _Rows:
-    known = [each for each in state.circuits if not each.unseen]
-    return [((each.name, name), number) for each in known for name, number in each.proof.items()]
+    known = [circuit for circuit in state.circuits if not circuit.unseen]
+    return [((circuit.name, name), number) for circuit in known for name, number in circuit.proof.items()]
 
 
 def _puc_counts(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
@@ -136,7 +136,7 @@ def _job(value: Callable[[Any], float | None]) -> Callable[[ServedState], _Rows]
 
 def _spans(state: ServedState) -> _Rows:
     recovery = state.recovery
-    return [] if recovery is None else [((each.name,), each.bench_ms * 1e-3) for each in recovery.spans]
+    return [] if recovery is None else [((span.name,), span.bench_ms * 1e-3) for span in recovery.spans]
 
 
 def _silence(state: ServedState) -> _Rows:
@@ -163,7 +163,7 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
     "lumion_alarm_severity": (
         "Alarm severity of a reading or setting: 0 none, 1 minor, 2 major, 3 unknown or too old.",
         ("name", "device"),
-        lambda state: [((each.name, _device(each)), float(each.severity)) for each in state.points.values()],
+        lambda state: [((point.name, _device(point)), float(point.severity)) for point in state.points.values()],
     ),
     "lumion_device_silence_seconds": (
         "Time since a silent device last answered; 0 while it answers.",

@@ -134,7 +134,7 @@ class BenchOwner:
         clock: Clock | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self.bench, self._lock, self._off_when_lost = bench, lock, heaters_off_on_loss
+        self.bench, self._lock, self._heaters_off_on_loss = bench, lock, heaters_off_on_loss
         self._clock, self._wall_s = clock or SystemClock(), wall_s
         self._started_s = wall_s()
         self._number = 0
@@ -155,7 +155,7 @@ class BenchOwner:
             check_change=self._check_not_needed,
             change_context=self._change_device,
         )
-        self._driven_by: set[int] = set()
+        self._driving_leases: set[int] = set()
         self._readings = BenchReadings(bench, self._clock, wall_s)
         self._keeper = BenchKeeper(
             bench, lock, directory, record, fabric=fabric, on_change=self._news.set, wall_s=wall_s
@@ -361,7 +361,7 @@ class BenchOwner:
 
     def _on_lease_end(self, lease: ServedLease, reason: str) -> None:
         self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=reason)
-        if self._off_when_lost and lease.number in self._driven_by:
+        if self._heaters_off_on_loss and lease.number in self._driving_leases:
             try:
                 self._heaters_off()
             except LumionError as error:
@@ -461,19 +461,19 @@ class BenchOwner:
     def _note_driven(self, device: str, number: int) -> None:
         section = self.bench.model.mesh
         if section is not None and device == section.controller:
-            self._driven_by = {number}
+            self._driving_leases = {number}
 
     def _on_device_close(self, device: str, caller: Caller) -> None:
         """Switch the heaters off when the client that drove them closes the controller, unless they stay on."""
         section = self.bench.model.mesh
-        if section is None or device != section.controller or caller.number not in self._driven_by:
+        if section is None or device != section.controller or caller.number not in self._driving_leases:
             return
         self.lease.check(caller)
         if not getattr(self.bench.model.devices[device], "leave_on_s", 0.0):
             self._heaters_off()
 
     def _heaters_off(self) -> None:
-        self._driven_by.clear()
+        self._driving_leases.clear()
         self._keeper.switch_heaters_off()
         self._readings.read_settings(self.bench.model.mesh_section.controller)
 
@@ -491,7 +491,7 @@ class BenchOwner:
         lease = self.lease.check(caller)
         if self.failure is not None:
             raise self.failure
-        self._driven_by.clear()  # currents that a job leaves on do not belong to the client that drove heaters before
+        self._driving_leases.clear()  # currents that a job leaves on belong to no client
         return self._keeper.start_job(what, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:

@@ -16,36 +16,36 @@ _ScalarValue = tuple[Any, AlarmSeverity, str]
 def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
     return [
         (
-            each.name,
-            each.since_s,
-            round(each.age_s),
-            _number_or_nan(each.margin_db),
-            _number_or_nan(each.proof.get("received_dbm")),
-            _number_or_nan(each.proof.get("measured_loss_db")),
-            _number_or_nan(each.lost_db),
-            _number_or_nan(each.lease_left_s),
-            int(each.severity),
-            each.alarm,
+            circuit.name,
+            circuit.since_s,
+            round(circuit.age_s),
+            _number_or_nan(circuit.margin_db),
+            _number_or_nan(circuit.proof.get("received_dbm")),
+            _number_or_nan(circuit.proof.get("measured_loss_db")),
+            _number_or_nan(circuit.lost_db),
+            _number_or_nan(circuit.lease_left_s),
+            int(circuit.severity),
+            circuit.alarm,
         )
-        for each in state.circuits
+        for circuit in state.circuits
     ]
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
     """Return one row per alarm; faults of the mesh controller come first, because they explain others."""
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
-    points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
-    circuits = [(each.name, int(each.severity), each.alarm) for each in state.circuits]
+    points = [(point.name, int(point.severity), point.alarm) for point in state.points.values()]
+    circuits = [(circuit.name, int(circuit.severity), circuit.alarm) for circuit in state.circuits]
     return [row for row in (*faults, *points, *circuits) if row[1]]
 
 
 def _events(state: ServedState) -> list[tuple[Any, ...]]:
-    return [(each.number, each.time_s, each.event, json_text(each.data)) for each in state.events]
+    return [(event.number, event.time_s, event.event, json_text(event.data)) for event in state.events]
 
 
 def _spans(state: ServedState) -> list[tuple[Any, ...]]:
     spans = () if state.recovery is None else state.recovery.spans
-    return [(each.name, each.bench_ms, each.at_ms, each.cpu_ms, each.source) for each in spans]
+    return [(span.name, span.bench_ms, span.at_ms, span.cpu_ms, span.source) for span in spans]
 
 
 TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[tuple[Any, ...]]]]] = {
@@ -68,7 +68,7 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
     off = [_M] if state.health.faults else []
-    severities = [each.severity for each in state.points.values()] + [each.severity for each in state.circuits]
+    severities = [point.severity for point in state.points.values()] + [circuit.severity for circuit in state.circuits]
     worst = max([_N, *off, *severities])
     return int(worst), worst, worst.name if worst else ""
 

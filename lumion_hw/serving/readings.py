@@ -64,11 +64,11 @@ class DeviceReadings:
         self._clock, self._wall_s = clock, wall_s
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
-        self._limits = {name: _limits_or_none(each) for name, each in self.settings.items()}
+        self._limits = {name: _limits_or_none(setting) for name, setting in self.settings.items()}
         self._guard, self._settings_guard = threading.Lock(), threading.Lock()
-        unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
+        unread = {} if self._reader is None else {column.name: column.unit for column in self._reader.columns}
         self._points = {name: _unread_point(name, unit) for name, unit in unread.items()}
-        self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
+        self._points |= {name: self._setting(setting, None, 0.0) for name, setting in self.settings.items()}
         self._settings_read_s = -np.inf
         self._last_reply_s = self._clock.now()
         self._settings_read: tuple[Mapping[str, SettingValue], float] | None = None
@@ -103,7 +103,7 @@ class DeviceReadings:
             failure = self.read_settings()
         took_s = self._clock.now() - began_s
         with self._guard:
-            self._points |= {name: each for name, each in found.items() if name not in self.settings}
+            self._points |= {name: point for name, point in found.items() if name not in self.settings}
         self._record_outcome(failure if isinstance(failure, LinkError) else None, took_s)
         return took_s
 
@@ -134,7 +134,9 @@ class DeviceReadings:
         own = {name: setting for name, setting in self.settings.items() if not setting.part_of}
         try:
             others = [
-                name for name, each in own.items() if not each.is_equivalent(before[name], self._active_settings[name])
+                name
+                for name, setting in own.items()
+                if not setting.is_equivalent(before[name], self._active_settings[name])
             ]
             if others:
                 self._bench.events.add("came back with other settings", device=self._device, settings=others)
@@ -195,11 +197,11 @@ class DeviceReadings:
             if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
                 values, told_s = self._settings_read
                 self._points |= {
-                    name: self._setting(self.settings[name], each, told_s) for name, each in values.items()
+                    name: self._setting(self.settings[name], value, told_s) for name, value in values.items()
                 }
                 self._settings_read = None
             points = dict(self._points)
-        return points if self.silent is None else {name: self._stale(each) for name, each in points.items()}
+        return points if self.silent is None else {name: self._stale(point) for name, point in points.items()}
 
     def point(self, name: str) -> Point:
         """Return one point of the device."""
@@ -241,13 +243,15 @@ class BenchReadings:
     def __init__(self, bench: Bench, clock: Clock | None = None, wall_s: Callable[[], float] = time.time) -> None:
         self._bench, clock = bench, clock or SystemClock()
         columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
-        settings = [each.device for each in Settings(bench).values()]
+        settings = [setting.device for setting in Settings(bench).values()]
         names = [name for name in bench.model.devices if name in columns or name in settings]
         self._devices = {
             name: DeviceReadings(bench, name, name in columns, name in settings, clock, wall_s) for name in names
         }
-        self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
-        self._device_of = {name: each for each in self._devices.values() for name in each.points()}
+        self._settings = {
+            name: setting for device in self._devices.values() for name, setting in device.settings.items()
+        }
+        self._device_of = {name: device for device in self._devices.values() for name in device.points()}
         section = bench.model.mesh
         self._controller = "" if section is None else section.controller
         self._faults: tuple[Fault, ...] = ()
@@ -317,7 +321,7 @@ class BenchReadings:
 
     def points(self) -> dict[str, Point]:
         """Return all points by name, in the order of the bench file."""
-        return {name: each for device in self._devices.values() for name, each in device.points().items()}
+        return {name: point for device in self._devices.values() for name, point in device.points().items()}
 
     def point(self, name: str) -> Point | None:
         """Return one point; ``None`` if no point has this name."""
@@ -333,8 +337,8 @@ class BenchReadings:
         bench = self._bench
         light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         light_devices += [bench.model.mesh.controller] if bench.model.mesh is not None else []
-        devices = [each for name, each in self._devices.items() if name in light_devices and each.silent is None]
-        bench.clock.run_parallel([each.update for each in devices])
+        devices = [device for name, device in self._devices.items() if name in light_devices and device.silent is None]
+        bench.clock.run_parallel([device.update for device in devices])
 
     def setting(self, name: str) -> Setting:
         """Return a setting.
@@ -387,7 +391,7 @@ def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
         return None
     if limits is None:
         return None
-    low, high = (np.unique(np.asarray(each, dtype=np.float64)) for each in limits)
+    low, high = (np.unique(np.asarray(limit, dtype=np.float64)) for limit in limits)
     if low.size != 1 or high.size != 1 or not np.isfinite([low[0], high[0]]).all():
         return None
     return float(low[0]), float(high[0])

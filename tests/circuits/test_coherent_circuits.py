@@ -83,7 +83,7 @@ def test_an_arm_that_loses_light_is_named_and_all_is_rolled_back(mixed: PathSetu
 
 def test_power_does_not_guide_two_polarizations(mixed: PathSetup) -> None:
     circuit = mixed.plan([THERE]).circuits[0]
-    with pytest.raises(CircuitError, match="two polarizations of equal power, and the power behind a polarizer"):
+    with pytest.raises(CircuitError, match="two polarizations of equal power, so the power behind a polarizer"):
         refuse_power_feedback(circuit)
     refuse_power_feedback(mixed.plan([PLAIN]).circuits[0])
 

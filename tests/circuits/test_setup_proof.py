@@ -84,8 +84,8 @@ def test_a_circuit_below_sensitivity_is_not_proven_however_clear_its_los(tmp_pat
     assert "sfp-a to sfp-b: received -10." in verdict
     assert "is below the sensitivity of -10.0 dBm" in verdict
     assert "loss of signal" not in verdict
-    assert "1 of 2 circuits could not be proven" in verdict
-    assert "Proven: sfp-b to sfp-a" in verdict
+    assert "1 of 2 circuits could not be verified by their light" in verdict
+    assert "Verified: sfp-b to sfp-a" in verdict
     assert "The mesh was rolled back" in verdict
 
 
@@ -117,7 +117,7 @@ def test_a_loss_that_differs_from_the_prediction_is_not_proven(bench: Bench, by_
     setup = path_setup(bench, misjudged(record_of_truth(bench), 1, by_db))
     with pytest.raises(CircuitError, match=r"sfp-a to sfp-b: loss \d+\.\d dB, predicted \d+\.\d ± 0\.9 dB") as caught:
         proofs_of(setup)
-    assert "Proven: sfp-b to sfp-a" in str(caught.value)
+    assert "Verified: sfp-b to sfp-a" in str(caught.value)
 
 
 def test_a_loss_within_the_uncertainty_of_the_record_is_proven(bench: Bench) -> None:

@@ -80,9 +80,9 @@ def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did
     assert_as_before(in_service, before_ma)
     if dark:
         text = str(caught.value)
-        assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
+        assert text.startswith(f"1 of 2 circuits could not be verified by their light ({dark}: ")
         assert "the receiver reports loss of signal" in text
-        assert f"Proven: {bright}. The mesh was rolled back" in text
+        assert f"Verified: {bright}. The mesh was rolled back" in text
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +177,8 @@ def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: 
     bench.emulated.faults.kill_port(6)
     with pytest.raises(CircuitError) as caught:
         setup.establish(setup.plan(A_TO_B))
-    assert str(caught.value).startswith("2 of 2 circuits could not be proven")
-    assert "Proven: none" in str(caught.value)
+    assert str(caught.value).startswith("2 of 2 circuits could not be verified by their light")
+    assert "Verified: none" in str(caught.value)
     assert not bench.mesh.confirmed_currents_ma().any()
 
 

@@ -116,7 +116,7 @@ def test_without_p4p_it_says_what_to_install_and_opens_nothing(monkeypatch, caps
         (["--pva", "--emulate", "--endpoints", os.devnull], "cannot be combined"),
         (["--pva", "--leave-on", "-1"], "-1"),
         (["--pva", "--pva-port", "70000"], "70000"),
-        (["--pva", "--emulate", "--host", "0.0.0.0"], "can be reached from other hosts"),
+        (["--pva", "--emulate", "--host", "0.0.0.0"], "other hosts can reach"),
     ],
 )
 def test_what_cannot_be_served_is_one_paragraph(options, says, capsys) -> None:

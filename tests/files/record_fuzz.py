@@ -1,4 +1,4 @@
-"""Damaged and edited files, drawn from a seed: what a reader has to refuse, or to take."""
+"""Damaged and edited files, generated from a seed, for tests of readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_fil
 
 
 def odd_value(rng: random.Random) -> Any:
-    """Return something that hardly any place of a document expects."""
+    """Return a random value of an unexpected kind."""
     nest: Any = []
     for _ in range(40):
         nest = [nest]
@@ -58,7 +58,7 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 def save_edited(document: dict[str, Any], path: Path) -> None:
-    """Save a record with the hash that fits its content, so that the content itself is judged."""
+    """Save a record with the correct hash for its content, so that readers check the content itself."""
     body = {name: value for name, value in document.items() if name not in HEADER}
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         document["content_sha256"] = content_hash(body)

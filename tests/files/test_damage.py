@@ -1,4 +1,4 @@
-"""Damaged and edited files of every kind: read, or refused with an error of this package, and nothing else."""
+"""Damaged and edited files of every kind are read correctly or rejected with an error of this package."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def record(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def binaries(tmp_path: Path) -> dict[Path, Callable[[Path], object]]:
-    """A file of each binary kind, and what reads it."""
+    """A file of each binary kind, and its reader."""
     with LogJournal.create(tmp_path / "log", LogHeader("small", COLUMNS, 0.5, 4, "2026-11-20T12:00:00+00:00")) as log:
         for index in range(4):
             log.append(LogRow(index, 0.5 * index, (Value(State.OK, 1.0), Value(State.OK, 2.0))))
@@ -63,7 +63,7 @@ def binaries(tmp_path: Path) -> dict[Path, Callable[[Path], object]]:
 
 
 def refusal(reader: Callable[[Path], object], path: Path) -> str | None:
-    """Return with which words a reader refuses a file; ``None`` if it takes it. Any other error is a fault."""
+    """Return the message of a reader that rejects a file; ``None`` if it accepts the file. Other errors are bugs."""
     try:
         reader(path)
     except LumionError as error:
@@ -101,7 +101,7 @@ def test_many_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[P
 
 
 def judge_records(record: Path, seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
-    """Load edited records whose hash fits, and show, export and compare those that are taken."""
+    """Load edited records with a correct hash, and show, export and compare the accepted ones."""
     documents = [json.loads(record.read_text()), json.loads(VERSION_1.read_text())]
     taken = 0
     for seed in seeds:
@@ -139,7 +139,7 @@ def test_many_edited_records_are_taken_whole_or_refused(
 
 
 def edited(record: Path, **changes: Any) -> Path:
-    """Return the record with other content and the hash that fits it."""
+    """Return the record with changed content and the correct hash."""
     path = record.with_name("edited.json")
     save_edited(json.loads(record.read_text()) | changes, path)
     return path

@@ -1,4 +1,4 @@
-"""Text from files and devices is read, and takes no effect on terminal, page or spreadsheet."""
+"""Text from files and devices has no effect on a terminal, page or spreadsheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What notebooks show: small, and nothing in it that a name in a file could smuggle in."""
+"""HTML for notebooks is small and safe against injection by names from files."""
 
 from __future__ import annotations
 

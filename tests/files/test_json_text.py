@@ -1,4 +1,4 @@
-"""JSON that every reader takes: no NaN, no infinity, and nobody dies of one."""
+"""JSON text that every reader accepts: NaN and infinity become null without an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WITHOUT_REALS = {
 
 
 def strict(text: str) -> object:
-    """Read JSON as RFC 8259 has it: NaN, Infinity and -Infinity are no tokens."""
+    """Read JSON strictly by RFC 8259, which has no NaN, Infinity or -Infinity."""
 
     def refuse(token: str) -> object:
         raise AssertionError(f"{token} is no JSON")
@@ -97,7 +97,7 @@ def test_what_is_no_document_is_an_error() -> None:
 
 
 def test_every_writer_of_the_package_uses_it() -> None:
-    """So that no writer dies of a NaN, and none writes a token that other readers of JSON refuse."""
+    """No writer fails because of NaN, and none writes a token that other JSON readers reject."""
     callers = set()
     for package in ("lumion_hw", "calibration", "firmware_protocol"):
         for path in (ROOT / package).rglob("*.py"):

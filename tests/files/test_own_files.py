@@ -1,4 +1,4 @@
-"""Every file that this program writes is one that it may write over, and nothing else is."""
+"""The program may overwrite exactly the files that it has written itself."""
 
 from __future__ import annotations
 

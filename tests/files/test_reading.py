@@ -1,4 +1,4 @@
-"""Files that somebody named, read: regular ones, up to a size, and JSON as JSON is."""
+"""Reading user files: regular files only, up to a size limit, and strict JSON."""
 
 from __future__ import annotations
 

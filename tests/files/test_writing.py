@@ -1,4 +1,4 @@
-"""Files that somebody named: whole or not at all, regular ones only, and over nothing of others."""
+"""Writing user files: atomically, regular files only, and never over foreign files."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_numbers_of_ranks_that_do_not_fit_are_refused(name: str, ranks: int, mes
 
 
 def test_a_schedule_without_chunks_or_too_large_to_be_executed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="0 chunks for all-reduce"):
+    with pytest.raises(ConfigError, match="0 chunks are not possible for all-reduce"):
         Schedule("empty", "all-reduce", 4, 0, False, ())
     with pytest.raises(LimitError, match="cannot be executed"):
         verify(Schedule("vast", "all-gather", 4, 10**12, False, ()))

@@ -1,4 +1,4 @@
-"""Devices served without a bench: for the contract suites, which bring their own driver."""
+"""A server of single devices without a bench, for the contract suites."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from lumion_hw.serving.state import ServedHealth, ServedLease, ServedState
 
 
 class BareOwner:
-    """Has calls and a lease like an owner, and nothing to read."""
+    """An owner with calls and a lease, but without readings."""
 
     def __init__(self, directory: Any) -> None:
         self.bench = SimpleNamespace(model=SimpleNamespace(name="bare"))
@@ -38,7 +38,7 @@ class BareOwner:
 
 
 class BareServer:
-    """A server of one driver after another, and a program that uses it."""
+    """A server of a single driver, which can be replaced, and a client of this server."""
 
     def __init__(self, directory: Any) -> None:
         self.owner = BareOwner(directory)
@@ -46,7 +46,7 @@ class BareServer:
         self.connection = PvaConnection(self.server.address)
 
     def stand_in(self, driver: Any) -> RemoteDevice:
-        """Serve a driver in the place of the one before, and return what stands for it."""
+        """Serve a driver instead of the previous one, and return its proxy."""
 
         def closing(_device: str, _caller: Caller) -> None:
             with contextlib.suppress(LumionError, AttributeError):

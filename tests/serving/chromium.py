@@ -1,4 +1,4 @@
-"""A real browser for tests of the page: Chromium without a window, on an empty profile, that asks nothing elsewhere."""
+"""Headless Chromium for tests of the page, with an empty profile and without network access."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FLAGS = (
 
 
 def require_chromium() -> None:
-    """Skip where there is no browser, and say what to install."""
+    """Skip the test if no browser is installed, and name the missing package."""
     if _CHROMIUM is None or _DRIVER is None:
         pytest.skip("no Chromium with its driver here: apt-get install chromium chromium-driver")
 
 
 @contextlib.contextmanager
 def browser(profile: Path, width: int = 1280, height: int = 900) -> Iterator[Any]:
-    """Open a browser with a page of some size in px."""
+    """Open a browser with a page of the given size in px."""
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
@@ -54,5 +54,5 @@ def browser(profile: Path, width: int = 1280, height: int = 900) -> Iterator[Any
 
 
 def complaints(driver: Any) -> list[str]:
-    """Return what the browser complained of: errors of the page, and what its policy has refused."""
+    """Return the errors and warnings in the browser log, including policy violations."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]

@@ -1,4 +1,4 @@
-"""States of a bench as an owner publishes them, and an owner that publishes what a test tells it to."""
+"""Example states of a served bench, and an owner that publishes states on request of a test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def a_state(number: int = 1, **changes: Any) -> ServedState:
-    """Return a state with something of everything; sfp-c is silent, PUC 5 dead, one circuit broken."""
+    """Return a state with all kinds of content; sfp-c is silent, PUC 5 is dead, and one circuit is broken."""
     points = [
         Point("meter0.power.1", 2.5e-5, "W", taken_s=NOW_S),
         Point("sfp-a.rx_power_dbm", -6.5, "dBm", taken_s=NOW_S),
@@ -105,7 +105,7 @@ def a_state(number: int = 1, **changes: Any) -> ServedState:
 
 
 class StagedOwner:
-    """Publishes states as a test tells it to; its lease is a real one."""
+    """Publishes states on request of a test; its lease is a real one."""
 
     def __init__(self, directory: Any, bench: str = "tests/data/small.yaml", *, numbered: bool = True) -> None:
         model = load(bench)
@@ -151,7 +151,7 @@ class StagedOwner:
 
 
 class Reader:
-    """A page that reads states over a socket of its own."""
+    """A client that reads the event stream of the page over its own socket."""
 
     def __init__(self, address: str, path: str = "/events") -> None:
         host, _, port = address.removeprefix("http://").strip("/").rpartition(":")
@@ -163,7 +163,7 @@ class Reader:
             pass
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield kind and content of every event; it ends when the server ends the stream."""
+        """Yield kind and content of every event until the server ends the stream."""
         kind = "message"
         for line in self._file:  # lengths of chunks are neither events nor data
             text = line.decode().strip()
@@ -174,7 +174,7 @@ class Reader:
                 kind = "message"
 
     def next_state(self) -> dict[str, Any]:
-        """Return the next state, signs of life left out."""
+        """Return the next state, skipping heartbeats."""
         return next(content for kind, content in self.events() if kind == "message")
 
     def close(self) -> None:

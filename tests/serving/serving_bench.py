@@ -1,4 +1,4 @@
-"""The small bench, emulated on wires and served: for tests of what others see of it and may do with it."""
+"""The small bench, emulated on wires and served, for tests with remote clients."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
 @dataclass
 class Served:
-    """A served bench, and the emulated one behind it."""
+    """A served bench and its emulator."""
 
     owner: BenchOwner
     server: PvaServer
@@ -39,14 +39,14 @@ class Served:
         return parse_address(self.address)[1]
 
     def client(self) -> Any:
-        """Return a client of p4p, of the usual configuration but for the address."""
+        """Return a p4p client with the default configuration except for the address."""
         from p4p.client.thread import Context
 
         return Context("pva", conf=client_conf("127.0.0.1", self.port) | {"EPICS_PVA_CONN_TMO": "30"}, useenv=False)
 
     @staticmethod
     def rpc(context: Any, name: str, timeout: float = 60.0, **arguments: Any) -> Any:
-        """Call something of the served bench, as a command line would: every argument is a text."""
+        """Call an RPC of the served bench with text arguments, as the p4p command line does."""
         from p4p.nt import NTURI
 
         uri = NTURI([(key, "s") for key in arguments])
@@ -54,7 +54,7 @@ class Served:
 
 
 def refused(match: str) -> Any:
-    """Expect that a client of p4p is told no. To load p4p takes a second, which every worker would take to collect."""
+    """Expect that a p4p client gets an error. Imports p4p here, because the import takes a second."""
     from p4p.client.thread import RemoteError
 
     return pytest.raises(RemoteError, match=match)
@@ -78,7 +78,7 @@ def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = Fal
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The served bench of a module. It asks its devices without end, which takes a tenth of a core while it is open."""
+    """The served bench of a test module; while open it uses a tenth of a core to read its devices."""
     with serving(tmp_path_factory.mktemp("served")) as found:
         yield found
 
@@ -92,7 +92,7 @@ def client(served: Served) -> Iterator[Any]:
 
 @pytest.fixture
 def lease(served: Served) -> Iterator[Callable[[Any, str], None]]:
-    """Takes the lease for a client; it is nobody's afterwards."""
+    """A function that takes the lease for a client; the lease is released after the test."""
     holders = []
 
     def take(context: Any, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""A script that uses a served bench through Bench.attach, and does not know the difference."""
+"""A script that uses a served bench through Bench.attach as if it were local."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.waiting import until
 
 
 def script(bench: Bench) -> dict[str, object]:
-    """What a lab does: it knows a bench and no server."""
+    """A lab script that uses only the interface of a bench."""
     mesh, meter = bench.mesh, bench.meters["meter0"]
     mesh.program(np.linspace(0.0, 1.0, 30))
     said = ""
@@ -135,7 +135,7 @@ def test_a_server_that_ends_is_a_lost_link_and_not_a_wait_for_ever(tmp_path) -> 
 
 
 class _Beats:
-    """An event that is never set; it ends a keeper after some of its waits."""
+    """An event that is never set, but ends a loop after a number of waits."""
 
     def __init__(self, beats: int) -> None:
         self.left = beats
@@ -153,7 +153,7 @@ class _Beats:
     [(None, 5), (LinkLost("the connection to the served bench is lost"), 5), (BusyError("bob holds lease 8"), 1)],
 )
 def test_a_lease_is_renewed_until_somebody_else_has_it(raised: Exception | None, asked: int) -> None:
-    """A server that is gone may come back; a lease that was lost is not asked for again under its old number."""
+    """A client survives a server restart; a lost lease is not renewed under its old number."""
     connection = PvaConnection.__new__(PvaConnection)
     connection._ended, connection._number, questions = _Beats(5), 7, []
 

@@ -1,4 +1,4 @@
-"""Calls from elsewhere: what many clients at once may hold open of the devices."""
+"""Remote calls: limits on streams, watches and running calls of clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Stream:
-    """Readings without an end, as a controller sends them; it counts how often it was closed."""
+    """An endless stream of readings that counts how often it was closed."""
 
     def __init__(self) -> None:
         self.closed = 0

@@ -1,4 +1,4 @@
-"""Writers that die with the lease, or freeze with it: the bench is free again, and says what happened."""
+"""Clients that die or freeze while they hold the lease: the lease ends, and the reason is logged."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def holder(served, request) -> Iterator[subprocess.Popen[str]]:
 
 
 def ended(served):
-    """Return what was told of the last lease that has ended; nothing before the first."""
+    """Return the event of the last ended lease; an empty one before the first."""
     return next((each.data for each in reversed(served.owner.state.events) if each.event == "lease ended"), {})
 
 
@@ -102,7 +102,7 @@ def test_a_writer_that_was_frozen_and_comes_back_writes_nothing(served, holder) 
 
 
 def _answer(holder) -> str:
-    """Return what the next write of a holder comes to; its connection may still have to come back."""
+    """Return the outcome of the holder's next write, after a possible reconnection."""
     holder.stdin.write("write\n")
     holder.stdin.flush()
     answer = holder.stdout.readline().split()[0]

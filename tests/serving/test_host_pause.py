@@ -1,4 +1,4 @@
-"""A served bench whose host stands still for longer than the watchdog waits: the circuits come back by themselves."""
+"""A served bench whose host pauses longer than the watchdog time: the circuits are restored automatically."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What an owner keeps and does on request: circuits, the fabric, a calibration. On the wall clock, so for long runs."""
+"""Maintenance and jobs of an owner: circuits, fabric and calibration, on the wall clock (long runs)."""
 
 import json
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 
 def told(client, name: str) -> object:
-    """Return a value, unwrapped or not: p4p 4.3 forgets how once it has seen a table."""
+    """Return a value, unwrapped or not, because p4p 4.3 stops unwrapping after the first table."""
     value = client.get(name)
     return getattr(value, "raw", value).value
 
@@ -41,7 +41,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
             assert name not in served.owner.state.mesh.parked
         assert served.owner.state.mesh.states
         until(lambda: served.owner.history, 60.0)
-        with refused(r"carry circuits \(sfp-a:sfp-b\)"):
+        with refused(r"active circuits need the heaters \(sfp-a:sfp-b\)"):
             client.put("small:mesh0:heater_ma:3", 1.0)
         client.put("small:lease:owner", "")
         with Bench.attach(served.address) as bench, pytest.raises(BusyError, match="active circuits need the heaters"):
@@ -63,7 +63,7 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         seen_s = max(each.seen_s for each in served.owner.state.circuits)
         until(lambda: min(each.seen_s for each in served.owner.state.circuits) > seen_s + 2.0, 60.0)
         client.put("small:lease:owner", "ada")
-        with refused("the jobs of the bench file decide"):
+        with refused("the jobs of the bench file control"):
             served.rpc(client, "connect", circuits="sfp-c:sfp-a")
         served.rpc(client, "fail", unit="a", because="the test", timeout=250.0)
         until(lambda: len(client.get("small:recovery:spans").value.name) > 3, 60.0)

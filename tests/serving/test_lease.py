@@ -1,4 +1,4 @@
-"""The lease of a served bench: one holder by name, a number that only grows, and an end that nobody can forget."""
+"""The lease of a served bench: one named holder, a growing number, and a guaranteed end."""
 
 import socket
 import sys
@@ -15,7 +15,7 @@ BOB = Caller("bob", "127.0.0.1:2", "bob@127.0.0.1")
 
 
 class Book:
-    """A lease book on virtual time, with connections that a test can cut."""
+    """A lease on virtual time, with connections that a test can cut."""
 
     def __init__(self, directory) -> None:
         self.clock, self.cut, self.told = VirtualClock(), set(), []

@@ -1,4 +1,4 @@
-"""A served bench and its clients on a host with another network: not a packet leaves loopback, whatever EPICS_* say."""
+"""A served bench on a host with a network: no packet leaves loopback, whatever the EPICS_* variables say."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Metrics: numbers with their names, nothing that is not known, and a dashboard that asks for nothing else."""
+"""Metrics: names and values, no unknown values, and a dashboard that uses only existing metrics."""
 
 import dataclasses
 import json

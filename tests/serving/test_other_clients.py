@@ -1,4 +1,4 @@
-"""Programs of others, as they are: bluesky with ophyd-async, and the command line of p4p."""
+"""Unmodified clients of other projects: bluesky with ophyd-async, and the p4p command line."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def run(environment, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def lever(served) -> tuple[int, float]:
-    """Return the heater that changes the light at the first meter the most, and by how much."""
+    """Return the heater with the largest effect on the light at the first meter, and this effect."""
     bench = served.owner.bench
     read_w, rest = lambda: bench.meters["meter0"].read(1).power_w, bench.mesh.confirmed_currents_ma()
     bench.mesh.program(rest)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it follows the bench, says when it cannot, and changes nothing without the lease."""
+"""The page in a real browser: it shows the bench, reports stale values, and changes nothing without the lease."""
 
 import time
 from collections.abc import Iterator
@@ -240,7 +240,7 @@ def test_a_server_that_is_gone_turns_the_page_stale_and_one_that_comes_back_live
 
 
 def test_a_connection_on_which_nothing_comes_is_made_anew(staged, monkeypatch) -> None:
-    """A computer that slept, or a tunnel that forgot: nobody says that the other end is gone."""
+    """After a sleep of the computer or a broken tunnel the page notices the lost connection."""
     staged.driver.get(staged.server.address)
     until(lambda: staged.owner.publish() and staged.word == "LIVE", 60.0)
     monkeypatch.setattr("lumion_hw.serving.page.stream.HEARTBEAT_PERIOD_S", 600.0)

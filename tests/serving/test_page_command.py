@@ -1,4 +1,4 @@
-"""``lumion serve --page``: says where the page is and the token for writing, and refuses what cannot be served."""
+"""``lumion serve --page``: prints the page address and the token, and rejects invalid options."""
 
 import json
 import os

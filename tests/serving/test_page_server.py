@@ -1,4 +1,4 @@
-"""The page server on loopback: what it lets in, what it refuses, and who may be slow without slowing others."""
+"""The page server on loopback: accepted and rejected requests, and slow pages that delay no others."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def raw(server: PageServer, request: bytes) -> socket.socket:
 
 
 def answer_of(connection: socket.socket) -> bytes:
-    """Return what is answered before the connection is closed."""
+    """Return the reply up to the end of the connection."""
     found = b""
     with connection:
         try:
@@ -284,7 +284,7 @@ def test_many_connections_that_ask_for_nothing_do_not_keep_a_page_out(server, cl
 
 
 class _Transport(asyncio.Transport):
-    """A connection of which nothing is sent."""
+    """A connection that sends nothing."""
 
     is_aborted = False
 
@@ -298,7 +298,7 @@ class _Transport(asyncio.Transport):
 def test_of_many_connections_that_come_in_one_round_of_the_loop_only_as_many_are_kept_as_there_may_be(
     monkeypatch,
 ) -> None:
-    """The loop takes a whole backlog at once, and forgets an aborted connection in its next round."""
+    """The event loop accepts a whole backlog at once and removes an aborted connection only in its next round."""
     import uvicorn
     from uvicorn.server import ServerState
 

@@ -1,4 +1,4 @@
-"""What pages are told: everything at first, then what has changed; whatever was missed in between comes with it."""
+"""Updates for pages: first the whole state, then all changes since the last received state."""
 
 import dataclasses
 import json
@@ -107,7 +107,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=4))
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[ServedState]:
-    """Return states that follow each other: points come, change and go, and so does everything else."""
+    """Return a sequence of states in which points and all other parts appear, change and disappear."""
     found, n_events = [], 0
     for number in range(1, draw(st.integers(2, 8)) + 1):
         names = draw(st.sets(st.sampled_from("abcd")))

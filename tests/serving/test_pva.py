@@ -1,4 +1,4 @@
-"""What PV Access clients see of a served bench, and what they may change."""
+"""PV Access clients of a served bench: values, writes and calls."""
 
 import time
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_of_two_writers_one_is_told_who_the_other_is_and_may_take_over_by_name(s
 
 
 def test_a_scan_point_that_waits_sees_light_of_after_the_change(served, client, lease) -> None:
-    """Else the reading after a setting would be one of before it, up to half a second old."""
+    """A reading after a set is newer than the set; otherwise it could be half a second old."""
     lease(client, "ada")
     for current_ma in (0.0, 2.0, 0.0):
         before_s = time.time()
@@ -155,7 +155,7 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
     with refused("no fabric is maintained"):
         served.rpc(client, "fail", unit="a")
     for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
-        with refused("is no name for a record"):
+        with refused("is not a valid record name"):
             served.rpc(client, "calibrate", out=name)
     for seed in ("x", -1, 2**32):
         with refused(f"seed is {str(seed)!r}"):
@@ -220,7 +220,7 @@ def test_a_state_is_numbered_and_comes_four_times_a_second(served) -> None:
 
 
 def test_a_device_that_answers_with_a_refusal_is_not_silent_and_says_why(served, client) -> None:
-    """A polarimeter in the dark has no state of polarization; its wire is whole."""
+    """A polarimeter without light reports no state of polarization, although its connection works."""
     from lumion_hw.errors import DeviceError
 
     meter = served.owner.bench.meters["meter0"]

@@ -1,4 +1,4 @@
-"""A device that was lost and comes back is what the bench file says, not what it is when it is switched on."""
+"""A device that returns after a loss gets the settings of the bench file again, not its power-on settings."""
 
 import threading
 
@@ -23,7 +23,7 @@ def read_once(bench) -> BenchReadings:
 
 
 def lose(bench, readings, device: str, fault: str) -> None:
-    """Take a device away for a moment, with somebody reading it, and give it back."""
+    """Disconnect a device for a moment while it is read, then reconnect it."""
     bench.emulated.faults.inject(device, fault)
     readings.update()
     bench.emulated.faults.end(device, fault)
@@ -67,7 +67,7 @@ def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch)
 
 
 def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, monkeypatch) -> None:
-    """A host that is busy may let a question wait between the answer and taking note of it."""
+    """On a busy host, a second query may start before the first reply has been recorded."""
     readings = DeviceReadings(bench, "mesh0", True, True, bench.clock, bench.clock.now)
     handle_request, goes_on = threading.Event(), threading.Event()
     answers = iter([{"mesh0.heater_ma.3": 0.0}, {"mesh0.heater_ma.3": 1.25}])

@@ -1,4 +1,4 @@
-"""A served bench whose heaters are stopped, whose writer dies, whose device pauses, whose readers wait for ever."""
+"""Faults of a served bench: stopped heaters, dead clients, pausing devices, and readers that wait forever."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ def no_fault_is_left(served):
 
 
 def raw(client, name: str):
-    """Return a structure as it was sent, unwrapped by p4p or not."""
+    """Return a structure as sent, whether p4p has unwrapped it or not."""
     value = client.get(name)
     return getattr(value, "raw", value)
 

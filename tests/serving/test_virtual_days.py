@@ -1,4 +1,4 @@
-"""An owner on a virtual clock: what takes a served bench hours is seen in a second, in one thread."""
+"""An owner on a virtual clock: hours of a served bench in a second, in one thread."""
 
 import contextlib
 import threading

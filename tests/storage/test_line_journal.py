@@ -1,4 +1,4 @@
-"""A journal of lines: what it has acknowledged is there, whatever ends the program, the disk or the line."""
+"""A line journal: acknowledged entries survive a crash, a full disk and a damaged last line."""
 
 import gc
 import json

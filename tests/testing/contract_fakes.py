@@ -1,4 +1,4 @@
-"""The smallest drivers that keep every promise, without any device behind them; tests break one promise at a time."""
+"""Minimal drivers without a device that pass every contract; tests break one promise at a time."""
 
 import zlib
 from dataclasses import replace
@@ -245,7 +245,7 @@ class FakeSources(FakeController):
 
 
 class FakeUnit(Fake):
-    """A mesh of four cells that takes states."""
+    """A mesh of four cells that is controlled by states."""
 
     info = MeshStatesInfo(4)
 

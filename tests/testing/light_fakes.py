@@ -1,4 +1,4 @@
-"""The smallest attenuator, switch, amplifier, spectrum analyser and temperature controller that keep every promise."""
+"""Minimal attenuator, switch, amplifier, spectrum analyser and temperature controller that pass their contracts."""
 
 import numpy as np
 

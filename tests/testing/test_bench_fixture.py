@@ -1,4 +1,4 @@
-"""The pytest plugin as a user meets it: a fixture, a marker, an ini option, and nothing to pay when it is not used."""
+"""The pytest plugin: its fixture, marker and ini option, and no import cost when it is not used."""
 
 import subprocess
 import sys

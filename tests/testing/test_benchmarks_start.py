@@ -1,4 +1,4 @@
-"""Benchmarks stand beside a module of the name of a package of ours: each must find the package all the same."""
+"""Benchmarks start although their folder contains a module with the name of one of our packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contracts let honest drivers pass, and catch each broken promise with a sentence that names it."""
+"""The contracts pass correct drivers and catch each broken promise with a clear message."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Changes by another session: drivers that restore or refuse pass, drivers that believe the number are caught."""
+"""Changes by another session: drivers that restore or reject pass, drivers that return wrong numbers are caught."""
 
 import numpy as np
 import pytest

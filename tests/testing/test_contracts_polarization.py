@@ -1,4 +1,4 @@
-"""The contracts of boxes and polarimeters let honest drivers pass, and catch each broken promise with a sentence."""
+"""The contracts of optimizers and polarimeters pass correct drivers and catch each broken promise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The examples of README and docs run: blocks with tests as a test file of their own, the others as scripts.
 
+Scripts of examples/ that a page links to instead of showing them run in the same way.
+
 A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``. The ``console``
 blocks of docs/circuits.md and the two tutorials run as one session each.
 """
@@ -39,7 +41,16 @@ def blocks() -> list:
     return found
 
 
-SCRIPTS = [block for block in blocks() if not _HAS_TESTS.search(block.values[0])]
+EXAMPLES = [
+    pytest.param((ROOT / "examples" / name).read_text(encoding="utf-8"), id=name)
+    for name in (
+        *("driver_scpi.py", "driver_lines.py", "sweep_and_derivatives.py"),
+        *("logged_sweep.py", "emulated_meter.py", "chip_spread.py"),
+    )
+]
+LONG_EXAMPLE = (ROOT / "examples" / "calibrate_a_bench.py").read_text(encoding="utf-8")
+EXAMPLES += [pytest.param(LONG_EXAMPLE, id="calibrate_a_bench.py", marks=pytest.mark.long)]
+SCRIPTS = [block for block in blocks() if not _HAS_TESTS.search(block.values[0])] + EXAMPLES
 TESTS = {block.id: block.values[0] for block in blocks() if _HAS_TESTS.search(block.values[0]) and not block.marks}
 
 

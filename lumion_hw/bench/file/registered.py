@@ -23,7 +23,7 @@ _CHECKOUT = Path(__file__).parents[3] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Registration:
-    """An entry point and the package that registers the entry point."""
+    """A Python entry point, with the name of the package that registers it."""
 
     package: str
     entry: EntryPoint

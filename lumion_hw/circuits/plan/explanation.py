@@ -22,8 +22,8 @@ class BudgetLine:
     Attributes:
         what: Description of the value.
         value: The value; ``None`` if there is none.
-        unit: Its unit.
-        limit: Its limit in words; empty if there is none.
+        unit: Unit of the value.
+        limit: Limit of the value as text; empty without a limit.
     """
 
     what: str
@@ -37,7 +37,7 @@ class BudgetLine:
 
 
 def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
-    """Return the budget of a circuit from launch to receiver, then the other predictions."""
+    """Return the lines of a circuit's link budget from launch to receiver, then further predictions."""
     budget, request = circuit.budget, circuit.request
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
     ceiling = "" if request.max_loss_db is None else f"at most {request.max_loss_db:g} dB"

@@ -53,8 +53,8 @@ class LinkBudgetSolver:
 
     Args:
         model: The bench.
-        wiring: Its fibres.
-        planning: Its mesh.
+        wiring: Fibres of the bench.
+        planning: Planning data of the mesh.
         routed: The circuits.
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``.
     """

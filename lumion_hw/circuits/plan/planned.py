@@ -78,7 +78,7 @@ class PlannedCircuit:
 
     Attributes:
         request: The request.
-        arms: Its paths through the mesh; with two of them, tributary x first.
+        arms: Paths of the circuit through the mesh; of two paths, x polarization first.
         budget: The expected power and signal quality.
         strategy: How the polarization is handled.
         reason: Reason for this strategy, as a sentence.
@@ -91,7 +91,7 @@ class PlannedCircuit:
     reason: str
 
     def __repr__(self) -> str:
-        """Return the circuit, its length and its loss in one line."""
+        """Return the planned circuit, its length and its loss in one line."""
         budget = self.budget
         ends = self.request.name
         return (
@@ -159,7 +159,7 @@ class CircuitPlan:
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
-        """Return the circuits and their heat in one line."""
+        """Return the planned circuits and their heat in one line."""
         ends = ", ".join(circuit.request.name for circuit in self.everything)
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
@@ -182,7 +182,7 @@ class CircuitPlan:
 
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
-        """All circuits of the setting: those that were active before, then the planned ones."""
+        """All circuits of the mesh setting: first circuits that were active before, then the planned circuits."""
         return (*self.active, *self.circuits)
 
     @property

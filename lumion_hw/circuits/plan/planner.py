@@ -99,7 +99,7 @@ def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
 
 
 def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
-    """Return the mesh of a bench after checking that the record belongs to it.
+    """Return the mesh of a bench after checking that the calibration record belongs to this mesh.
 
     Raises:
         CalibrationError: The record belongs to another mesh.
@@ -312,7 +312,7 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return all circuits with their budgets, active ones first, and the heater currents."""
+        """Calculate heater currents for routed circuits; return all circuits with link budgets, active ones first."""
         everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)

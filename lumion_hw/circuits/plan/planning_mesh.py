@@ -35,7 +35,7 @@ _known: list[PlanningMesh] = []
 
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
-    """Return the planning data of a record; those of the last few records are cached."""
+    """Return the planning data of a calibration record; data of the last few records are cached."""
     match = next((mesh for mesh in _known if mesh.known.record is record), None)
     mesh = PlanningMesh(record) if match is None else match
     _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]

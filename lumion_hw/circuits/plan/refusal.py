@@ -17,11 +17,11 @@ class BudgetError(CircuitError):
     """A circuit is not set up because a value of its budget fails; nothing was changed.
 
     Args:
-        message: Which circuit, and what fails.
+        message: Name of the circuit and the violated limits.
         request: The request.
         violations: All values that fail.
         nearest: A request that the nearest plan would meet; ``None`` if no other request helps.
-        hint: What to do.
+        hint: Recommended action.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
 
     Args:
         circuit: The circuit as it would be.
-        problems: Its violations.
+        problems: Violated limits of the circuit.
     """
     request, budget = circuit.request, circuit.budget
     relaxed = {

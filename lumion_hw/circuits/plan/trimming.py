@@ -41,7 +41,7 @@ class Trimmer:
     paths: Sequence[Path]
 
     def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
-        """Return the PUCs that can trim a path by this loss, least harmful stray light first.
+        """Return the PUCs that can add a given loss to a path; the least stray light at receivers first.
 
         Args:
             path: The arm to trim.

@@ -118,7 +118,7 @@ def verify(
         failure = CalibrationError(
             f"held-out error {result.rms_db:.2f} dB rms, {result.excess_db:.2f} dB beyond the noise of the readings, "
             f"tolerance {tolerance_db:.2f} dB.{suspects}",
-            hint="Calibrate again.",
+            hint="Calibrate again with `lumion-calibrate run`.",
         )
     lines = (
         f"{name.replace('_', ' ')}: {f'{value:.4g}' if isinstance(value, float) else value}"
@@ -128,7 +128,7 @@ def verify(
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:
-    """Compare the record with the true parameters of the emulated bench."""
+    """Compare a calibration record with the true parameters of the emulated bench."""
     import numpy as np
 
     from calibration.report.hidden_truth import compare

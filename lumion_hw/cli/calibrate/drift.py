@@ -31,14 +31,14 @@ aged_option = click.option(
     default=0.0,
     show_default=True,
     type=Number("days", 0.0, 36_500.0),
-    help="Age of the emulated bench, in days; 'emulation' in the bench file says what drifts.",
+    help="Simulated age of the emulated bench, in days; section 'emulation' of the bench file sets what drifts.",
 )
 policy_option = click.option(
     "--policy",
     default="warn",
     show_default=True,
     type=click.Choice(["warn", "refuse"]),
-    help="Whether a record that is too old, or from another temperature, gives a warning or an error.",
+    help="What to do if the record is too old or from another temperature: print a warning, or fail with an error.",
 )
 
 
@@ -83,7 +83,7 @@ def next_name(record: Path) -> Path:
     default=2.0,
     show_default=True,
     type=Number("s", 0.1, 600.0),
-    help="Hardware time for the renewal, in seconds.",
+    help="Measurement time for the renewal on the hardware, in seconds.",
 )
 @json_option
 def drift(

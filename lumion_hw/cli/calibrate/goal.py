@@ -16,12 +16,18 @@ _OPTIONS = (
     click.option(
         "--sigma-mrad",
         type=Number("mrad", 0.0, 1000.0, above=True),
-        help="Target standard error of passive phases and loops, rms in mrad.  [default: 1]",
+        help="Target standard error of passive phases and loop phases, rms in mrad.  [default: 1]",
     ),
     click.option(
-        "--seconds", type=Number("s", 0.0, 1e6, above=True), help="Largest hardware time, in seconds.  [default: 90]"
+        "--seconds",
+        type=Number("s", 0.0, 1e6, above=True),
+        help="Largest measurement time on the hardware, in seconds.  [default: 90]",
     ),
-    click.option("--settings", type=click.IntRange(1, MAX_COUNT), help="Largest number of settings.  [default: 5000]"),
+    click.option(
+        "--settings",
+        type=click.IntRange(1, MAX_COUNT),
+        help="Largest number of heater settings to measure.  [default: 5000]",
+    ),
 )
 
 

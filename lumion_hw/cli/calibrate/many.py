@@ -23,11 +23,17 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False), help="Directory for the records, one per bench."
 )
-@click.option("--workers", type=click.IntRange(1, 1024), help="Benches to calibrate in parallel.  [default: all cores]")
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Number of benches to calibrate in parallel.  [default: all cores]"
+)
 @click.option("--scheduler", metavar="HOST:PORT", help="Scheduler of a trusted dask cluster to use.")
 @click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
 @click.option(
-    "--seed", default=0, show_default=True, type=SEED, help="Random seed of the first bench; then +1 for each."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=SEED,
+    help="Random seed of the first bench; each further bench uses the next integer.",
 )
 @click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest accepted held-out error beyond noise, rms in dB.")
 @json_option
@@ -41,7 +47,7 @@ def many(
     tolerance_db: float | None,
     as_json: bool,
 ) -> int:
-    """Calibrate several benches in parallel, each like `run`, and write the records to the directory --out.
+    """Calibrate several benches in parallel, each like `run`, and write their records to the directory --out.
 
     If one bench fails, the others continue. Ctrl-C stops all benches, switches heaters and light off, and saves the
     results so far. The exit code is 3 if a bench is out of tolerance, the code of the failure if a bench failed, or 1

@@ -23,8 +23,20 @@ _MAX_NAMED = 8
 @click.argument("bench_file", metavar="BENCH")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @goal_options
-@click.option("--without-source", multiple=True, type=PORT, metavar="PORT", help="Plan as if this source had failed.")
-@click.option("--without-monitor", multiple=True, type=PORT, metavar="PORT", help="Plan as if this monitor had failed.")
+@click.option(
+    "--without-source",
+    multiple=True,
+    type=PORT,
+    metavar="PORT",
+    help="Plan as if the light source at this port had failed.",
+)
+@click.option(
+    "--without-monitor",
+    multiple=True,
+    type=PORT,
+    metavar="PORT",
+    help="Plan as if the monitor at this port had failed.",
+)
 @json_option
 def plan(
     bench_file: str,

@@ -71,7 +71,7 @@ def show(record: str, as_json: bool) -> None:
 
 
 def _identity(record: CalibrationRecord) -> dict[str, Any]:
-    """Return a record's identity, and the names of its optional contents."""
+    """Return a calibration record's identity, and the names of its optional contents."""
     kernel = record.crosstalk.kernel if record.crosstalk else None
     return {
         "record_id": record.record_id,
@@ -86,7 +86,7 @@ def _identity(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """Return an entry of a record's identity as text."""
+    """Return an entry of a calibration record's identity as text."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -120,11 +120,11 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 @click.option(
     "--tolerance-sigma",
     type=Number("σ", 0.0, 1e6),
-    help="Largest accepted rms difference of a parameter group; the exit code is 3 if it is larger.",
+    help="Largest accepted rms difference of a parameter group, in standard errors; beyond it the exit code is 3.",
 )
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
-    """Compare two records of one mesh, in units of their standard errors.
+    """Compare two calibration records of one mesh, in units of their standard errors.
 
     Parameter combinations that no port can observe are excluded.
     """
@@ -152,7 +152,9 @@ def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> Cali
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:
-        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Compare without this option.")
+        raise ConfigError(
+            "--tolerance-sigma needs records with a covariance", hint="Compare without --tolerance-sigma."
+        )
     if result.worst_rms_sigma <= tolerance_sigma:
         return None
     worst = max((group for group in result.groups), key=lambda group: group.rms_sigma or 0.0)
@@ -187,12 +189,17 @@ def _echo_comparison(result: Comparison) -> None:
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
 @click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="Format to write."
+    "--format",
+    "kind",
+    type=click.Choice(_FORMATS),
+    default="json",
+    show_default=True,
+    help="Format to write: json, csv or npz.",
 )
 @out_option("File to write, or directory for csv.  [default: standard output, for json]")
 @force_option
 def export(record: str, kind: str, out: Path | None, force: bool) -> None:
-    """Convert a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
+    """Convert a calibration record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
     from calibration.record.export import parameters_document, write_npz, write_tables
     from lumion_hw.files.writing import over, write_file
 

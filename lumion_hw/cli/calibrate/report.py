@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report_option(function: Any) -> Any:
-    """Add ``--report FILE`` to a command that writes a record, as the parameter ``report_file``."""
+    """Add ``--report FILE`` to a command that writes a calibration record, as the parameter ``report_file``."""
     text = "Report to write as well: FILE.html, or FILE.md with a folder of figures."
     return out_option(text, "--report", "report_file")(function)
 
@@ -25,8 +25,12 @@ def report_option(function: Any) -> Any:
 @click.argument("record", type=click.Path(dir_okay=False))
 @out_option("Report to write: FILE.html or FILE.md.  [default: RECORD.html]")
 @force_option
-@click.option("--bench", "bench_file", help="Emulated bench of the record: also compare with its true parameters.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of this bench.")
+@click.option(
+    "--bench",
+    "bench_file",
+    help="Emulated bench that the record was measured on: also compare with its true parameters.",
+)
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the emulated bench.")
 @json_option
 def report(record: str, out: Path | None, force: bool, bench_file: str | None, seed: int, as_json: bool) -> None:
     """Write a report of a calibration record: key figures, goals, faults, range of validity, plots, all elements.
@@ -52,7 +56,7 @@ def report(record: str, out: Path | None, force: bool, bench_file: str | None, s
 
 
 def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]:
-    """Compare a record with the true parameters of the emulated bench that it was measured on.
+    """Compare a calibration record with the true parameters of the emulated bench.
 
     Raises:
         CalibrationError: The file is not a calibration record, or belongs to another mesh.

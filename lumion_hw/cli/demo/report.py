@@ -233,8 +233,8 @@ def verdict(demo_run: DemoRun) -> str:
     )
     seconds = recovery.spans[-1].at_ms / 1e3 if recovery.spans else 0.0
     return (
-        f"{headline(demo_run.record).verdict} {before} were proven. Then {recovery.failed} failed and "
-        f"{recovery.spare} took its place: {after} were proven {seconds:.2f} s after the fault (bench time)."
+        f"{headline(demo_run.record).verdict} {before} were verified by light. Then {recovery.failed} failed and "
+        f"{recovery.spare} took its place: {after} were verified {seconds:.2f} s after the fault (simulated time)."
     )
 
 
@@ -263,7 +263,7 @@ def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
     )
     times = (
         "Bench time is time on the emulated bench. CPU time is the time this software needed. The two are never added. "
-        f"Not rehearsed here: {NOT_REHEARSED}."
+        f"Not part of this demo: {NOT_REHEARSED}."
     )
     bench_text = (
         f"{len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller "

@@ -136,7 +136,7 @@ def run_demo(
 
 def _timeline(bench: Bench, recovery: Recovery) -> str:
     """Draw the steps of a recovery on a time axis, as SVG."""
-    title = f"{bench.model.name}: {recovery.failed} fails and is replaced by {recovery.spare} (bench time)"
+    title = f"{bench.model.name}: {recovery.failed} fails and is replaced by {recovery.spare} (simulated time)"
     names, at_ms, sources = zip(*((span.name, span.at_ms, span.source) for span in recovery.spans), strict=True)
     return timeline_svg(title, names, at_ms, sources)
 

@@ -227,7 +227,7 @@ class Heartbeat(PollingDetector):
     def address(self) -> tuple[str, int]:
         """Address and port of the socket."""
         if self._socket is None:
-            raise ConfigError("heartbeat: not started")
+            raise ConfigError("the heartbeat detector was not started")
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 

@@ -89,7 +89,7 @@ class UpdateStream:
                 self._updates.update(self._newest)
             return self._updates.number, self._updates.message(since)
 
-    async def news(self, since: int) -> bool:
+    async def wait_for_news(self, since: int) -> bool:
         """Wait for a state newer than ``since``, at most one heartbeat period; return whether there is one."""
         self._loop = asyncio.get_running_loop()
         end_s = self._loop.time() + HEARTBEAT_PERIOD_S
@@ -145,7 +145,7 @@ class EventResponse(Response):
         await _send_with_timeout(send, _event("retry: 500\n"))
         last, missed = 0, 0
         while not self._stream.is_over:
-            is_new = await self._stream.news(last)
+            is_new = await self._stream.wait_for_news(last)
             up_s = f"{time.monotonic():.3f}"
             if not is_new:
                 await _send_with_timeout(send, _event(f'event: beat\ndata: {{"number":{last},"up_s":{up_s}}}\n\n'))

@@ -78,7 +78,7 @@ class PageUpdates:
     def _message(self, since: int) -> str:
         parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
         points = _object((name, text) for name, (number, _, text) in self._points.items() if number > since)
-        kinds = _object((name, to_json(each)) for name, (number, each) in self._point_kinds.items() if number > since)
+        kinds = _object((name, to_json(kind)) for name, (number, kind) in self._point_kinds.items() if number > since)
         events = ",".join(text for number, _, text in self._events if number > since)
         for name, text in (("points", points), ("point_kinds", kinds)):
             if text != "{}":
@@ -127,7 +127,7 @@ class PageUpdates:
         document = {
             "picture": self._pictures,
             "states": mesh.states,
-            "heat_mw": [round(each, 3) for each in mesh.heat_mw],
+            "heat_mw": [round(heat_mw, 3) for heat_mw in mesh.heat_mw],
             "parked": sorted(mesh.parked),
             "dead": sorted(mesh.dead),
         }
@@ -136,7 +136,7 @@ class PageUpdates:
     def _update_events(self, events: Sequence[ServedEvent]) -> None:
         last = self._events[-1][1] if self._events else 0
         oldest = events[0].number if events else last + 1
-        self._events = [each for each in self._events if each[1] >= oldest]
+        self._events = [event for event in self._events if event[1] >= oldest]
         for event in events:
             if event.number > last:
                 document = [event.number, round(event.time_s, 3), event.event, _json_value(event.data)]

@@ -223,7 +223,10 @@ class VariableAttenuatorContract(DeviceContract):
         wanted_nm = value_in_range(low_high_nm, 0.6)
         driver.set_wavelength_nm(1, wanted_nm)
         found_nm = driver.settings(1).wavelength_nm
-        expect(found_nm is not None and abs(found_nm - wanted_nm) < 0.01, f"{wanted_nm} nm was set, {found_nm} is")
+        expect(
+            found_nm is not None and abs(found_nm - wanted_nm) < 0.01,
+            f"{wanted_nm} nm was set, {found_nm} nm is active",
+        )
         before = self.observe(driver)
         for wrong_nm in (low_high_nm[0] - 5.0, low_high_nm[1] + 5.0, math.nan):
             error = expect_error(LimitError, f"{wrong_nm:g} nm", partial(driver.set_wavelength_nm, 1, wrong_nm))

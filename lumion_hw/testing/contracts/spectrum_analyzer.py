@@ -176,7 +176,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         before = self.observe(driver)
         for wrong in (low - 1, high + 1):
             expect_error(LimitError, f"{wrong} points", partial(driver.set_n_points, wrong))
-        expect(self.observe(driver) == before, "a refused number of points changed settings")
+        expect(self.observe(driver) == before, "a rejected number of points changed settings")
         driver.set_n_points(None)
         expect(driver.settings().n_points is None, "settings() does not report the automatic number of points as None")
 

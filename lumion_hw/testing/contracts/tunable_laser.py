@@ -229,8 +229,14 @@ class TunableLaserContract(DeviceContract):
         light = emitted()
         expect(light is not None, "the laser is ready, but emits no light")
         if light is not None:
-            expect(abs(light[0] - wanted_thz) <= self.accuracy_thz, f"{wanted_thz:g} THz: the light is {light[0]:g}")
-            expect(abs(light[1] - wanted_dbm) <= self.accuracy_db, f"{wanted_dbm:g} dBm: the light is {light[1]:g}")
+            expect(
+                abs(light[0] - wanted_thz) <= self.accuracy_thz,
+                f"{wanted_thz:g} THz was set, the light has {light[0]:g}",
+            )
+            expect(
+                abs(light[1] - wanted_dbm) <= self.accuracy_db,
+                f"{wanted_dbm:g} dBm was set, the light has {light[1]:g}",
+            )
         driver.disable()
         expect(emitted() is None, "the laser emits light after disable()")
 

@@ -97,7 +97,7 @@ def test_what_drifted_is_taken_out_of_settings_and_readings(small: SimulatedMesh
     fading_db = np.where(np.arange(COUNT) < COUNT - 80, 0.3, 0.0)  # every source is as at the end in its last stretch
     drifted = small.measure(plan.currents_ma, plan.source, power_db=fading_db, common_rad=0.09 * RAMP)
     parameters, model = small.parameters(), _model(small)
-    still = _trajectories(small, drifted).taken_out(drifted, TAKEN_S, parameters.delay_s)
+    still = _trajectories(small, drifted).corrected(drifted, TAKEN_S, parameters.delay_s)
     after = replace(still, detuning_hz=still.detunings_hz + 0.09 / (2.0 * np.pi * parameters.delay_s))
     bright = drifted.reading_ma > 1e-3
     off_db = 10.0 * np.log10(still.reading_ma[bright] / model.predict(parameters, after)[bright])

@@ -106,7 +106,9 @@ def test_light_that_costs_much_is_moved_less(small: SimulatedMesh, model: MeshMo
         prior = default_prior(model.space, small.parameters())
         times = HardwareTimes(input_change_s=change_s)
         designer = Designer(model, small.parameters(), NOISE, prior, times=times)
-        design = designer.choose(_walk(small, settings_per_source=5), 60.0, 1e-9, np.random.default_rng(1), 4, most=60)
+        design = designer.choose(
+            _walk(small, settings_per_source=5), 60.0, 1e-9, np.random.default_rng(1), 4, max_settings=60
+        )
         moves.append(int((np.diff(design.plan.source) != 0).sum()))
         assert design.seconds == pytest.approx(times.plan_s(design.plan))
     assert moves[0] >= 5
