@@ -180,7 +180,7 @@ HEAD = "format: lumion-snapshot 1\nbench: b\nemulated: true\ntaken_utc: now\nsof
         (HEAD + "devices:\n  a: {identity: {kind: k}, settings: {x: {y: 1}}}", "7:49|7:"),
         (HEAD + "devices:\n  a: {identity: {kind: k}, settings: {x: .nan}}", "7:"),
         (HEAD + "devices:\n  a: {identity: {kind: k}, settings: {x: 1, x: 2}}", "expected every key once"),
-        (HEAD + "devices: !!python/object:os.system {}", "tags are not used"),
+        (HEAD + "devices: !!python/object:os.system {}", "tags are not allowed"),
     ],
 )
 def test_a_file_that_is_no_snapshot_is_explained_with_its_place(tmp_path: Path, text: str, said: str) -> None:
