@@ -69,7 +69,8 @@ def test_a_module_that_does_not_answer_is_noted_and_ends_with_exit_code_4(
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "said"), [("y\n", 0, "restored: 2 of 2"), ("n\n", 1, "Nothing was changed"), ("", 2, "nobody")]
+    ("answer", "code", "said"),
+    [("y\n", 0, "restored: 2 of 2"), ("n\n", 1, "Nothing was changed"), ("", 2, "no user can confirm")],
 )
 def test_it_asks_before_it_changes_anything(
     stored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int, said: str
