@@ -63,7 +63,7 @@ def test_a_job_without_a_spare_ends_with_code_3_and_the_reason(told: Told, capsy
     told("fail", "c", *ON_THE_BENCH)
     told("fail", "b", *ON_THE_BENCH, code=3)
     (status,) = told("status")
-    assert "no spare that is free" in status["state"]["refused"]["a-b"]
+    assert "no free spare" in status["state"]["refused"]["a-b"]
 
 
 @contextlib.contextmanager

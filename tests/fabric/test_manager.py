@@ -117,7 +117,7 @@ def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_
         world, of = bench.emulated.world, {path.source: i for i, path in enumerate(bench.wiring.inputs)}
 
         def least_coupled(*modules: str) -> float:
-            fields = [world._arriving(of[module]) for module in modules]
+            fields = [world.arriving_light(of[module]) for module in modules]
             return min(float(abs(field[0]) ** 2 / np.vdot(field, field).real) for field in fields)
 
         assert manager.run(100.0) == []
@@ -193,7 +193,7 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
     manager.mark_failed("b")
     assert told.count("refused") == 1
     assert standing(manager) == []
-    assert "no spare that is free" in manager.state.refused["a-b"]
+    assert "no free spare" in manager.state.refused["a-b"]
 
 
 @pytest.mark.long

@@ -146,7 +146,7 @@ def test_a_design_says_what_the_bound_of_its_plan_is(small: SimulatedMesh, model
     assert design.sigma_rad[-1] == pytest.approx(expected, rel=0.02)
     assert design.seconds == pytest.approx(HardwareTimes().plan_s(design.plan))
     assert not design.reached
-    assert "no time is left to reach 1e-09 rad" in design.reason
+    assert "the time limit does not allow 1e-09 rad" in design.reason
 
 
 @pytest.mark.long

@@ -160,7 +160,7 @@ def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> Non
 
     ended = calibrate_many(jobs, 1, say)
     assert [each.state for each in ended.outcomes] == ["failed", "failed"]
-    assert "its process died" in ended.outcomes[0].error
+    assert "the process of this bench died" in ended.outcomes[0].error
     assert "no light is wired" in ended.outcomes[1].error  # it had its turn, in a new process
 
 
