@@ -59,6 +59,7 @@ class JournalHeader:
         command: The command line, if the run was started by one.
         heater_tau_s: Thermal time constant of the heaters at the start of the run, if measured. It is not measured
             again, because the same wait must give the same plan.
+        emulated_chip: Identifier of the chip if it is emulated; ``None`` for hardware and in older journals.
     """
 
     serial: str
@@ -76,6 +77,7 @@ class JournalHeader:
     started_utc: str = field(default_factory=now_utc)
     command: str = ""
     heater_tau_s: float | None = None
+    emulated_chip: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the journal header as a JSON-compatible document."""
@@ -93,7 +95,7 @@ class JournalHeader:
             raise CalibrationError(f"this is not the header of a {FORMAT} of version {VERSION}")
         from pydantic import TypeAdapter, ValidationError
 
-        known = {"heater_tau_s": None, **document}  # older journals do not contain it
+        known = {"heater_tau_s": None, "emulated_chip": None, **document}  # older journals do not contain it
         try:
             return TypeAdapter(cls).validate_python({each.name: known[each.name] for each in fields(cls)})
         except ValidationError as error:

@@ -91,6 +91,7 @@ def header_of(
         started_utc=now_utc(),
         command=command,
         heater_tau_s=heater_tau_s,
+        emulated_chip=device.emulated_chip,
     )
 
 
@@ -100,6 +101,7 @@ def _plain(plan: Any) -> Any:
     plain = dataclasses.asdict(plan)
     if isinstance(plan, DeviceUnderTest):  # older journals must still match
         del plain["heater_tau_s"]  # its effect is in settle_s
+        del plain["emulated_chip"]  # a field of the header
         for name in ("seconds", "settle_s"):
             if not plain[name]:
                 del plain[name]
@@ -117,6 +119,8 @@ def check_same(begun: JournalHeader, now: JournalHeader) -> None:
         for name, words in _SAME
         if getattr(begun, name) != getattr(now, name)
     ]
+    if None not in (begun.emulated_chip, now.emulated_chip) and begun.emulated_chip != now.emulated_chip:
+        different.append(f"the emulated chip was {begun.emulated_chip}, is {now.emulated_chip}")
     if different:
         raise CalibrationError(
             f"the run of this journal cannot be resumed here: {'; '.join(different)}",

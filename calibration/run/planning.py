@@ -327,8 +327,9 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
 
 def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
     """Return a sentence about phases that no setting determines."""
-    pucs = int((unseen & space.mask(("passive_phase_rad",))).sum())
-    loops = int((unseen & space.mask(("loops",))).sum())
+    groups = {"PUC": "passive_phase_rad", "loop": "loops"}
+    counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
+    what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)
     named = _named(space, np.where(unseen, known.limit, 0.0))
     behind = f", with {'; '.join(dead)}" if dead else ""
-    return f"no setting determines {pucs} PUCs and {loops} loops{behind}: {named}"
+    return f"no setting determines {what}{behind}: {named}"

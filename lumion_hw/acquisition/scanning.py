@@ -143,10 +143,9 @@ def scan(
 
     At each point the settings are changed, the devices settle, and the readings are taken with the averaging set on the
     devices. Points are first written to a journal (``OUT.journal``), which is converted to the HDF5 file at the end. If
-    a scan ends early, the journal contains all points so far: :func:`~lumion_hw.acquisition.load_scan` reads it, and
-    ``resume`` continues the scan. A failed reading is recorded as failed; a device that does not answer twice ends the
-    scan. If the wavelength of a source is swept, the power meters are set to it at each point. At the end all changed
-    settings are restored, the light last.
+    a scan ends early, :func:`~lumion_hw.acquisition.load_scan` reads the journal, and ``resume`` continues the scan. A
+    device that does not answer twice ends the scan. If the wavelength of a source is swept, the power meters are set to
+    it at each point. At the end all changed settings are restored, the light last.
 
     Args:
         bench: The open bench.
@@ -162,9 +161,6 @@ def scan(
         bench_file: The bench file to store with the data; by default the file of the bench.
         record: The calibration record to note in the data.
         progress: Called when further points are on disk.
-
-    Returns:
-        The data.
 
     Raises:
         ConfigError: A name matches nothing, a value has the wrong type, one meter would have to follow two different

@@ -126,13 +126,10 @@ def scan(
     names = _check_no_duplicates(swept)
     figure = _figure_path(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
-    with locked_bench(
-        bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, lock_arguments
-    ) as (
-        bench,
-        active_circuits,
-    ):
-        prepared = prepare_scan(bench, dict(swept), readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
+    devices = devices_with(bench_file, [*names, *readings])
+    how = {"snake": snake, "by_hand": by_hand, "keep_meters": keep_meters}
+    with locked_bench(bench_file, devices, "lumion scan", as_json, lock_arguments) as (bench, active_circuits):
+        prepared = prepare_scan(bench, dict(swept), readings, **how)
         if dry_run:
             _show_plan(prepared, as_json)
             return
@@ -146,11 +143,9 @@ def scan(
                 bench_file=path_of(bench_file),
                 record=in_force,
                 progress=on_point,
-                snake=snake,
-                by_hand=by_hand,
-                keep_meters=keep_meters,
                 leave=leave,
                 resume=resume,
+                **how,
             )
     if figure is not None:
         data.plot(target=figure)

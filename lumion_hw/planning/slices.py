@@ -337,12 +337,7 @@ def serve_stream(
         raise ConfigError(f"the load cannot be {load}", hint="Give a number above 0 and at most 100 times the rack.")
     if not 1 <= requests <= MAX_REQUESTS:
         raise ConfigError(f"cannot serve {requests} requests", hint=f"Give 1 to {MAX_REQUESTS}.")
-    rng = np.random.default_rng(seed)
-    sizes = mix.draw(rng, requests)
-    mean_size = float(np.dot(mix.sizes, mix.shares))
-    # The mean duration is 1, which determines the arrival rate for a load.
-    arrivals = np.cumsum(rng.exponential(mean_size / (load * rack.size), requests))
-    durations = rng.exponential(1.0, requests)
+    sizes, arrivals, durations = _draw_requests(rack, mix, load, requests, np.random.default_rng(seed))
     request_of = {size: SliceRequest(size, topology) for size in mix.sizes}
     busy, ends = np.zeros(rack.size, dtype=np.bool_), list[tuple[float, int, tuple[int, ...]]]()
     shares, short, fragmented, work = list[float](), 0, 0, 0.0
@@ -374,6 +369,16 @@ def serve_stream(
         float(share.mean()),
         float((1.0 / share).mean()),
     )
+
+
+def _draw_requests(
+    rack: Rack, mix: JobMix, load: float, requests: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return sizes, arrival times and durations of random requests; the mean duration is 1."""
+    sizes = mix.draw(rng, requests)
+    # The mean duration of 1 determines the arrival rate for a load.
+    mean_interval = float(np.dot(mix.sizes, mix.shares)) / (load * rack.size)
+    return sizes, np.cumsum(rng.exponential(mean_interval, requests)), rng.exponential(1.0, requests)
 
 
 def training_speedup(communication_share: float, faster: float) -> float:

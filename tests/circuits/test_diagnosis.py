@@ -62,11 +62,11 @@ PLACES: dict[str, tuple[Callable[[Bench, Path], None], str]] = {
     ),
     "fibre behind the mesh": (
         lambda bench, _: bench.emulated.faults.kill_port(8),
-        "fibre behind the mesh: light leaves port 8",
+        "fibre behind the mesh: light leaves port 8, but all of it is lost behind the port",
     ),
     "loss before the mesh": (
         lambda bench, _: bench.emulated.faults.drift_power(1, lambda _: -4.5),
-        "fibre before the mesh: ",
+        "fibre before the mesh: port 8 emits 4.",
     ),
 }
 

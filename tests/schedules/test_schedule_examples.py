@@ -23,7 +23,7 @@ def test_a_job_of_phases_from_the_file_to_ten_iterations(
     monkeypatch.setattr(sys, "argv", arguments)
     runpy.run_path(str(script), run_name="__main__")
     out = capsys.readouterr().out
-    measured_ms, modelled_ms = map(float, re.findall(r"iteration (\S+) ms, by the model (\S+) ms", out)[0])
+    measured_ms, modelled_ms = map(float, re.findall(r"iteration (\S+) ms, model (\S+) ms", out)[0])
     assert measured_ms == pytest.approx(modelled_ms, abs=0.3)
     assert measured_ms > 70.0  # the phases alone
     assert float(re.findall(r"heaters: (\S+) mW", out)[0]) > 1.0

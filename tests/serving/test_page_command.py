@@ -52,7 +52,7 @@ def test_a_server_whose_emulator_is_killed_says_so_on_the_page_and_ends(tmp_path
     troubles = [state["parts"].get("health", {}).get("trouble") for kind, state in page.events() if kind == "message"]
     page.close()
     _, said = process.communicate(timeout=300)
-    why = f"the emulator, process {emulator}, was killed by SIGKILL"
+    why = f"the emulator (process {emulator}) was killed by SIGKILL"
     assert process.returncode == 1
     assert why in said
     assert why in str(troubles), "the page was not told"

@@ -123,9 +123,7 @@ class OpticalWorld:
         )
         self._chip = Chip(mesh, mesh_truth.variations, slopes)
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
-        self._inputs_by_source: dict[str, list[int]] = {}
-        for index, path in enumerate(wiring.inputs):
-            self._inputs_by_source.setdefault(path.source, []).append(index)
+        self._inputs_by_source = _inputs_by_source(wiring)
         self._tapped_fibres = _tapped_fibres(wiring)
         self.inline_devices = InlineDevices()
         self._loops = Loops(wiring.loops)
@@ -708,6 +706,14 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
+
+
+def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
+    """Return the indices of the inputs that each source feeds."""
+    inputs: dict[str, list[int]] = {}
+    for index, path in enumerate(wiring.inputs):
+        inputs.setdefault(path.source, []).append(index)
+    return inputs
 
 
 def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:

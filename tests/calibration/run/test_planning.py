@@ -206,7 +206,7 @@ def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> No
     goal = 0.5 * known.rms_rad(bench.model.space, known.wanted) * 1.001
     _, _, outcome = bench.pursue(Goal(goal, settings=400), dead=("monitor at port 9: dark",))
     assert outcome.settings > 0
-    assert "no setting determines 1 PUCs and 0 l" in outcome.shortfall
+    assert "no setting determines 1 PUC, with monitor at port 9: dark: PUC 7" in outcome.shortfall
 
 
 def test_the_cost_of_moving_the_light_is_what_it_took_on_this_bench() -> None:

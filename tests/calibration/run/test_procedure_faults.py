@@ -90,7 +90,7 @@ def test_a_dead_source_is_named_by_its_port_and_not_used(faulty: Calibrated) -> 
 
 
 def test_a_dead_monitor_is_named_by_its_port_and_not_used(faulty: Calibrated) -> None:
-    assert faults_naming(faulty, "monitor at port 9: dark for every source")
+    assert faults_naming(faulty, "monitor at port 9: dark with every source")
     assert faulty.record.port(9).monitor_ma_per_mw is None
     assert faulty.record.port(8).monitor_ma_per_mw is not None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +237,10 @@ def test_another_seed_firmware_or_source_is_refused_by_name(
     run = Calibration(opened(), DEVICE, 1, plan=BootstrapPlan(random_settings=121))
     with pytest.raises(CalibrationError, match="the plan, or the nominal figures"):
         check_same(header, header_of(run, {}))
+    same = header_of(run_of(opened()), {})
+    check_same(header, replace(same, emulated_chip="d01f146c"))  # an older journal does not name the chip
+    with pytest.raises(CalibrationError, match="the emulated chip was 75c662f2, is d01f146c"):
+        check_same(replace(header, emulated_chip="75c662f2"), replace(same, emulated_chip="d01f146c"))
 
 
 def test_another_chip_behind_the_same_serial_number_is_refused(

@@ -113,7 +113,7 @@ def test_a_record_made_with_other_ports_lit_together_is_refused_by_name(
     for command in ("verify", "drift"):
         assert main([command, str(path), str(found.record_file), "--emulate", "--seed", str(SEED)]) == 2
         said = " ".join(capsys.readouterr().err.split())
-        assert "feeds port 5 alone, but the calibration record" in said
+        assert "feeds port 5 alone, but the calibration record was made with light at ports 5 and 7 together" in said
 
 
 def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,4 +171,4 @@ def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path)
     kinds = {defect.kind for defect in record.defects}
     assert kinds <= {"faint monitor", "unseen PUC", "unseen heater"}
     assert "faint monitor" in kinds
-    assert all("Give it more light" in defect.evidence for defect in record.defects)
+    assert all("Increase the light" in defect.evidence for defect in record.defects)
