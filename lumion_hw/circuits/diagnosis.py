@@ -44,6 +44,8 @@ _SHARE = 0.1
 """Part of a source's light that confirms a hypothesis about its port: a PUC may be stuck half way."""
 _FLOOR_DB = 25.0
 """Light this far below the expected power counts as none: PUCs leak less."""
+_BACKGROUND_VARIATION = 0.05
+"""Light of other circuits that changes by less than this part (0.2 dB) has not changed: fibres and lasers drift."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
 """Loss beyond the prediction that is attributed to one place."""
@@ -161,7 +163,11 @@ class Diagnosis:
 
     def output_powers_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
         """Return the light of the one transmitter that is on, by output port."""
-        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.output_powers_w().items()}
+        light_w = {port: w - background_w.get(port, 0.0) for port, w in self.exits.output_powers_w().items()}
+        # The light of active circuits varies between two readings; a small change is not light of this transmitter.
+        return {
+            port: w if w > _BACKGROUND_VARIATION * background_w.get(port, 0.0) else 0.0 for port, w in light_w.items()
+        }
 
 
 class _ArmDiagnosis:
