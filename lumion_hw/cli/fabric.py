@@ -59,8 +59,8 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
         finished = manager.begin()
         if finished is not None:
             note(f"finished the recovery of an earlier manager: {finished.failed} replaced by {finished.spare}")
-        _event_printer(target.as_json)("watching", _summary(manager))
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the normal end, from the moment "watching" is printed
+            _event_printer(target.as_json)("watching", _summary(manager))
             _run(manager, for_s)
         state = manager.state
     if state.refused:
