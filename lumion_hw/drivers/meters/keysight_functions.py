@@ -291,11 +291,13 @@ class PowerRun:
         command = f"{master}:FUNC:STAT?"
         reply = self._meter.session.query(command).upper()
         # Searched as substrings, like in public drivers: the text before them differs by model and firmware.
-        for keyword in ("COMPLETE", "PROGRESS"):
-            if keyword in reply:
-                return keyword
+        # The reply has two words: without a run, NONE and a state, which may be PROGRESS.
+        if "COMPLETE" in reply:
+            return "COMPLETE"
         if "NONE" in reply:
             raise self._ended_by_other_error(reply)
+        if "PROGRESS" in reply:
+            return "PROGRESS"
         raise self._meter.scpi.wrong_shape(command, reply, "a function and its state")
 
     def _ended_by_other_error(self, reply: str) -> DeviceError:

@@ -1,16 +1,16 @@
-"""The Keysight laser driver against a laser made from its programming guide."""
+"""The Keysight laser driver against an emulated laser that accepts only documented lines."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
-from lumion_hw.drivers.lasers.scpi_laser import thz_from_nm
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -22,88 +22,22 @@ from lumion_hw.errors import (
 )
 from lumion_hw.interfaces import LaserSweep, TunableLaser
 from lumion_hw.links import MemoryLink
-from lumion_hw.testing.contracts import TunableLaserContract
-from tests.drivers.scpi_peer import Fault, ScpiPeer
-from tests.drivers.wired_peer import OnAWire
+from tests.wire_vectors import DocumentedPeer
 
 IDN = "Keysight Technologies,N7776C,MY1,1.000"
-PLAN = LaserSweep(1540.0, 1542.0, 0.01, 50.0, log=True)
+PLAN = LaserSweep(1540.0, 1550.0, 0.01, 50.0, log=True)
 SWEEP = "SOUR0:WAV:SWE"
 
 
-class Laser(ScpiPeer):
-    """1490 to 1640 nm, settling for a second, locked by a pin if a test says so."""
+class Laser(DocumentedPeer):
+    """Emulated N7776C, 1490 to 1640 nm, behind a connection that knows its manual."""
 
     def __init__(self, clock: VirtualClock, identity: str = IDN) -> None:
-        super().__init__(clock, identity)
-        self.locked = False
-        self.ends_at = 0.0
-        self.check = "0,OK"
-        self.numbers = {
-            "SOUR0:POW:UNIT": [1.0, 0.0, 1.0],
-            "SOUR0:POW": [6.0, -13.0, 13.0],
-            "SOUR0:WAV": [1.55e-6, 1.49e-6, 1.64e-6],
-            f"{SWEEP}:STAR": [1.5e-6, 1.49e-6, 1.64e-6],
-            f"{SWEEP}:STOP": [1.6e-6, 1.49e-6, 1.64e-6],
-            f"{SWEEP}:STEP": [1e-11, 1e-13, 1e-8],
-            f"{SWEEP}:SPE": [5e-8, 5e-10, 2e-7],
-            f"{SWEEP}:LLOG": [0.0, 0.0, 1.0],
-            "SOUR0:POW:STAT": [0.0, 0.0, 1.0],
-        }
-        self.words = {
-            f"{SWEEP}:MODE": ["STEP", "STEP", "MAN", "CONT"],
-            f"{SWEEP}:REP": ["TWOW", "ONEW", "TWOW"],
-            "TRIG0:OUTP": ["DIS", "DIS", "STF", "SWF", "SWST"],
-            "TRIG:CONF": ["DEF", "DEF", "LOOP"],
-        }
-        self.queries = {
-            "LOCK?": lambda _: str(int(self.locked)),
-            f"{SWEEP}?": lambda _: str(int(self.clock.now() < self.ends_at)),
-            f"{SWEEP}:CHEC?": lambda _: self.check,
-            f"{SWEEP}:EXP?": lambda _: f"+{self.logged().size}",
-            "SOUR0:READ:POIN?": lambda _: f"+{self.logged().size}",
-            "SOUR0:READ:DATA?": lambda _: self.block(),
-        }
-        self.actions = {
-            "LOCK": self.unlock,
-            SWEEP: self.start_or_stop,
-            "SOUR0:WAV": lambda text: self.tune("SOUR0:WAV", text),
-            "SOUR0:POW:STAT": lambda text: self.tune("SOUR0:POW:STAT", text),
-        }
-
-    def unlock(self, text: str) -> None:
-        self.locked = text != "0,1234"
-
-    def tune(self, header: str, text: str) -> None:
-        if header.endswith("STAT") and text == "1" and self.locked:
-            raise Fault(-221, "Settings conflict")
-        value = self.number(text)
-        _, low, high = self.numbers[header]
-        if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-            raise Fault(-222, "Data out of range")
-        self.numbers[header][0] = value
-        self.busy_until = self.clock.now() + 1.0
-
-    def start_or_stop(self, text: str) -> None:
-        span, speed = self.at("STOP") - self.at("STAR"), self.at("SPE")
-        self.ends_at = self.clock.now() + (span / speed if text == "1" else 0.0)
-
-    def at(self, name: str) -> float:
-        return self.numbers[f"{SWEEP}:{name}"][0]
-
-    def logged(self) -> np.ndarray:
-        n_steps = round((self.at("STOP") - self.at("STAR")) / self.at("STEP"))
-        return self.at("STAR") + self.at("STEP") * np.arange(n_steps + 1) + 1e-13
-
-    def block(self) -> bytes:
-        payload = self.logged().astype("<f8").tobytes()
-        return b"#%d%d%s" % (len(str(len(payload))), len(payload), payload)
-
-    @property
-    def light(self) -> tuple[float, float] | None:
-        if not self.numbers["SOUR0:POW:STAT"][0] or not self.done():
-            return None
-        return thz_from_nm(1e9 * self.numbers["SOUR0:WAV"][0]), self.numbers["SOUR0:POW"][0]
+        profile = LaserProfile((1490.0, 1640.0))
+        laser = EmulatedKeysightLaser("laser0", clock, np.random.default_rng(1), profile=profile)
+        super().__init__("keysight_laser", laser, clock)
+        self.replies["*IDN?"] = identity
+        self.ask_elsewhere("LOCK 0,1234")
 
 
 def opened(clock: VirtualClock, peer: Laser, **options: str) -> KeysightLaser:
@@ -125,23 +59,6 @@ def shining(clock: VirtualClock, peer: Laser) -> KeysightLaser:
     return laser
 
 
-class TestKeysightLaserKeepsThePromises(OnAWire, TunableLaserContract):
-    @pytest.fixture
-    def peer(self, clock: VirtualClock) -> Laser:
-        return Laser(clock)
-
-    @pytest.fixture
-    def driver(self, link, clock) -> Iterator[KeysightLaser]:
-        laser = KeysightLaser(link, clock, device="laser0")
-        laser.open()
-        yield laser
-        laser.close()
-
-    @pytest.fixture
-    def emitted(self, peer: Laser) -> Callable[[], tuple[float, float] | None]:
-        return lambda: peer.light
-
-
 def test_frequencies_go_out_as_nanometres_and_come_back_as_metres(clock: VirtualClock, peer: Laser) -> None:
     laser: TunableLaser = opened(clock, peer)
     laser.set_frequency_thz(193.1)
@@ -153,13 +70,13 @@ def test_frequencies_go_out_as_nanometres_and_come_back_as_metres(clock: Virtual
 
 def test_a_wavelength_that_is_not_taken_is_noticed(clock: VirtualClock, peer: Laser) -> None:
     laser = opened(clock, peer)
-    peer.queries["SOUR0:WAV?"] = lambda _: "+1.55000000E-006"
+    peer.replies["SOUR0:WAV?"] = "+1.55000000E-006"
     with pytest.raises(VerifyError, match="wavelength in nm"):
         laser.set_frequency_thz(193.1)
 
 
 def test_a_laser_that_keeps_watts_is_refused(clock: VirtualClock, peer: Laser) -> None:
-    peer.queries["SOUR0:POW:UNIT?"] = lambda _: "+1"
+    peer.replies["SOUR0:POW:UNIT?"] = "+1"
     with pytest.raises(VerifyError, match="unit of the power"):
         opened(clock, peer)
 
@@ -171,7 +88,7 @@ def test_another_instrument_is_refused(clock: VirtualClock, idn: str) -> None:
 
 
 def test_a_locked_laser_needs_its_pin(clock: VirtualClock, peer: Laser) -> None:
-    peer.locked = True
+    peer.ask_elsewhere("LOCK 1,1234")
     laser = opened(clock, peer)
     with pytest.raises(DeviceError, match="locked"):
         laser.enable()
@@ -183,15 +100,15 @@ def test_a_locked_laser_needs_its_pin(clock: VirtualClock, peer: Laser) -> None:
 def test_a_sweep_is_checked_by_the_instrument_and_logged(shining: KeysightLaser, peer: Laser) -> None:
     log = shining.sweep(PLAN)
     assert log.wavelength_nm is not None
-    assert log.wavelength_nm.shape == (201,)
-    assert log.wavelength_nm[[0, -1]] == pytest.approx([1540.0001, 1542.0001])
-    assert log.ended_s - log.started_s == pytest.approx(0.04, abs=0.05)
+    assert log.wavelength_nm.shape == (1001,)
+    assert log.wavelength_nm[[0, -1]] == pytest.approx([1540.0, 1550.0], abs=0.02)
+    assert 0.2 <= log.ended_s - log.started_s < 1.0  # 10 nm at 50 nm/s, and the start of the motor
     steps = [each for each in peer.sent if each.startswith(SWEEP) and "?" not in each]
     assert steps == [
         f"{SWEEP}:MODE CONT",
         f"{SWEEP}:REP ONEW",
         f"{SWEEP}:STAR 1540.00000NM",
-        f"{SWEEP}:STOP 1542.00000NM",
+        f"{SWEEP}:STOP 1550.00000NM",
         f"{SWEEP}:STEP 0.01000NM",
         f"{SWEEP}:SPE 50NM/S",
         f"{SWEEP}:LLOG 1",
@@ -199,11 +116,11 @@ def test_a_sweep_is_checked_by_the_instrument_and_logged(shining: KeysightLaser,
         f"{SWEEP} 0",
         f"{SWEEP}:LLOG 0",
     ]
-    assert peer.words["TRIG0:OUTP"][0] == "DIS"
+    assert peer.ask_elsewhere("TRIG0:OUTP?") == "DIS"
 
 
 def test_a_sweep_the_instrument_refuses_says_why(shining: KeysightLaser, peer: Laser) -> None:
-    peer.check = '371,"trigger frequency too high"'
+    peer.replies[f"{SWEEP}:CHEC?"] = '371,"trigger frequency too high"'
     with pytest.raises(DeviceError, match="371 the trigger rate is too high") as caught:
         shining.sweep(PLAN)
     assert caught.value.code == 371
@@ -213,7 +130,7 @@ def test_a_sweep_the_instrument_refuses_says_why(shining: KeysightLaser, peer: L
 def test_a_sweep_that_does_not_end_is_stopped_at_its_deadline(
     shining: KeysightLaser, peer: Laser, clock: VirtualClock
 ) -> None:
-    peer.queries[f"{SWEEP}?"] = lambda _: "2"  # paused
+    peer.replies[f"{SWEEP}?"] = "2"  # paused
     started = clock.now()
     with pytest.raises(DeviceTimeoutError, match="did not end"):
         shining.sweep(PLAN)
@@ -229,36 +146,36 @@ def as_block(values: list[float]) -> bytes:
 @pytest.mark.parametrize(
     "values",
     [
-        [1540.0] * 201,  # nanometres
-        np.linspace(1.542e-6, 1.540e-6, 201).tolist(),  # falling
-        [1e-7] * 201,
-        [float("nan")] * 201,
-        np.linspace(1.540e-6, 1.542e-6, 200).tolist(),  # one short
+        [1540.0] * 1001,  # nanometres
+        np.linspace(1.55e-6, 1.54e-6, 1001).tolist(),  # falling
+        [1e-7] * 1001,
+        [float("nan")] * 1001,
+        np.linspace(1.54e-6, 1.55e-6, 1000).tolist(),  # one short
     ],
     ids=["nanometres", "falling", "elsewhere", "no numbers", "one short"],
 )
 def test_a_log_that_is_not_of_the_sweep_is_refused(shining: KeysightLaser, peer: Laser, values: list[float]) -> None:
-    peer.queries["SOUR0:READ:DATA?"] = lambda _: as_block(values)
+    peer.replies["SOUR0:READ:DATA? LLOG"] = as_block(values)
     with pytest.raises(FrameError, match="does not belong to the sweep"):
         shining.sweep(PLAN)
     assert shining.state().emitting
 
 
 def test_fewer_points_than_triggers_are_refused(shining: KeysightLaser, peer: Laser) -> None:
-    peer.queries["SOUR0:READ:POIN?"] = lambda _: "+150"
-    with pytest.raises(FrameError, match="150 points for 201 triggers"):
+    peer.replies["SOUR0:READ:POIN? LLOG"] = "+150"
+    with pytest.raises(FrameError, match="150 points for 1001 triggers"):
         shining.sweep(PLAN)
 
 
 def test_a_log_cut_off_in_the_middle_is_a_time_out_and_the_laser_goes_on(shining: KeysightLaser, peer: Laser) -> None:
-    peer.queries["SOUR0:READ:DATA?"] = lambda _: peer.block()[:700]
+    peer.replies["SOUR0:READ:DATA? LLOG"] = as_block([1.55e-6] * 1001)[:700]
     with pytest.raises(LinkTimeout):
         shining.sweep(PLAN)
     assert shining.state().frequency_thz == pytest.approx(299792.458 / 1550, abs=1e-6)
 
 
 def test_a_speed_the_laser_rounds_is_noticed(shining: KeysightLaser, peer: Laser) -> None:
-    peer.queries[f"{SWEEP}:SPE?"] = lambda _: "+8.00000000E-008"
+    peer.replies[f"{SWEEP}:SPE?"] = "+8.00000000E-008"
     with pytest.raises(VerifyError, match="speed of the sweep"):
         shining.sweep(PLAN)
 

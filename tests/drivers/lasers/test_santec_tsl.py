@@ -1,83 +1,29 @@
-"""The Santec TSL driver in both dialects, against a laser made from its command lists."""
+"""The Santec TSL driver in both dialects, against emulated lasers that accept only documented lines."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.lasers.santec_tsl import Dialect, SantecTsl
-from lumion_hw.drivers.lasers.scpi_laser import thz_from_nm
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.errors import ConfigError, DeviceTimeoutError, FrameError, IdentityError, LimitError, NotSupportedError
 from lumion_hw.interfaces import LaserSweep
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
-from lumion_hw.testing.contracts import TunableLaserContract
-from tests.drivers.scpi_peer import ScpiPeer
-from tests.drivers.wired_peer import OnAWire
+from tests.wire_vectors import DocumentedPeer
 
 
-class Laser(ScpiPeer):
-    """1500 to 1630 nm; numbers in nm (Legacy) or metres (SCPI), by ``SYST:COMM:COD``."""
-
-    end = b"\r"
-    no_error = '0,"No error"'
+class Laser(DocumentedPeer):
+    """Emulated laser, 1500 to 1630 nm, in nm (Legacy) or metres (SCPI), behind a connection that knows its manual."""
 
     def __init__(self, clock: VirtualClock, dialect: Dialect, model: str = "TSL-570") -> None:
-        super().__init__(clock, f"SANTEC,{model},22050001,0001.000")
-        self.nm = 1.0 if dialect is Dialect.LEGACY else 1e-9
-        self.ends_at = 0.0
-        sweep = "WAV:SWE"
-        self.numbers = {
-            "POW:UNIT": [1.0, 0.0, 1.0],
-            "POW": [5.0, -15.0, 13.0],
-            "POW:STAT": [0.0, 0.0, 1.0],
-            "POW:SHUT": [1.0, 0.0, 1.0],
-            "WAV": [1550.0 * self.nm, 1500.0 * self.nm, 1630.0 * self.nm],
-            f"{sweep}:STAR": [1500.0 * self.nm, 1500.0 * self.nm, 1630.0 * self.nm],
-            f"{sweep}:STOP": [1630.0 * self.nm, 1500.0 * self.nm, 1630.0 * self.nm],
-            f"{sweep}:STEP": [0.1 * self.nm, 1e-4 * self.nm, 100 * self.nm],
-            f"{sweep}:SPE": [10.0, 1.0, 200.0],
-            f"{sweep}:MOD": [0.0, 0.0, 3.0],
-            f"{sweep}:CYCL": [5.0, 0.0, 999.0],
-            f"{sweep}:DEL": [3.0, 0.0, 999.9],
-            "TRIG:INP:EXT": [1.0, 0.0, 1.0],
-            "TRIG:INP:STAN": [1.0, 0.0, 1.0],
-            "TRIG:OUTP": [0.0, 0.0, 3.0],
-            "TRIG:OUTP:STEP": [0.1 * self.nm, 1e-4 * self.nm, 100 * self.nm],
-        }
-        self.queries = {
-            "WAV:SWE:RANG:MIN?": lambda _: f"{1500.0 * self.nm:+.8E}",
-            "WAV:SWE:RANG:MAX?": lambda _: f"{1630.0 * self.nm:+.8E}",
-            "POW:ACT?": lambda _: f"{self.numbers['POW'][0] + 0.02:.3f}",
-            "WAV:SWE?": lambda _: str(int(clock.now() < self.ends_at)),
-            "READ:POIN?": lambda _: str(len(self.logged_nm())),
-            "READ:DAT?": lambda _: as_block(self.logged_nm(), dialect),
-        }
+        profile = LaserProfile((1500.0, 1630.0), power_dbm=(-15.0, 13.0))
+        laser = EmulatedSantecTsl("laser0", clock, np.random.default_rng(1), model=model, profile=profile)
+        super().__init__("santec_tsl", laser, clock, b"\r")
         if model == "TSL-570":
-            self.queries["SYST:COMM:COD?"] = lambda _: str(dialect.value)
-        self.actions = {"WAV:SWE": self.start_or_stop}
-
-    def command(self, header: str, argument: str) -> None:
-        super().command(header, argument)
-        if header in ("WAV", "POW:STAT"):
-            self.busy_until = self.clock.now() + 0.5
-
-    def start_or_stop(self, text: str) -> None:
-        span_nm = (self.numbers["WAV:SWE:STOP"][0] - self.numbers["WAV:SWE:STAR"][0]) / self.nm
-        self.ends_at = self.clock.now() + (span_nm / self.numbers["WAV:SWE:SPE"][0] if text == "1" else 0.0)
-
-    def logged_nm(self) -> np.ndarray:
-        start, stop = (self.numbers[f"WAV:SWE:{name}"][0] / self.nm for name in ("STAR", "STOP"))
-        step = self.numbers["TRIG:OUTP:STEP"][0] / self.nm
-        return np.arange(start, stop + 0.5 * step, step)
-
-    @property
-    def light(self) -> tuple[float, float] | None:
-        if not self.numbers["POW:STAT"][0] or self.numbers["POW:SHUT"][0] or not self.done():
-            return None
-        return thz_from_nm(self.numbers["WAV"][0] / self.nm), self.numbers["POW"][0]
+            self.ask_elsewhere(f"SYST:COMM:COD {dialect.value}")
 
 
 def as_block(nm: np.ndarray, dialect: Dialect) -> bytes:
@@ -91,24 +37,6 @@ def opened(clock: VirtualClock, peer: Laser, **options: object) -> SantecTsl:
     laser = SantecTsl(MemoryLink(lambda: peer, clock, "laser"), clock, device="laser0", **options)
     laser.open()
     return laser
-
-
-@pytest.mark.parametrize("dialect", list(Dialect), ids=lambda each: each.name)
-class TestSantecTslKeepsThePromises(OnAWire, TunableLaserContract):
-    @pytest.fixture
-    def peer(self, clock: VirtualClock, dialect: Dialect) -> Laser:
-        return Laser(clock, dialect)
-
-    @pytest.fixture
-    def driver(self, link, clock) -> Iterator[SantecTsl]:
-        laser = SantecTsl(link, clock, device="laser0", limits_dbm=(-15.0, 13.0))
-        laser.open()
-        yield laser
-        laser.close()
-
-    @pytest.fixture
-    def emitted(self, peer: Laser) -> Callable[[], tuple[float, float] | None]:
-        return lambda: peer.light
 
 
 @pytest.mark.parametrize(("dialect", "sent"), [(Dialect.LEGACY, "WAV 1552.52440"), (Dialect.SCPI, "WAV 1552.52440E-9")])
@@ -132,7 +60,7 @@ def test_the_dialect_is_asked_for_before_the_first_wavelength(clock: VirtualCloc
 def test_metres_where_nanometres_were_announced_are_an_error(clock: VirtualClock, dialect: Dialect) -> None:
     peer = Laser(clock, dialect)
     laser = opened(clock, peer)
-    peer.queries["WAV?"] = lambda _: "1.55E-6" if dialect is Dialect.LEGACY else "1550.0000"
+    peer.replies["WAV?"] = "1.55E-6" if dialect is Dialect.LEGACY else "1550.0000"
     with pytest.raises(FrameError, match="expected a wavelength in"):
         laser.state()
 
@@ -155,7 +83,7 @@ def test_a_closed_shutter_is_not_emitting(clock: VirtualClock) -> None:
     peer = Laser(clock, Dialect.LEGACY)
     laser = opened(clock, peer)
     laser.enable()
-    assert peer.numbers["POW:SHUT"][0] == 0.0
+    assert peer.ask_elsewhere("POW:SHUT?") == "0"
     laser.set_shutter(open_=False)
     assert not laser.state().emitting
     assert laser.state().measured_power_dbm is None
@@ -167,19 +95,19 @@ def test_a_sweep_is_once_and_one_way(clock: VirtualClock) -> None:
     laser.enable()
     log = laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0))
     assert log.wavelength_nm is None
-    assert log.ended_s - log.started_s == pytest.approx(1.0, abs=0.06)
+    assert log.ended_s - log.started_s == pytest.approx(1.5, abs=0.06)
     settings = ("MOD", "CYCL", "DEL", "SPE")
-    assert [peer.numbers[f"WAV:SWE:{name}"][0] for name in settings] == [1.0, 1.0, 0.0, 10.0]
-    assert peer.numbers["WAV:SWE:STAR"][0] == pytest.approx(1540e-9)
-    assert peer.numbers["TRIG:OUTP"][0] == 3.0, "a pulse at every step"
-    assert peer.numbers["TRIG:OUTP:STEP"][0] == pytest.approx(0.1e-9)
+    assert [float(peer.ask_elsewhere(f"WAV:SWE:{name}?")) for name in settings] == [1.0, 1.0, 0.0, 10.0]
+    assert float(peer.ask_elsewhere("WAV:SWE:STAR?")) == pytest.approx(1540e-9)
+    assert peer.ask_elsewhere("TRIG:OUTP?") == "3", "a pulse at every step"
+    assert float(peer.ask_elsewhere("TRIG:OUTP:STEP?")) == pytest.approx(0.1e-9)
 
 
 def test_a_sweep_that_waits_for_a_trigger_is_stopped(clock: VirtualClock) -> None:
     peer = Laser(clock, Dialect.LEGACY)
     laser = opened(clock, peer)
     laser.enable()
-    peer.queries["WAV:SWE?"] = lambda _: "3"
+    peer.replies["WAV:SWE?"] = "3"
     with pytest.raises(DeviceTimeoutError):
         laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0))
     assert "WAV:SWE 0" in peer.sent[-3:]
@@ -189,18 +117,18 @@ def test_a_sweep_that_waits_for_a_trigger_is_stopped(clock: VirtualClock) -> Non
 @pytest.mark.parametrize("other", list(Dialect), ids=lambda each: f"log in {each.name}")
 def test_a_log_is_read_by_its_bytes(clock: VirtualClock, dialect: Dialect, other: Dialect) -> None:
     peer = Laser(clock, dialect)
-    peer.queries["READ:DAT?"] = lambda _: as_block(peer.logged_nm(), other)
+    peer.replies["READ:DAT?"] = as_block(np.linspace(1540.0, 1550.0, 101), other)
     laser = opened(clock, peer)
     laser.enable()
     log = laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))
     assert log.wavelength_nm == pytest.approx(np.linspace(1540.0, 1550.0, 101), abs=1e-4)
-    assert log.ended_s - log.started_s == pytest.approx(1.0, abs=0.06), "before the log was fetched"
+    assert log.ended_s - log.started_s == pytest.approx(1.5, abs=0.06), "0.5 s of preparation, no fetching"
 
 
 @pytest.mark.parametrize(
     ("points", "block", "why"),
     [
-        ("0", None, "0 wavelengths"),
+        ("0", b"", "0 wavelengths"),
         ("3", as_block(np.array([1540.0, 1541.0]), Dialect.LEGACY), "8 bytes for 3 wavelengths"),
         ("2", as_block(np.array([1541.0, 1540.0]), Dialect.LEGACY), "wavelengths from 1541 to 1540 nm"),
         ("2", as_block(np.array([1600.0, 1601.0]), Dialect.SCPI), "from 1600 to 1601 nm"),
@@ -208,7 +136,7 @@ def test_a_log_is_read_by_its_bytes(clock: VirtualClock, dialect: Dialect, other
 )
 def test_a_log_of_another_sweep_is_an_error(clock: VirtualClock, points: str, block: bytes, why: str) -> None:
     peer = Laser(clock, Dialect.SCPI)
-    peer.queries |= {"READ:POIN?": lambda _: points, "READ:DAT?": lambda _: block}
+    peer.replies |= {"READ:POIN?": points, "READ:DAT?": block}
     laser = opened(clock, peer)
     laser.enable()
     with pytest.raises(FrameError, match=why):
@@ -248,12 +176,12 @@ def test_a_measured_power_without_a_logarithm_is_not_ready_yet(clock: VirtualClo
     laser.enable()
     clock.sleep(60.0)
     for dark in ("9.91E37", "-99.99"):
-        peer.queries["POW:ACT?"] = lambda _, dark=dark: dark
+        peer.replies["POW:ACT?"] = dark
         state = laser.state()
         assert state.emitting
         assert not state.ready
         assert state.measured_power_dbm is None
-    peer.queries["POW:ACT?"] = lambda _: "-0.2"
+    peer.replies["POW:ACT?"] = "-0.2"
     assert laser.state().ready
 
 

