@@ -3,7 +3,7 @@
 No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without meters there does not know
 it. The receiver's power reading includes it and needs no lock, but it sums both arms. So set-up diverts one arm at a
 time at a PUC that only this arm uses, for a few readings. The remaining light is that of the other arm, which is
-thereby proven. Then the stronger arm is trimmed by the difference.
+thereby verified. Then the stronger arm is trimmed by the difference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _UPDATE_S = 0.5
 _READS, _APART_S = 4, 0.15
 _READING_SIGMA_DB = 0.1
 """Modules resolve received power to 0.1 dB."""
+# Half of the allowed imbalance: the other half covers the error of the readings.
 _LEVEL_WITHIN_DB = 0.5 * MAX_IMBALANCE_DB
+# A trim is calculated with the calibrated model; the second one corrects the part that the model has missed.
 _ROUNDS = 2
 _MAX_LEVELLED_DB = 6.0
 """Largest difference that is levelled: an arm weaker than that has lost its light, and trimming would hide the loss."""
@@ -57,7 +59,8 @@ class ArmLevels:
         sigma_db: Standard error of the difference.
         trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
         failure: Why the arms' light is not accepted; empty if it is.
-        unresolved: Why the arms could not be measured separately, with all other attributes void; empty if they were.
+        unresolved: Why the arms could not be measured separately (all other attributes then have no meaning); an empty
+            string if they were.
     """
 
     received_dbm: tuple[float | None, ...] = ()
@@ -116,6 +119,7 @@ class ArmLeveller:
             trimmed = None if changes_db is None else self._with_trims(plan, circuit, changes_db)
             if changes_db is None or trimmed is None:
                 break
+            # The trims of all rounds add up, because each round starts from the plan of the one before.
             trimmed_db = [sum(pair_db) for pair_db in zip(trimmed_db, (b - a for a, b in changes_db), strict=True)]
             plan, circuit = trimmed
             self._bench.mesh.program(plan.currents_ma)
@@ -139,6 +143,7 @@ class ArmLeveller:
                 levels_w[1 - index] = self._received_w(circuit.request.target)
         finally:
             self._bench.mesh.program(plan.currents_ma)
+        # The difference of two means of _READS readings has this standard error.
         levels = ArmLevels(
             tuple(dbm_from_w(level_w) if level_w > 0.0 else None for level_w in levels_w),
             tuple(puc for puc, _ in safe_diversions),
@@ -215,6 +220,7 @@ class ArmLeveller:
     def _received_w(self, name: str) -> float:
         """Return the average power that a module reports at its receiver, in watts; 0 if it reports none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
+        # The module may still show a reading from before the mesh changed.
         clock.sleep(_UPDATE_S)
         for _ in range(_READS):
             clock.sleep(_APART_S)
@@ -236,6 +242,7 @@ class ArmLeveller:
             candidates = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
             if not candidates:
                 return None
+            # Trims below the harmless level tie, so that the first of them is used, in the order of `_trims`.
             _, trim, currents_ma = min(candidates, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
             arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
         levelled = circuit.with_arms(arms)
@@ -272,6 +279,8 @@ class ArmLeveller:
         calibrated = self._planning.known
         cells = calibrated.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
+        # The smallest change of phase first, so that the heat, and with it the crosstalk to other circuits, changes
+        # little. Where the heater's range ends, a full turn more or less gives the same state.
         nearest = [math.remainder(phase_rad - now_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
         changes = [change_rad + turn for change_rad in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):

@@ -28,7 +28,9 @@ DGD_WITHIN_PS = 2.0
 """Allowed excess of the measured over the predicted delay between the polarizations; modules resolve 1 ps."""
 MAX_SOP_KRAD_PER_S = 50.0
 """Polarization rate that a receiver can follow with 0.3 dB penalty (product page 02313LHH)."""
+# Limits of the two codes, each from a single source (docs/transponders.md).
 _FEC_LIMIT_BER: Mapping[str, float] = {"400ZR": 1.25e-2, "ZR400-OFEC": 2e-2}
+# Rounded from the 59.84 GBd of 400ZR; the next line is 0.1 nm at 1550 nm, the bandwidth of every OSNR.
 _SYMBOL_RATE_GBD = 60.0
 _OSNR_BAND_GHZ = 12.5
 
@@ -77,6 +79,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
     Raises:
         LumionError: A module failed.
     """
+    # By name, because a module that two circuits use is brought up only once.
     circuit_of = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
     work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in circuit_of.items()]
     bench.run_parallel([(name, job) for name, job in work if name not in lit])
@@ -102,6 +105,7 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
                 hint="Check 'profile' in the bench file, or which module is plugged in.",
             )
         module.select_application(numbers[0])
+        # A coherent receiver mixes with its own laser, so both modules are tuned to the frequency of the transmitter.
         optics = bench.model.devices[circuit.request.source].optics
         if capabilities.tunable and optics is not None:
             module.tune(round(frequency_hz_from_wavelength_m(optics.emits_nm * 1e-9) * 1e-12, 6))
@@ -133,6 +137,8 @@ def max_ber(budget: LinkBudget) -> float | None:
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:
         return None
+    # Powers of independent noise add, and so do inverse signal-to-noise ratios: the total at the limit, minus the noise
+    # of the required OSNR, is the receiver's own noise.
     own = 1.0 / _snr_of_ber(limit) - 1.0 / _snr_of_osnr(budget.required_osnr_db)
     snr_db = db_from_ratio(1.0 / (own + 1.0 / _snr_of_osnr(budget.osnr_db))) - budget.penalty_db
     return _ber_of_snr(ratio_from_db(snr_db))
@@ -147,6 +153,7 @@ def _ber_of_snr(snr: float) -> float:
 
 
 def _snr_of_ber(ber: float) -> float:
+    # Bisection on a logarithmic scale: the bit error ratio falls steadily with the signal-to-noise ratio.
     low, high = 1.0, 1e3
     for _ in range(60):
         middle = math.sqrt(low * high)
@@ -184,6 +191,7 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
         ("SOP rate", values["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
         ("BER before correction", values["prefec_ber"], bound, ""),
     )
+    # A bit error ratio has no unit, which would leave two spaces.
     failures = tuple(
         f"its {name} is {measured:.3g} {unit}, expected at most {maximum:.3g}".replace("  ", " ")
         for name, measured, maximum, unit in limits

@@ -92,6 +92,7 @@ class _Fault:
     stuck: Mapping[int, State] = field(default_factory=dict)
 
     def __hash__(self) -> int:
+        # A mapping has no hash of its own; its items identify the fault.
         return hash((self.entry, *self.stuck.items()))
 
 
@@ -131,6 +132,8 @@ class Diagnosis:
     def diagnose(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
         """Return the fault of each circuit whose light failed the acceptance check. Raises device errors."""
         self._switch_off([proof.circuit.request.source for proof in proofs])
+        # With all new transmitters off, the remaining light is that of active circuits; every later reading contains it
+        # as well.
         background_w = self.exits.output_powers_w()
         return tuple(self._diagnose_circuit(proof, background_w) for proof in proofs if not proof.proven)
 
@@ -150,6 +153,7 @@ class Diagnosis:
         try:
             for arm in circuit.arms:
                 finding = _ArmDiagnosis(self, proof, arm, background_w).finding()
+                # These two places mean that the light of this arm arrives, so the fault may be on the other arm.
                 if finding.place not in ("receiver", "budget"):
                     break
             return finding
@@ -174,7 +178,7 @@ class _ArmDiagnosis:
     """Diagnosis of one arm of a circuit whose transmitter alone is on.
 
     Args:
-        diagnosis: Gives access to the bench.
+        diagnosis: Diagnosis of all circuits, with access to the bench.
         proof: The failed proof of the circuit.
         arm: The arm.
         background_w: Light at the ports that does not come from this circuit.
@@ -241,6 +245,8 @@ class _ArmDiagnosis:
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
+            # In the worst case the light appears where most faults predict it, and these faults remain. The PUC for
+            # which the fewest remain then tells most.
             largest = max(Counter(self._trace(fault, states)[0] for fault in remaining).values())
             if largest < smallest:
                 best, smallest = puc, largest
@@ -259,12 +265,14 @@ class _ArmDiagnosis:
     def _is_consistent(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float]) -> bool:
         port, floor_w = self._trace(fault, states)[0], self._expected_w / ratio_from_db(_FLOOR_DB)
         if port is None or port not in seen_w:
+            # Light that ends in the mesh, or at a port without a monitor, is predicted to be seen nowhere.
             return max(seen_w.values(), default=0.0) < floor_w
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
         """Return this arm's light by output port, leaving out ports that get light of the circuit's other arm."""
         theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
+        # A trim diverts light on purpose, so light at its port says nothing about a fault.
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
         return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
 
@@ -335,6 +343,7 @@ class _ArmDiagnosis:
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
         """Describe where light ends that leaves the right port but misses its meter, for example at another meter."""
         out, target = self._arm.exit, self._circuit.request.target
+        # Swapped output fibres show as the missing power at another meter.
         for output in self._do.wiring.outputs:
             if output.meter is None or output.port == out.port:
                 continue

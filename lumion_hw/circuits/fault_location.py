@@ -15,10 +15,11 @@ from typing import Literal
 FaultPlace = Literal[
     "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""``controller``: it has switched its heaters off. ``before the tap``: the mesh has no monitor that narrows it down."""
+"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: the mesh has
+no monitor that shows the place."""
 
 BROKEN_DB = 3.0
-"""Light lost compared with the proof from which a circuit counts as broken; less is a degradation."""
+"""Loss of light in dB since the proof, from which a circuit counts as broken; a smaller loss is a degradation."""
 _SAME_DB = 2.0
 """Light that has changed by less than this counts as unchanged."""
 _ELSEWHERE = 0.2
@@ -49,7 +50,7 @@ class LocatedFault:
     """Place where a circuit has lost its light.
 
     Attributes:
-        place: The place.
+        place: The part of the path where light was lost.
         detail: Description of the readings.
     """
 
@@ -74,6 +75,7 @@ def locate_fault(
     """
     if now.launch_dbm is None:
         return LocatedFault("transmitter", "it reports that it sends no light")
+    # In the order of the light, because a fault at an early place causes the symptoms of all later places too.
     launch_drop_db = _level_drop_db(reference.launch_dbm, now.launch_dbm)
     if launch_drop_db > BROKEN_DB:
         return LocatedFault("transmitter", f"it launches {launch_drop_db:.1f} dB less than before")
@@ -83,6 +85,7 @@ def locate_fault(
     loss = "all light is lost" if math.isinf(lost_db) else f"{lost_db:.1f} dB are lost"
     if exit_port not in reference.monitors_ma or exit_port not in now.monitors_ma:
         return LocatedFault("before the tap", f"{loss}; the mesh has no monitor that shows where")
+    # The monitor at the exit port sees the light before it enters the fibre.
     drop_db = _ratio_db(reference.monitors_ma[exit_port], now.monitors_ma[exit_port])
     if drop_db < _SAME_DB:
         return LocatedFault("fibre behind the mesh", f"{loss} behind port {exit_port}, which still emits the light")
@@ -118,4 +121,5 @@ def _level_drop_db(before_dbm: float | None, now_dbm: float | None) -> float:
 
 
 def _ratio_db(before: float, now: float) -> float:
+    # The offset of a dark monitor can read zero or less, which has no decibels.
     return 10.0 * math.log10(max(before, 1e-12) / max(now, 1e-12))

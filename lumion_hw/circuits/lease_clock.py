@@ -38,6 +38,7 @@ class LeaseClock:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._is_wall = type(self._clock) is SystemClock
+        # Another process cannot read a virtual clock, so the name of such a clock contains process and object.
         self._name = boot_id() if self._is_wall else f"{os.getpid()}:{id(self._clock):x}"
         self._start_s, self._start_utc = self._clock.now(), datetime.now(UTC)
 
@@ -56,4 +57,5 @@ class LeaseClock:
         """Return how long a lease still lasts in seconds; negative after its end."""
         if end.clock and end.clock == self._name:
             return end.ends_s - self._clock.now()
+        # The readings of another clock cannot be compared with this one: only the time of day is common to both.
         return (datetime.fromisoformat(end.ends_utc) - self.utc()).total_seconds()

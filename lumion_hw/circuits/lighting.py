@@ -49,7 +49,7 @@ class CircuitLighting:
     Args:
         bench: The bench.
         record: Calibration record of the mesh.
-        aligner: Polarization search; it remembers the controllers.
+        aligner: Polarization search, which remembers the period of each squeezer of the controllers.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord, aligner: Aligner) -> None:
@@ -97,6 +97,7 @@ class CircuitLighting:
         requests = {circuit.request for circuit in circuits}
         circuits = [circuit for circuit in plan.circuits if circuit.request in requests]
         milestone("settled")
+        # A search or a trim has changed the light, so only readings without one serve for the proof.
         if light is None or to_align or levels or any(reading.los for reading in light):
             self._prover.await_los_clear(circuits)
             light = None
@@ -148,9 +149,12 @@ class CircuitLighting:
         deadline = clock.now() + max(3.0 * self._bench.mesh.settle_s, _MAX_SETTLE_S)
         was_proven = False
         reported: set[CircuitRequest] = set()
+        # Two readings in a row, because the light of settling heaters may pass through the accepted range.
         while True:
             levels = iter(self._exits.fibre_levels_dbm(exits))
             light = [
+                # Modules are not read here, which would take too long; loss of signal counts as absent until they
+                # confirm.
                 CircuitLight(launch_dbm.get(circuit.request.source), tuple(next(levels) for _ in range(count)), False)
                 for circuit, count in zip(circuits, arm_counts, strict=True)
             ]
@@ -165,6 +169,7 @@ class CircuitLighting:
             if (is_proven and was_proven) or clock.now() >= deadline:
                 return proofs
             was_proven = is_proven
+            # A proof is repeated at once; otherwise the heaters get a little more time.
             if not is_proven:
                 clock.sleep(_REREAD_S)
 
@@ -201,6 +206,7 @@ class CircuitLighting:
             circuits: All active circuits; the losses of others are forgotten.
             proofs: New proofs.
         """
+        # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
         earlier = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in active}
         self._proven_loss_db = earlier | {
@@ -323,6 +329,7 @@ class CircuitLighting:
         arm = circuit.arms[0]
         expected_w = w_from_dbm(expected_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
         bright = [port for port, w in powers_w.items() if port not in busy_ports and w > expected_w / _BRIGHT_RATIO]
+        # An output without a monitor cannot be judged and counts as bright.
         if bright and powers_w.get(arm.exit.port, expected_w) < expected_w / _DARK_RATIO:
             raise CircuitError(
                 f"circuit {circuit.request}: port {arm.exit.port} is dark, and light leaves the mesh at ports {bright}"

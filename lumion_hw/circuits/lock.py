@@ -118,6 +118,7 @@ class BenchLock:
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
+            # An empty file tells the next program that this one did not die.
             if self._holds_lock():
                 os.ftruncate(self._handle, 0)
         os.close(self._handle)
@@ -137,6 +138,7 @@ class BenchLock:
                 hint="This program makes no further changes.",
             )
         with writing(_WHAT, self._directory):
+            # Hosts that may not see the lock judge by the time of the last change of the file.
             os.utime(self._handle)
 
     @property
@@ -198,6 +200,7 @@ class BenchLock:
             with writing(_WHAT, temporary):
                 handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
+                # Lock the new file before it gets its name, so that no other program can lock it first.
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._write_owner(handle)
                 temporary.replace(path)
@@ -247,6 +250,8 @@ def lock_owner(directory: AnyPath) -> LockOwner | None:
         return None
     try:
         owner = _read_owner(handle)
+        # A shared lock can be acquired only if no live program of this host holds the lock. It ends when the file is
+        # closed.
         if owner is None or (owner.host == socket.gethostname() and _try_lock(handle, shared=True)):
             return None
         return owner

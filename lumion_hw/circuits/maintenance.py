@@ -27,11 +27,11 @@ from lumion_hw.polarization import Aligner, Alignment, Tracking
 from lumion_hw.quantities import dbm_from_w
 
 DEGRADED_DB = 1.0
-"""Light lost compared with the best reading from which a circuit is marked as degraded."""
+"""Loss of light in dB, compared with the best reading, above which a circuit is marked as degraded."""
 SEARCH_DB = 0.5
-"""Light lost from which the polarization is searched again; tracking corrects smaller losses."""
+"""Loss of light in dB above which the polarization is searched again; tracking corrects smaller losses."""
 TRIM_DB = 0.2
-"""Light lost from which phases are measured."""
+"""Loss of light in dB above which the phases of the circuit's PUCs are measured."""
 _NOTE_EVERY_S = 60.0
 _ATTEMPT_EVERY_S = 30.0
 """Time between two repairs of a circuit: searches and phase measurements cost light while they last."""
@@ -40,12 +40,13 @@ _PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
 _BROKEN = "broken: "
 _OWN_SHARE = 0.9
 """Part of the light at a port from which the port counts as one circuit's own."""
+# From this loss on, the cause may be a fault or a fade, which the detectors distinguish.
 _DARK_DB = 10.0
 _SEEN_S = 0.02
 """Time after a search until detectors have noticed that the light is back."""
 
 HealthCallback = Callable[[float, "Sequence[CircuitHealth]"], None]
-"""Called after every check with the time held and the health of all circuits."""
+"""Called after every check with the duration of the maintenance so far in seconds, and the health of all circuits."""
 
 
 @dataclass
@@ -60,7 +61,7 @@ class CircuitHealth:
             broken.
         marks: Warnings, such as ``degraded: ...``.
         fault: Place of the fault, if the circuit is broken.
-        reads: Number of readings spent on it.
+        reads: Number of readings spent on the circuit.
         searches: Number of polarization searches.
         worst_db: Largest ``lost_db`` so far.
     """
@@ -177,7 +178,7 @@ class CircuitMaintenance:
 
         Args:
             for_s: Duration in seconds; ``None`` without an end.
-            on_health: Called with the time held and all circuits after every check.
+            on_health: Called after every check with the duration so far in seconds, and the health of all circuits.
 
         Raises:
             BusyError: Another program has taken over the bench.
@@ -203,6 +204,7 @@ class CircuitMaintenance:
             SafetyError: A fault keeps the heaters off and must be cleared by its name.
             LumionError: As :meth:`run`.
         """
+        # Another program may have taken the bench over. The check also renews the sign of life that other hosts see.
         self._service.lock.check()
         if latched_faults(self._setup.bench):
             self._restore_circuits()
@@ -214,6 +216,7 @@ class CircuitMaintenance:
         for watched in self._watched:
             self._repair(watched)
         changed = [(watched.health.marks, watched.health.fault) for watched in self._watched] != before
+        # A change is written at once, readings only from time to time: each entry contains all circuits.
         if changed or self._clock.now() - self._noted_s >= _NOTE_EVERY_S:
             self._write_journal()
 
@@ -363,6 +366,7 @@ class CircuitMaintenance:
     def _check_circuits(self) -> None:
         """Measure all circuits once, and compare the readings with those from a time without a fault."""
         readings = self._measure_circuits()
+        # The same readings result if the controller has switched its heaters off, so ask it before blaming a path.
         if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in readings):
             try:
                 self._service.check_driven()
@@ -425,6 +429,7 @@ class CircuitMaintenance:
     def _locate_fault(self, watched: _WatchedCircuit, reading: LightReading) -> LocatedFault | None:
         """Compare a reading of a circuit with its reference, and return the place of a fault."""
         health = watched.health
+        # The brightest reading is the reference: a slow loss must not become its own reference.
         if reading.fibre_dbm is not None and reading.fibre_dbm > _fibre_level(watched.reference):
             watched.reference = reading
         reference = watched.reference or self._budgeted_reading(watched, reading)
@@ -476,6 +481,7 @@ class CircuitMaintenance:
         else:
             log.add("alarm", circuit=name, place=fault.place, detail=fault.detail)
 
+    # Used by :meth:`track_polarizations`, which runs while another job watches the circuits.
     # -- beside somebody else -----------------------------------------------------------------------------------------
 
     def _poll_levels(self) -> None:
@@ -493,6 +499,7 @@ class CircuitMaintenance:
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
         """Return a circuit's first reading as reference, or the predicted reading if the first is far below it."""
+        # A circuit that is dark already when maintenance begins must not become its own reference.
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
             budgeted_photocurrent_ma is None
@@ -623,18 +630,22 @@ class CircuitMaintenance:
             return
         if state.lost:
             watched.tracking = None
+            # Search at the next check, without the usual pause between two repairs.
             watched.attempted_s = -math.inf
 
     def _trim(self, watched: _WatchedCircuit) -> None:
         """Measure and correct phases of a circuit, for as many PUCs as the limit on readings allows."""
         pucs = watched.circuit.path.pucs
         bench, read, set_right = self._setup.bench, self._read(watched), False
+        # As many PUCs as can be measured until the next attempt within the limit of readings.
         for _ in range(min(len(pucs), max(1, int(self._reads_per_s * _ATTEMPT_EVERY_S / READS)))):
             puc = pucs[watched.next_puc % len(pucs)]
+            # The next attempt continues where this one ends, so that every PUC of a long path gets its turn.
             watched.next_puc += 1
             try:
                 with self._service.lock.changing():
                     error = trim_phase(bench.mesh, self._setup.record, puc, read)
+            # A heater at the end of its range cannot be moved both ways; the other PUCs can still be measured.
             except LimitError:
                 continue
             self._record_trim(watched, error)

@@ -73,6 +73,8 @@ def setting_with_active(
         warm = calibrated.cells(held_ma)
         passive = np.where(np.isnan(calibrated.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
         warmed = replace(calibrated, passive_rad=passive)
+    # A PUC that is stuck in the desired state needs no heat. One that cannot reach the state keeps its target, so that
+    # programming reports it.
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
@@ -80,6 +82,7 @@ def setting_with_active(
     }
     targets |= {puc: PucTarget.coupling(k, calibrated.coupler(puc)) for puc, k in couplings.items()}
     free = {puc: target for puc, target in targets.items() if puc not in held}
+    # No heater is driven in both parts, so the sum leaves the currents of active circuits unchanged to the last bit.
     currents_ma = held_ma + program_pucs(warmed, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
     return MeshSetting(states, currents_ma, heat_mw, _shift_rad(calibrated, held, driven_ma, currents_ma))

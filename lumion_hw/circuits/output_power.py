@@ -48,7 +48,7 @@ class SharedInstrument(Generic[Reading]):
 
     Args:
         clock: The bench's clock.
-        read_channels: Returns a reading of each of these channels; other channels may be included.
+        reading: Returns a reading of each of the given channels; other channels may be included.
     """
 
     def __init__(self, clock: Clock, reading: Callable[[Collection[int]], Mapping[int, Reading]]) -> None:
@@ -80,6 +80,7 @@ class SharedInstrument(Generic[Reading]):
 
     def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
         """Read the instrument for all waiting requesters, then allow the next group to begin."""
+        # From here on, requests wait for the next reading: the light may have changed since this one began.
         with self._guard:
             self._next = self._new_reading()
         try:
@@ -87,6 +88,7 @@ class SharedInstrument(Generic[Reading]):
         except BaseException as error:  # noqa: BLE001 - raised again for each requester
             reading.error = error
         with self._guard:
+            # If others wait already, the instrument stays busy, and the first of them begins.
             self._is_busy = bool(self._next.channels)
             following = self._next
         reading.is_done.set()

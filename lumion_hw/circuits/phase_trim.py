@@ -1,7 +1,7 @@
 """Phase drift, measured and corrected with the light of a circuit in service.
 
 Along a path in bar and cross states the output power is proportional to cos²(ψ/2) of every PUC's phase error ψ. With
-the phase moved by ±δ, the difference of the two readings gives ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos
+the phase moved by ±δ, the two powers P₊ and P₋ give ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos
 δ). Each reading costs cos²(δ/2) of the light, 0.04 dB, while it lasts.
 """
 
@@ -92,12 +92,14 @@ def shifted_currents_ma(
         LimitError: Neither heater can make the change.
     """
     own_rad = calibrated.own_rad(currents_ma)
+    # The arm that is heated already comes first, so that the other arm can stay cold.
     for heater, change in sorted(((2 * puc, by_rad), (2 * puc + 1, -by_rad)), key=lambda item: -own_rad[item[0]]):
         moved = own_rad[heater] + change
         if 0.0 <= moved <= calibrated.reach_rad[heater]:
             own = own_rad.copy()
             own[heater] = moved
             result = currents_ma.copy()
+            # Only this current is taken over: recalculating the others would change them by rounding errors.
             result[heater] = calibrated.currents_ma(own)[heater]
             return result
     raise LimitError(
@@ -121,6 +123,7 @@ def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) 
     for puc, by_rad in drifted_rad.items():
         passive = pucs[puc].passive_phase_rad
         if passive is not None:
+            # A record stores passive phases from -π to π.
             wrapped = (passive + by_rad + math.pi) % (2.0 * math.pi) - math.pi
             pucs[puc] = replace(pucs[puc], passive_phase_rad=wrapped, passive_phase_sigma_rad=_SIGMA_RAD)
     return replace(

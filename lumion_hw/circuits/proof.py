@@ -180,6 +180,7 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
     is_calibrated = record.port(arm.entry.port).input_loss_db is not None
     launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
     exit_db = METER_SIGMA_DB if arm.exit.meter is not None else MONITOR_SIGMA_DB
+    # Independent errors add in quadrature; docs/decisions/0016 lists them.
     tolerance_db = _SIGMAS * math.hypot(mesh_sigma_db, launch_db, exit_db, UNALIGNED_SIGMA_DB, LEAKAGE_SIGMA_DB)
     max_db = bench.model.fabric.loss_tolerance_db
     return tolerance_db if max_db is None else min(tolerance_db, max_db)
@@ -215,6 +216,7 @@ class Prover:
         def ask_modules() -> None:
             bench.run_parallel(questions)
 
+        # Modules and meters are on separate wires, so they are read at the same time (docs/decisions/0014).
         jobs: list[Callable[[], float | None]] = [ask_modules]
         jobs += [
             functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
@@ -283,6 +285,7 @@ class Prover:
         if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
             failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} ± {tolerance_db:.1f} dB")
         arm_losses_db = light.arm_losses_db(circuit)
+        # The sum of both arms would hide that one of them is dark.
         if circuit.strategy == "dual":
             failures += [
                 failure
@@ -313,6 +316,7 @@ class Prover:
             proofs: Proofs by power.
             lock_timeout_s: Time to wait for a lock.
         """
+        # Without enough power a receiver cannot lock, and waiting for it would take up to a minute.
         questions = [
             (
                 proof.circuit.request.target,

@@ -52,11 +52,11 @@ class CircuitService:
         journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.
-        aligner: Polarization search; it remembers the controllers.
+        aligner: Polarization search, which remembers the period of each squeezer of the controllers.
 
     Attributes:
         setup: Circuit set-up on the open bench.
-        aligner: Polarization search, which keeps what it learns of the controllers.
+        aligner: Polarization search, with the squeezer periods that it has learnt.
         alignments: Latest search result of this program for each polarization controller.
         journal: Journal of the connected circuits.
         lock: The bench's lock.
@@ -144,6 +144,7 @@ class CircuitService:
                 hint=_FOREIGN_CHANGE_HINT,
             )
         with self.lock.changing():
+            # The light of an interrupted change was never verified, so the currents before it are restored.
             if finding.verdict is MeshVerdict.CHANGED and finding.unfinished is not None:
                 mesh.program(np.array(finding.unfinished.before_ma))
             if finding.verdict is MeshVerdict.DARK:
@@ -282,8 +283,10 @@ class CircuitService:
             CircuitError: A circuit could not be verified; everything was rolled back.
             LumionError: The controller failed, or the journal cannot be written.
         """
+        # Reading modules would take longer than the whole change (docs/decisions/0019), so their last reports are used.
         launch_dbm = {circuit.request.source: circuit.proof.get("launch_dbm") for circuit in self.state.circuits}
         names = [circuit.request.name for circuit in plan.circuits]
+        # Not read back, for the same reason; the last change has confirmed the currents in the journal.
         known_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
         with self._change("switch", names, known_ma):
             proofs = self.setup.switch(plan, launch_dbm, milestone=milestone)
@@ -306,6 +309,7 @@ class CircuitService:
             return ()
         with self._change("disconnect", [circuit.name for circuit in removed]):
             self.setup.disconnect([circuit.request for circuit in removed])
+            # Without any circuit even the parked PUCs need no heat.
             if len(removed) == len(self.state.circuits):
                 switch_heaters_off(self.setup.bench)
             self._end_change(())
@@ -339,6 +343,7 @@ class CircuitService:
         :meth:`restore_after_shutdown`.
         """
         state = dataclasses.replace(self._current_state(()), circuits=tuple(circuits))
+        # The currents are needed to set the circuits up again.
         if circuits and not any(state.currents_ma):
             state = dataclasses.replace(state, currents_ma=self.state.currents_ma)
         self.journal.note(state)

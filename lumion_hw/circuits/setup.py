@@ -226,6 +226,7 @@ class PathSetup:
             CircuitError: A circuit could not be verified, or one that stays was disturbed; the change was undone.
             LumionError: The controller failed.
         """
+        # The former state comes from memory, because reading it would delay a recovery.
         before = _StateBeforeChange(
             np.zeros_like(plan.currents_ma) if self.active is None else self.active.currents_ma,
             frozenset(launch_dbm),
@@ -234,6 +235,7 @@ class PathSetup:
         active = {(circuit.request, circuit.paths) for circuit in self._active_circuits}
         new = [circuit for circuit in plan.circuits if (circuit.request, circuit.paths) not in active]
         with self._rollback_on_error(before, new):
+            # Do not wait until the heaters have settled: the photodiodes are read meanwhile.
             self.bench.mesh.program(plan.currents_ma, 0.0)
             milestone("programmed")
             proofs = self._lighting.prove_by_photodiodes(new, launch_dbm, milestone, arrived)
@@ -265,6 +267,7 @@ class PathSetup:
         needed = transmitters_of(remaining.circuits)
         before = self._state_before(removed, remaining.circuits)
         with self._rollback_on_error(before, removed):
+            # Light goes off first, because a PUC that moves would send it to other receivers.
             names_off = [name for name in transmitters_of(removed) if name not in needed and name in before.lit]
             self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names_off])
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
@@ -299,6 +302,7 @@ class PathSetup:
             VerifyError: The controller drives other currents; no circuit counts as active.
             LumionError: The controller does not answer.
         """
+        # If the confirmation fails, no circuit must count as active.
         self.active = None
         self.bench.mesh.confirm_driven(plan.currents_ma)
         self.active = plan
@@ -557,6 +561,7 @@ class PathSetup:
                 plan = plan_circuits(self.bench, record, requests, fixed=self._states_in_use)
             except RoutingError as error:
                 raise CircuitError(f"{failure} No alternative path was found: {error}") from error
+            # The failed attempt took a while, in which the light of active circuits may have drifted by itself.
             levels_dbm = self._lighting.fibre_levels_dbm(self._active_circuits)
             self.bench.events.add("another way", avoiding=sorted(suspects), after=failure)
 

@@ -52,7 +52,7 @@ class MeshVerdict(StrEnum):
     AS_LEFT = "as left"
     """All heaters are driven as the last change has left them."""
     AS_BEFORE = "as before"
-    """A change was begun and not finished, and the mesh is as it was before."""
+    """A change was begun and not finished, and the mesh still drives the currents from before the change."""
     DARK = "dark"
     """No heater is driven: the mesh is in its safe state, and no circuit is active."""
     CHANGED = "changed"
@@ -134,7 +134,7 @@ class CircuitState:
         circuits: The circuits.
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``; empty if nothing was ever driven.
         states: States of the PUCs that can be set, parked ones included.
-        record: Path of the calibration record with which they were planned.
+        record: Path of the calibration record with which the circuits were planned.
     """
 
     circuits: tuple[ActiveCircuit, ...] = ()
@@ -161,8 +161,8 @@ class UnfinishedChange:
 
     Attributes:
         what: Kind of change, such as ``connect``.
-        circuits: Names of the circuits that it concerns.
-        since_utc: Time when it was begun.
+        circuits: Names of the circuits that the change concerns.
+        since_utc: Time when the change was begun.
         before_ma: Heater currents before the change.
         pid: ID of the process that began it.
     """
@@ -182,7 +182,7 @@ class MeshDifference:
         puc: The PUC.
         noted_ma: Currents of its upper and lower heater in the journal.
         driven_ma: Currents that are driven.
-        circuits: Names of the circuits that use it.
+        circuits: Names of the circuits that use the PUC.
     """
 
     puc: int
@@ -259,6 +259,7 @@ class CircuitJournal:
         """
         if self.unfinished is not None:
             raise ConfigError(f"{self.path}: a change was begun {self.unfinished.since_utc} and not finished")
+        # Written before anything changes: if the program dies now, the next one can restore these currents.
         unfinished = UnfinishedChange(what, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
         self._lines.append({"entry": "begun", **dataclasses.asdict(unfinished)})
         self.unfinished = unfinished
@@ -316,6 +317,7 @@ def state_directory(bench: str, controller: str) -> FilePath:
     """
     home = os.environ.get("XDG_STATE_HOME")
     base = FilePath(home) if home else FilePath.home() / ".local" / "state"
+    # An address may contain colons and slashes, which file names must not.
     return base / "lumion" / re.sub(r"[^\w.-]+", "-", f"{bench}-{controller}")
 
 
@@ -491,6 +493,7 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
     ended = [number for number, entry in enumerate(entries) if entry["entry"] == "ended"]
     if ended:
         state = _parse_state(entries[ended[-1]], path)
+    # Every ended entry contains the complete state, so only a change that begins after the last one can be unfinished.
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
             values = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}

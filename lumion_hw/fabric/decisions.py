@@ -66,7 +66,7 @@ class Reroute:
     Attributes:
         request: The circuit.
         avoid: PUCs to avoid.
-        idle: Loops of spares, which are removed if there is no other path.
+        idle: Loopback circuits that keep the fibres of spares aligned; they are removed if there is no other path.
     """
 
     request: CircuitRequest
@@ -93,7 +93,7 @@ class DropSpare:
 
     Attributes:
         unit: The spare.
-        circuits: Loop circuits of the spare.
+        circuits: Loopback circuits that keep the spare's fibres aligned.
         lost: Modules of the spare, which may be dead.
     """
 
@@ -142,6 +142,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
         return DropSpare(verdict.name, tuple(loop_requests(unit)), unit.nics)
     usable = [plan for plan in view.plans if plan.spare in view.spares]
     if len(failures) < len(usable):
+        # Every failure has used up one plan, so continue with the next.
         return Swap(usable[len(failures)])
     reasons = [*view.unusable, *(f"{plan.spare}: {reason}" for plan, reason in zip(usable, failures, strict=False))]
     return _refuse(view, verdict, reasons)
@@ -152,10 +153,12 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
+    # The light of other circuits shows that their PUCs work.
     proven = {puc for other, paths in view.connected.items() if other != request for path in paths for puc in path.pucs}
     # Every path of a circuit begins and ends at the PUCs of its ports, so these cannot be avoided.
     inner = [puc for path in view.connected[request] for puc in path.pucs[1:-1] if puc not in proven]
     half = len(inner) // 2
+    # If no path avoids all suspects, avoiding half of them is easier; a single broken PUC lies in one of the halves.
     attempts = [tuple(pucs) for pucs in (inner, inner[:half], inner[half:]) if pucs]
     if len(failures) < len(attempts):
         idle = tuple(other for other in view.connected if other.source == other.target)
@@ -196,7 +199,9 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(place for place in members if view.state.unit_at(place) == verdict.name)
+    # A member that serves in its own place is not recorded as replaced.
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
+    # Verified light has passed these PUCs, so they are no longer suspected.
     avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
     return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)
 

@@ -134,7 +134,9 @@ class Judge:
         """Add an observation of a detector."""
         name = evidence.subject
         if evidence.observation == "dark" and name in self.senders:
+            # The first observation counts: it is the closest to the fault.
             self._dark.setdefault(name, {}).setdefault(evidence.detector, evidence)
+        # Only the detector that saw the darkness can take it back: another one may have missed it.
         elif evidence.observation == "lit" and evidence.detector in self._dark.get(name, {}):
             del self._dark[name][evidence.detector]
             if not self._dark[name]:
@@ -212,6 +214,7 @@ class Judge:
     def forget_light(self) -> None:
         """Forget which circuits are dark, after the mesh was off; circuits still dark are observed again."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
+        # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)
         self._dark.clear()
         self._explained.clear()
@@ -231,6 +234,7 @@ class Judge:
         """Return whether all light that a server sends, over at least two fibres, went out within a short time."""
         circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.senders[name].module for name in circuits}
+        # A single dark fibre may be a fade or a broken fibre, so it never convicts a server (docs/decisions/0019).
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
         firsts = [min(self._dark[name].values(), key=lambda report: report.at_s) for name in circuits]
@@ -251,6 +255,7 @@ class Judge:
         circuits: tuple[str, ...],
         now_s: float,
     ) -> FailureVerdict:
+        # With these names recorded, each failure leads to one verdict only.
         self._reported |= {name, *circuits}
         self.counters.verdicts += 1
         detectors = tuple(dict.fromkeys(report.detector for report in reports))

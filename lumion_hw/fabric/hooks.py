@@ -66,6 +66,7 @@ class CommandHooks:
         Raises:
             ConfigError: The program fails, or takes more than ten minutes.
         """
+        # The members leave their group while circuits are switched; only the new group has to wait for them.
         if self._stopping is not None:
             self._wait(self._stopping, "stop")
             self._stopping = None

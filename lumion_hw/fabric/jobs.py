@@ -85,6 +85,8 @@ class JobCircuits:
                     self.service.connect([*missing, *self._possible_loops(missing)])
                 except LumionError as error:
                     self._raise_if_controller(error)
+                    # If the controller has switched its heaters off, all light is gone and no member is to blame
+                    # (docs/decisions/0026).
                     check_faults(self.bench)
                     self._substitute(job, str(error))
                 else:
@@ -96,7 +98,7 @@ class JobCircuits:
         leftover = [request for request in active if request not in required]
         if all(request in active for request in required):
             leftover = [request for request in leftover if request not in idle]
-        # Otherwise tear down spare loops first: jobs have priority.
+        # Otherwise tear down the loopback circuits of spares first: jobs have priority.
         self._remove_circuits(
             leftover,
             [end for request in leftover for end in (request.source, request.target) if not self._is_responding(end)],
@@ -135,11 +137,12 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the loop circuits of waiting spares that fit next to the missing circuits of jobs."""
+        """Return the loopback circuits of waiting spares (which keep fibres aligned) that fit beside the jobs'."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]
             with contextlib.suppress(LumionError):
+                # Planning is the test: if there is no room, it raises an error and the spare stays cold.
                 self.service.setup.plan_change((), [*missing, *candidates])
                 loops = candidates
         return loops
@@ -158,6 +161,7 @@ class JobCircuits:
                         break
                     places[member] = free[0]
             else:
+                # Only if the loop found a healthy unit for every member.
                 places = {member: at for member, at in places.items() if member != at}
                 refused = {name: reason for name, reason in self.state.refused.items() if name != job.name}
                 state = dataclasses.replace(self.state, places=places, refused=refused)
@@ -171,6 +175,8 @@ class JobCircuits:
             lost: Modules that may be dead.
         """
         active = [request for request in requests if request in self._active_requests()]
+        # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
+        # them.
         dead = [request.name for request in active if {request.source, request.target} & set(lost)]
         alive = [request.name for request in active if request.name not in dead]
         if dead:

@@ -85,6 +85,7 @@ class FabricJournal:
 
     def _record(self, what: str, state: FabricState, **details: Any) -> None:
         entry = {"entry": what, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
+        # The disk comes first: after a write error, the state in memory must not be ahead of the journal.
         self._lines.append(entry)
         self.state = state
         self._lines.restart_if_large(entry)

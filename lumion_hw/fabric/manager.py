@@ -52,6 +52,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
 _SLICE_S = 0.05
 """Longest wait of one detector while others run in parallel, so that it notices their findings."""
 _STEP_S = 0.5
+# A transmitter that reports less than this counts as off.
 _DARK_W = w_from_dbm(-25.0)
 
 
@@ -117,6 +118,7 @@ class FabricManager(JobCircuits):
         """
         finished = None
         with self._keeper.exclusive():
+            # First the light: without it, every later step would find circuits dark that are healthy.
             was_off = self.service.restore_after_shutdown() is not None
             if was_off:
                 self.judge.forget_light()
@@ -160,6 +162,7 @@ class FabricManager(JobCircuits):
     def refresh(self) -> None:
         """Switch on and align waiting spares, make new recovery plans, and watch the circuits that are active now."""
         with self._keeper.exclusive():
+            # PUCs on a path that has failed stay suspected, so spares and plans avoid them too.
             self.standby.avoided = self.state.avoided
             self.standby.warm_up(self.spares)
             self._restart_detectors()
@@ -193,6 +196,7 @@ class FabricManager(JobCircuits):
         names = (*self._in_service(), *self.spares)
         all_units = units(self.bench.model)
         sender = {nic: name for name in names for nic in all_units[name].nics}
+        # Only circuits whose sender is known: darkness of the others could blame nobody.
         senders = {
             circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
             for circuit in circuits
@@ -214,6 +218,7 @@ class FabricManager(JobCircuits):
     def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
         """Return a detector for circuits that another detector cannot watch because they are already dark."""
         unwatched = {name for detector in self._detectors for name in getattr(detector, "unwatched", ())}
+        # The receivers are watched already, so no further detector is needed.
         if not unwatched or any(isinstance(detector, Modules) for detector in self._detectors):
             return []
         receivers = Modules()
@@ -269,6 +274,7 @@ class FabricManager(JobCircuits):
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
+                # Only the silence of this host is cleared without the operator (docs/decisions/0026).
                 if not all(fault.source in HOST_SILENCE for fault in latched_faults(self.bench)):
                     raise
                 self._emit("controller off", {"words": str(error)})
@@ -286,7 +292,9 @@ class FabricManager(JobCircuits):
             finally:
                 over.set()
 
+        # Before both jobs start, so that the first change of circuits already waits until tracking pauses.
         self._keeper.prepare()
+        # The same set object: the judge sees at once which circuits are being searched.
         self.judge.searched = self.maintenance.searching
         keep: Callable[[], None] = partial(self._keeper.run, over.is_set)
         self.bench.clock.run_parallel([watch, keep])
@@ -332,6 +340,8 @@ class FabricManager(JobCircuits):
                 if began_s >= end_s and detector.is_blocking:
                     stop.set()
                     return
+                # A detector that blocks alone may wait to the end. With others it wakes up regularly, to see whether
+                # they have found something.
                 max_wait_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
                 news = detector.poll(max(max_wait_s, 0.0))
                 with self._guard:
@@ -345,6 +355,8 @@ class FabricManager(JobCircuits):
                 elif verdict is not None:
                     slow_verdicts.append(verdict)
                 if not detector.is_blocking and not stop.is_set():
+                    # Sleep no longer than until the next decision is due, or a dark circuit would wait for a slow
+                    # detector.
                     rest_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
                     if rest_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
                         return
@@ -360,6 +372,7 @@ class FabricManager(JobCircuits):
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = self._transmitter_state(module)
+            # Before the path is blamed, one search finds out whether the fibre has only moved.
             if sends and self._may_be_polarization(circuit):
                 continue
             return self._act_on(self.judge.explain(circuit, sends, reason, self.bench.clock.now()))
@@ -370,6 +383,7 @@ class FabricManager(JobCircuits):
 
         A fibre that was moved looks like one that is cut; a broken PUC would send the light elsewhere.
         """
+        # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_tracking or circuit in self._searched:
             return False
@@ -389,6 +403,7 @@ class FabricManager(JobCircuits):
             return None, str(error)
         if status.tx_fault or status.tx_disabled:
             return False, f"{module}: {'fault' if status.tx_fault else 'switched off'}"
+        # A module can be enabled and still emit nothing.
         if power_dbm is None or w_from_dbm(power_dbm) < _DARK_W:
             return False, f"{module} sends no light"
         return True, f"{module} sends {power_dbm:.1f} dBm"
@@ -458,6 +473,7 @@ class FabricManager(JobCircuits):
             self._retry_s = now_s + self._retry_after_s
         if now_s < self._retry_s:
             return
+        # Doubled each time, because every attempt disturbs the mesh and its cause may last.
         self._retry_after_s, self._retry_s = min(2.0 * self._retry_after_s, LONGEST_RETRY_S), math.inf
         with self._keeper.exclusive():
             self._retry_refused()
@@ -471,6 +487,7 @@ class FabricManager(JobCircuits):
             SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
         """
         if verdict.cause == "light":
+            # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
         self._keeper.pause()
         self.bench.events.add("verdict", **dataclasses.asdict(verdict))
@@ -495,6 +512,8 @@ class FabricManager(JobCircuits):
         view, failures = self._fabric_view(verdict), list[str]()
         while isinstance(decision := decide(view, verdict, failures), Swap | Reroute):
             if len(timer.spans) > 1:
+                # The time of the failed attempt counts for the next one, so that all phases add up to the time since
+                # the fault.
                 timer.rewind("detected")
             try:
                 proofs = self._carry_out(decision, timer)
@@ -514,6 +533,7 @@ class FabricManager(JobCircuits):
         view = FabricView(self.bench.model, self.state, connected)
         if verdict.suspect != "unit" or verdict.name not in view.in_service:
             return view
+        # Plans for other circuits would not fit the mesh as it is driven now.
         if standby.is_fresh and verdict.name in standby.plans:
             plans = standby.plans[verdict.name]
         else:
@@ -531,6 +551,7 @@ class FabricManager(JobCircuits):
         failed, spare = decision.plan.failed, decision.plan.spare
         for job in self.jobs:
             if failed in self.members(job):
+                # At once, so that the members leave their group while the circuits are switched.
                 self._hooks.stop(job.name, self.members(job), failed)
         self._emit("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
         timer.mark("spare_chosen")
@@ -550,6 +571,7 @@ class FabricManager(JobCircuits):
         failed, spare, details = "", "", dict[str, Any]()
         if isinstance(decision, Swap):
             failed, spare = verdict.name, decision.plan.spare
+            # PUCs that have carried verified light are no longer suspected.
             proven_pucs = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
             state = after_swap(view, verdict, spare, proven_pucs)
             details = {"failed": failed, "spare": spare}
@@ -593,6 +615,7 @@ class FabricManager(JobCircuits):
         try:
             return self.service.connect([*plan.moved, *plan.added], milestone=timer.mark)
         except LumionError:
+            # These circuits belong to healthy units, which must not suffer from the failed attempt.
             if plan.moved:
                 self.service.connect(list(plan.moved))
             raise

@@ -61,6 +61,7 @@ class PolarizationKeeper:
         bench, is_new = self._service.setup.bench, True
         try:
             while not over():
+                # Read once, because another job may end the pause at any time.
                 pause = self._pause
                 if pause is not None:
                     pause.has_begun.set()
@@ -79,6 +80,7 @@ class PolarizationKeeper:
                     self._clock.sleep(_AGAIN_S)
         finally:
             self.is_tracking = False
+            # A job that waits for the pause must not wait for tracking that has ended.
             if self._pause is not None:
                 self._pause.has_begun.set()
 
@@ -98,6 +100,7 @@ class PolarizationKeeper:
         self.pause()
         if self._pause is not None and self.is_tracking and not self._depth:
             self._pause.has_begun.wait()
+        # Changes may be nested; only the end of the outermost one resumes tracking.
         self._depth += 1
         try:
             yield

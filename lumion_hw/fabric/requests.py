@@ -140,6 +140,7 @@ class RequestBox:
     def _serve(self, path: Path, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
         accepted = path.with_suffix(".taken")
         try:
+            # Renaming is atomic: either the sender withdraws the request or the manager works on it, never both.
             path.rename(accepted)
         except OSError:
             return  # withdrawn in the meantime

@@ -33,6 +33,7 @@ def units(model: BenchModel) -> dict[str, FabricUnit]:
     """Return all servers and accelerators of a bench file by name."""
     result: dict[str, FabricUnit] = {}
     for server in model.servers:
+        # Accelerators of one server fail together with it, so none of them is a spare for another.
         risks = server.risks | {f"server {server.name}"}
         named = dict(zip(server.nics, server.interfaces, strict=False))
         parts = [(server.name, server.nics), *((part.name, part.nics) for part in server.accelerators)]
@@ -111,6 +112,7 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
     """
     old, new = find_unit(model, failed).nics, find_unit(model, spare).nics
     requests = list(requests)
+    # A spare with fewer modules will do if the missing ones carry no circuit.
     in_use = [nic for nic in old if any(nic in (request.source, request.target) for request in requests)]
     missing = [nic for nic in in_use if old.index(nic) >= len(new)]
     if missing:

@@ -72,6 +72,7 @@ class SpanTimer:
     def rewind(self, name: str) -> None:
         """Discard the recovery phases after the named one; the time of a failed attempt counts for the next attempt."""
         while self.spans[-1].name != name:
+            # The CPU time goes back with the discarded phase, and the next mark counts it again.
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
         self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
 
@@ -187,6 +188,7 @@ def _draw_scale(
     began_ms = 0.0
     for row, (name, ended_ms, source) in enumerate(zip(names, at_ms, sources, strict=True)):
         top = y + row * _ROW
+        # A phase without any duration stays visible as a thin line.
         x, width = _LEFT + began_ms * px_per_ms, max((ended_ms - began_ms) * px_per_ms, 1.5)
         lines += [
             f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end">{xml_text(LABELS.get(name, name))}</text>',

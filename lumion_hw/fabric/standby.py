@@ -1,9 +1,9 @@
 """Warm spares: light on, polarization aligned and tracked, and a recovery plan ready for every single failure.
 
-A spare waits as a loop: each of its modules sends through the mesh to its own receiver. So its light ends at a
-monitored port, the same measurements prove it as for any circuit, and the same maintenance tracks it. If the mesh has
-no room for a loop next to the jobs, the spare is cold: it can still be used, but its light is switched on and aligned
-only during the recovery.
+A spare waits with loopback circuits that keep its fibres aligned: each of its modules sends through the mesh to its own
+receiver. So its light ends at a monitored port, the same measurements verify it as for any circuit, and the same
+maintenance tracks it. If the mesh has no room for these circuits next to the jobs, the spare is cold: it can still be
+used, but its light is switched on and aligned only during the recovery.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ class StandbyPlan:
     Attributes:
         failed: The unit that fails.
         spare: The unit that replaces it.
-        removed: Active circuits that are removed: those of the failed unit, and the loops of the spare.
-        added: Circuits that replace them.
+        removed: Active circuits that are removed: those of the failed unit, and the loopback circuits that keep the
+            spare's fibres aligned.
+        added: Circuits that replace those of the failed unit.
         plan: All circuits that are active afterwards; ``None`` for a cold spare that is planned when it is needed.
         moved: Circuits of other units that must change their path.
         worst_loss_db: Largest predicted mesh loss of the new circuits.
         is_warm: Whether the spare's light is on and aligned.
-        spares_left: Healthy spares of other risk groups that remain.
+        spares_left: Number of other healthy spares that share no risk group with this spare.
     """
 
     failed: str
@@ -47,11 +48,12 @@ class StandbyPlan:
     @property
     def rank(self) -> tuple[bool, int, float, int]:
         """Sort key of recovery plans: warm spare first, then fewest moved circuits, lowest loss, most spares left."""
+        # Losses are compared in steps of half a decibel: smaller differences matter less than the spares that remain.
         return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.spares_left
 
 
 def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
-    """Return the circuits of a waiting spare: each of its modules sends to its own receiver (a loop)."""
+    """Return the loopback circuits that keep a spare's fibres aligned: each module sends to its own receiver."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
 
 
@@ -64,7 +66,7 @@ class Standby:
     Attributes:
         plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
         refused: Reason why a spare cannot replace a unit, by the names of unit and spare.
-        cold: Reason why a spare is not warm, by its name.
+        cold: Reason why a spare is not warm, by the name of the spare.
         avoided: PUCs that new circuits avoid if possible.
     """
 
@@ -83,7 +85,7 @@ class Standby:
         return self._made_for is not None and self._made_for == self._planning_inputs()
 
     def warm_up(self, spares: Sequence[str]) -> None:
-        """Connect the loop circuits of spares one after the other, as far as the mesh has free paths."""
+        """Connect the loopback circuits that keep spares aligned, spare by spare, as far as the mesh has free paths."""
         setup = self._service.setup
         self.cold = {}
         for name in spares:
@@ -110,6 +112,7 @@ class Standby:
             spares: Healthy spares, in the order of the bench file.
             failed: Units that have failed already: spares that share a risk with them are not used.
         """
+        # Taken before planning: if circuits change meanwhile, the plans count as outdated.
         now = self._planning_inputs()
         plans, self.refused = {}, {}
         self._is_stopped.clear()
@@ -133,6 +136,7 @@ class Standby:
         lost = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))
         plans: list[StandbyPlan] = []
         for spare in spares:
+            # A spare on the same power feed or rack as a failed unit may fail for the same reason.
             shared = all_units[spare].risks & lost
             if spare == name or shared:
                 reason = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"

@@ -38,17 +38,17 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Alignment:
-    """Result of one search.
+    """Result of one polarization search.
 
     Attributes:
-        settings: Present settings, in the controller's units; empty for a box that has none.
+        settings: Present settings, in the controller's units; empty for an automatic controller, which reports none.
         power: Confirming reading at these settings, in the unit of the readings.
         worst_power: The reading farthest from the result; the difference proves that the readings show this source.
         reads: Number of readings.
         remaining_loss_db: Estimated light that may still be missing at the desired port.
         floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
         method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the search had to optimise the
-            actuators one by one, ``feedback`` if a box searched on its own.
+            actuators one by one, ``feedback`` if an automatic controller searched on its own.
         light: The fitted model of the light, from which tracking starts; ``None`` for other actuators than squeezers,
             and if the model did not fit.
     """
@@ -70,7 +70,7 @@ class Alignment:
 
 
 class Aligner:
-    """Searches for the brightest or darkest polarization and remembers each controller's periods.
+    """Searches for the brightest or darkest polarization and remembers the periods of each controller's squeezers.
 
     Args:
         clock: Clock of the bench, for settling times.
@@ -179,6 +179,7 @@ class Aligner:
 
     def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:
         """Let an automatic controller search until it no longer improves, then stop it even if an error occurred."""
+        # A search for the dark needs the full power only roughly.
         bright = FeedbackSearch(sign=1.0, noise_db=self._noise_db, coarse=sign < 0.0)
         searches = [bright]
         try:
@@ -235,7 +236,7 @@ class Tracking:
         read: Reads the power.
         clock: Clock of the bench, for settling times.
         light: Light as the search has found it.
-        periods: Periods by actuator, in its units.
+        periods: Change of setting that turns the light once around, by actuator, in the actuator's units.
         drift_rad: Expected motion of the polarization from reading to reading.
     """
 
@@ -262,6 +263,7 @@ class Tracking:
         """Take one tracking step: set, wait, read and adjust. Raises device errors, after which tracking can go on."""
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
+        # Settings are rounded to the steps of the actuators, so the filter gets the phases that were really set.
         self._phases = self._drives.phases(settings)
         self._clock.sleep(self._controller.settle_s)
         return self._tracker.update(self._phases, self._read())

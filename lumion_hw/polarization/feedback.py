@@ -21,6 +21,7 @@ _DARKER = 0.9
 _FINE = (0.02, 80)
 """Improvement in dB worth waiting for at the bright end, and the number of readings without one after which none is
 expected: a box that tries six plates, twice each, has tried them six times by then."""
+# For a bright search whose result only scales the factors of a dark search.
 _COARSE = (0.5, 24)
 _LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; decibels matter less in the dark
 _LANDING_PATIENCE = 60
@@ -29,6 +30,7 @@ _DARK_ENOUGH = 1e-5
 """Leakage relative to the full power that no longer matters."""
 _MAX_READS = 1000
 _DARK_READS = 20  # the trial steps of a box find some light by then, if there is any
+# Times the lowest negative reading, which shows how noisy a dark meter is.
 _LIT = 3.0
 
 
@@ -63,6 +65,7 @@ class FeedbackSearch:
         self._previous_best = math.nan
         self._improved_at = 0
         self._landing_since: int | None = None
+        # The coarse search before ends when improvements of 0.5 dB (12 %) no longer come, so some light may be missing.
         self._reference = 1.2 * full_power
         self._coarse_only = coarse
         self._ahead = _FAR_AHEAD
@@ -87,6 +90,7 @@ class FeedbackSearch:
             return None
         if self._sign < 0.0 and power <= _DARK_ENOUGH * self._reference:
             return None
+        # No improvement for a while: refine once, then wait for a step of the box that is about as good as the best.
         if self._landing_since is None and n_reads - self._improved_at > self._patience:
             if self._sign > 0.0 and self._ahead == _FAR_AHEAD and not self._coarse_only:
                 return self._start_fine_search()

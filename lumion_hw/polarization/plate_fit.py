@@ -40,13 +40,13 @@ class PlateLight:
     """A fitted model of the light behind N rotating plates.
 
     Attributes:
-        state: s in front of the plates, shape ``(3,)``.
-        accepted: t behind the plates, shape ``(3,)``.
-        retardances: δ, rad, shape ``(N,)``.
-        offsets_rad: o, shape ``(N,)``; the first is 0.
-        stretch: a.
+        state: State s of the light in front of the plates, a unit Stokes vector, shape ``(3,)``.
+        accepted: State t that the device behind the plates accepts, shape ``(3,)``.
+        retardances: Retardances δ of the plates, rad, shape ``(N,)``.
+        offsets_rad: Reference directions o of the plates, shape ``(N,)``; the first is 0.
+        stretch: Factor a by which twisted fibre reduces the angle of a paddle.
         p0: Total power, in the unit of the readings.
-        crosstalk: ε.
+        crosstalk: Crosstalk ε: accepted fraction of the state orthogonal to t.
         misfit: RMS residual of the readings, relative to their values.
     """
 
@@ -75,13 +75,13 @@ class PlateLight:
         *,
         sign: float,
     ) -> NDArray[np.float64]:
-        """Return the plate angles of the brightest or darkest light in a range, shape ``(N,)``.
+        """Return the angles of N plates, between limits, that give the brightest or darkest light, shape ``(N,)``.
 
         Args:
             low: Lowest angles in degrees, shape ``(N,)``.
             high: Highest angles.
-            near: Starting angles in addition to random ones, shape ``(m, N)``.
-            rng: Draws the random ones.
+            near: Angles from which to start in addition to random ones, shape ``(m, N)`` for m settings.
+            rng: Draws the random starting angles.
             sign: 1 for the brightest, −1 for the darkest.
         """
         from scipy.optimize import minimize
@@ -114,9 +114,10 @@ def fit_plates(
         powers: Readings, shape ``(n,)``, in any linear unit; at least one above 0.
         rng: Draws starting points.
         relative_noise: Standard deviation of a reading relative to its value.
-        former: Explanation of fewer readings, as an additional starting point.
+        former: Model fitted to fewer readings, as an additional starting point.
         starts: Number of random starting points.
     """
+    # Normalised, so that the prior of ln P0 applies to readings of any unit.
     fit = _PlateFit(angles_deg, powers / powers.max(), relative_noise)
     begin = [fit.refine(fit.draw(rng), coarse=True) for _ in range(starts)]
     begin = sorted(begin, key=fit.cost)[:_FINALISTS]
@@ -161,6 +162,7 @@ class _PlateFit:
         states = states / np.linalg.norm(states, axis=1, keepdims=True)
         retardances, offsets = parameters[6 : 6 + self._n], np.concatenate([[0.0], parameters[6 + self._n : -3]])
         stretch, ln_p0, crosstalk = parameters[-3:].tolist()
+        # Far from a solution the exponential could overflow.
         p0 = float(np.exp(min(ln_p0, 50.0)))
         light = PlateLight(states[0], states[1], retardances, offsets, stretch, p0, crosstalk)
         residuals = (light.powers(self._angles_deg) - self._powers) / (np.abs(self._powers) + 1e-3)
@@ -170,6 +172,7 @@ class _PlateFit:
         """Return fit parameters improved by least squares."""
         from scipy.optimize import least_squares
 
+        # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
         sigma = np.full(len(self._powers), _COARSE) if coarse else self._sigma
         solution = least_squares(
             self._residuals,
@@ -230,6 +233,7 @@ def _overlap(
 
     Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles.
     """
+    # Angles on the Poincaré sphere are twice those of the plate (docs/polarization.md).
     twice = 2.0 * angles_rad
     cosine, sine = np.cos(twice), np.sin(twice)
     x, y, z = state[..., 0], state[..., 1], state[..., 2]

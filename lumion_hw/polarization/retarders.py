@@ -59,7 +59,7 @@ class RetarderChain:
     """Chain of squeezers at 0°, 45°, 0°, 45° …: rotations about S1 and S2, each of which mixes two components.
 
     Attributes:
-        n_squeezers: N.
+        n_squeezers: Number N of squeezers.
     """
 
     n_squeezers: int
@@ -98,6 +98,7 @@ class RetarderChain:
         turn = np.array(columns).T
         turned: NDArray[np.float64] = turn @ state
         x, y, z = turned.tolist()
+        # A rotation about an axis changes the light by the cross product of axis and light.
         slopes = [(v * z - w * y, w * x - u * z, u * y - v * x) for u, v, w in reversed(axes)]
         return turn, turned, np.array(slopes).T
 
@@ -128,12 +129,12 @@ class RetarderChain:
 class DrivenChain:
     """A chain of squeezers at several settings, for many polarization states and constants at once.
 
-    The squeezers rotate by x_k + o_k. The rotations by the drive phases x are the same for all states and constants,
-    and are calculated once; the rotations by the constants have the same axes.
+    Squeezer k rotates by its drive phase x_k plus a constant o_k. The rotations by the drive phases x are the same for
+    all states and constants, and are calculated once; the rotations by the constants have the same axes.
 
     Args:
         chain: Two squeezers or more.
-        phases: x, shape ``(n, N)``, rad.
+        phases: Drive phases x of n settings of N squeezers, shape ``(n, N)``, rad.
     """
 
     def __init__(self, chain: RetarderChain, phases: NDArray[np.float64]) -> None:
@@ -149,7 +150,7 @@ class DrivenChain:
 
         Args:
             states: s in front of the chain and t behind it, shape ``(6, K)``.
-            offsets: o, shape ``(N, K)``; the first and the last only turn s and t, and are treated as 0.
+            offsets: Constants o, shape ``(N, K)``; the first and the last only turn s and t, and are treated as 0.
 
         Returns:
             q ``(n, K)``, N − 2 arrays dq/do ``(n, K)``, and dq/ds and dq/dt ``(6, n, K)``.
@@ -166,6 +167,7 @@ class DrivenChain:
             light[i], light[j] = _rotate(light[i], light[j], *drives[k + 1])
         t = states[3:]
         q: NDArray[np.float64] = t[0] * light[0] + t[1] * light[1] + t[2] * light[2]
+        # Backwards from t, so that one pass gives the derivatives by all constants.
         back, slopes = list(t), []
         for k in range(last, -1, -1):
             i, j = mixed[k]

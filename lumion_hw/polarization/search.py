@@ -37,6 +37,7 @@ _FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
 _MAX_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
 _ASIDE_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
+# Twelve steps over the range: even the shortest period searched, 0.22 of the range, has more than two readings.
 _LEARNING_POINTS = 13
 _MAX_ROUNDS = 6
 _MAX_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
@@ -50,11 +51,11 @@ _ON_THE_FLOOR = 1e-6  # of the total power: smaller readings are noise of the me
 
 @dataclass(frozen=True)
 class PolarizationSearchResult:
-    """Result of a search.
+    """Result of a polarization search.
 
     Attributes:
         settings: Settings in the controller's units.
-        power: Confirming reading there.
+        power: Confirming reading at these settings.
         remaining_loss_db: Light that may still be missing at the desired port.
         floor_power: Lowest power that any setting reaches; ``None`` if the model does not fit.
         method: Method that found the result.
@@ -74,11 +75,12 @@ Steps = Generator[NDArray[np.float64], float, PolarizationSearchResult]
 
 
 class PolarizationSearch:
-    """One search on one controller.
+    """One polarization search on one controller.
 
     Args:
         actuators: The actuators.
-        periods: Periods by actuator, in its units; learnt periods are added.
+        periods: Change of setting that turns the light once around, by actuator, in the actuator's units; the search
+            adds the periods that it learns.
         start: Present settings.
         sign: 1 for the brightest, −1 for the darkest.
         rng: Random numbers of the ensemble.
@@ -179,6 +181,7 @@ class PolarizationSearch:
             readings[index] = yield from self._read_at_settings(self._with_channel(channel, float(drive)))
         period = fit_period(drives, readings)
         if period is None:
+            # No sinusoid fits, so keep the best of the settings that were read, if they differ by more than noise.
             index = int(np.argmax(self._sign * readings))
             self._settings = self._with_channel(channel, float(drives[index]) if changes_power(readings) else start)
             return float(readings[index])
@@ -279,6 +282,7 @@ class PolarizationSearch:
 
     def _plate_result(self, light: PlateLight, power: float, predicted: float) -> PolarizationSearchResult:
         if self._sign > 0.0:
+            # The prediction itself is uncertain by the misfit.
             missing = max(predicted / power, 1.0) * (1.0 + light.misfit) - 1.0
             loss_db, floor = 10.0 * np.log10(1.0 + missing), light.p0 * light.crosstalk
         else:

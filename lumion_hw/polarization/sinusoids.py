@@ -79,6 +79,7 @@ class Coordinate:
             phase = float(np.arctan2(sign * fitted[2], sign * fitted[1]))
             setting = self.inside(phase / (2.0 * np.pi) * self.period, near)
         else:
+            # With two harmonics the extreme has no simple formula.
             grid = np.linspace(self.minimum, self.maximum, _GRID)
             setting = float(grid[np.argmax(sign * (harmonic_columns(grid, self.period, self.harmonics) @ fitted))])
         promised = harmonic_columns(np.array([setting]), self.period, self.harmonics) @ fitted
@@ -123,6 +124,7 @@ def _residuals(
     drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return for each period the residual sum of squares of the best-fitting sinusoid."""
+    # With orthonormal columns the fits of all periods are projections, without solving any equations.
     basis, _ = np.linalg.qr(harmonic_columns(drives, periods[:, None]))
     explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
     squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)

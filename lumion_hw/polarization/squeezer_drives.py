@@ -28,6 +28,7 @@ class SqueezerDrives:
         known = [channel for channel in range(len(actuators)) if channel in periods]
         self._rad_per_unit = np.zeros(len(actuators))
         self._rad_per_unit[known] = [2.0 * np.pi / periods[channel] for channel in known]
+        # Equal limits keep actuators without a known period where they are.
         self._limits = np.stack([present, present])
         for channel in known:
             self._limits[:, channel] = actuators[channel].minimum, actuators[channel].maximum

@@ -41,11 +41,11 @@ class LightEstimate:
     """The best-fitting model of the light behind squeezers.
 
     Attributes:
-        state: s in front of the squeezers, shape ``(3,)``.
-        accepted: t behind the squeezers, shape ``(3,)``.
-        offsets: o, shape ``(N,)``.
+        state: State s of the light in front of the squeezers, a unit Stokes vector, shape ``(3,)``.
+        accepted: State t that the device behind the squeezers accepts, shape ``(3,)``.
+        offsets: Constants o of the squeezers' retardances, rad, shape ``(N,)``.
         p0: Total power, in the unit of the readings.
-        crosstalk: ε.
+        crosstalk: Crosstalk ε: accepted fraction of the state orthogonal to t.
         covariance: Covariance of s, t, o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N − 2).
         relative_noise: Noise of a reading relative to its value.
     """
@@ -86,7 +86,7 @@ class Members:
 
     @property
     def offsets(self) -> NDArray[np.float64]:
-        """Constants o, shape ``(K, N)``."""
+        """Constants o of the squeezers' retardances, rad, shape ``(K, N)``."""
         return self.numbers[:, 6:-2]
 
     @property
@@ -353,6 +353,7 @@ class LightEnsemble:
             trial.chi2 = trial_products[:, -1, -1]
             better = trial.chi2 < members.chi2
             moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
+            # Levenberg-Marquardt: a step that helps lowers the damping of its member, and a step that fails raises it.
             trial.damping = np.maximum(members.damping / 5.0, 1e-9)
             members.damping = np.minimum(members.damping * 4.0, 1e6)
             if better.all():
@@ -429,6 +430,7 @@ def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members
     # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]
     ridge = np.maximum.reduce(diagonal, axis=1, keepdims=True)
+    # A part of the largest element keeps directions solvable that the readings do not show.
     diagonal += members.damping[:, None] * (diagonal + 1e-3 * ridge) + 1e-6
     step = np.linalg.solve(normal, gradient)[..., 0]
     numbers = members.numbers.copy()

@@ -17,11 +17,11 @@ ACCEPTED_FLOOR_FRACTION = 0.1
 """It also stops at this part of the crosstalk, which no setting can remove."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
-"""If all members predict the same power within this part, a reading does not help to choose between them."""
+"""If all fitted models predict the same power within this fraction, a reading does not help to choose between them."""
 _RANDOM_CANDIDATES = 64
 _AGREED = 0.03
-"""Relative to the total power: explanations that differ by less over the whole range count as the same. Readings along
-one squeezer after the other leave several explanations that agree there and nowhere else."""
+"""Relative to the total power: fitted models that differ by less over the whole range count as the same. Readings along
+one squeezer after the other leave several models that agree at these settings and nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class ModelStrategy:
         promised = powers[:, favoured]
         predictable = promised.std() < _PREDICTABLE * promised.mean()
         is_useful = not predictable or self._is_good_enough(shortfall[:, favoured], extreme)
+        # With fewer readings the best setting is still a guess, and a reading elsewhere teaches more.
         if last or (is_useful and ensemble.n_readings >= ensemble.n_unknowns - 1):
             return np.asarray(best[favoured])
         return np.asarray(candidates[_most_informative(powers)])

@@ -68,8 +68,8 @@ class TrackState:
         remaining_loss_db: Mean light estimated to be missing at the dithered setting, by dither and uncertainty.
         drift_rad: Estimated motion of the polarization from reading to reading.
         returning: Squeezers that are moving back from an end of their range.
-        at_end: Whether a squeezer is at an end of its range; report this.
-        lost: Whether the light has been missing for several readings; search again.
+        at_end: Whether a squeezer is at an end of its range, which the caller should report.
+        lost: Whether the light has been missing for several readings, so that the caller should search again.
     """
 
     power: float
@@ -162,6 +162,7 @@ class PolarizationTracker:
         self._recent.append((power, phases.copy()))
         error = self._error_variance()
         at_end = bool(np.any((self._centre <= self._low) | (self._centre >= self._high)))
+        # A small angle δ on the sphere costs δ²/4 of the light (docs/polarization.md, "The model").
         loss_db = 10.0 / np.log(10.0) * (error + self._dither() ** 2) / 4.0
         returning = tuple(sorted(self._returning))
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
@@ -200,6 +201,7 @@ class PolarizationTracker:
         # The power is curved, so possible motion of the light across the slope counts as noise.
         curved = 0.25 * self._error_variance() * float(np.exp(self._ln_p0))
         variance = float(slope @ self._covariance @ slope) + sigma**2 + 0.5 * curved**2
+        # A single reading is a number, so the Kalman gain needs no matrix inverse.
         gain = self._covariance @ slope / variance
         innovation = power - predicted
         self._covariance -= (gain[:, None] * gain) * variance
@@ -293,7 +295,7 @@ class PolarizationTracker:
         free: NDArray[np.bool_],
         position: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step of squeezer phases that turns the light to a target; with ``positions`` also to mid-range."""
+        """Return a step of squeezer phases that turns the light to ``aim``; with ``position`` also to mid-range."""
         used = jacobian * free
         inverse = _damped_inverse(used)
         step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)

@@ -166,6 +166,7 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
     margin = f", with {request.min_margin_db:g} dB of margin" if request.min_margin_db else ""
     margin_field = "min_margin_db" if request.min_margin_db else None
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
+    # The margin narrows the receiver's range at both ends.
     low, high = budget.sensitivity_dbm + request.min_margin_db, budget.overload_dbm - request.min_margin_db
     osnr, needed = budget.osnr_db, budget.required_osnr_db
     ceilings = (

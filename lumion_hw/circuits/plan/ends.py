@@ -47,7 +47,7 @@ class CircuitEnds:
         return tuple((entry.port, out.port) for entry, out in zip(self.entries, self.exits, strict=True))
 
     def can_match(self, mesh: MeshTopology) -> bool:
-        """Return whether parity allows arms of equal length (docs/mesh.md#routes); true with one arm."""
+        """Return whether the arms can have equally many PUCs (parity, docs/mesh.md#routes); true with one arm."""
         return len({mesh.port_parity(*pair) for pair in self.pairs} - {None}) < 2
 
 
@@ -106,6 +106,7 @@ def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: Modu
         for received in receiver.formats:
             if (sent.name, sent.rate_gbps) == (received.name, received.rate_gbps):
                 return received
+    # If a name agrees, only the rates differ, and the message can say so.
     names = {sent.name for sent in sender.formats} & {received.name for received in receiver.formats}
     texts = [
         ", ".join(f"{format_.rate_gbps:g} Gb/s" if names else format_.name for format_ in side.formats)
@@ -169,6 +170,8 @@ def _arms(
             hint="Put a polarization splitter-rotator or combiner there.",
         )
     if split:
+        # Two tributaries at the input exist either for a signal of two polarizations, or to catch one polarization that
+        # the fibre turns arbitrarily.
         strategy: Strategy = "dual" if sender.polarizations == 2 else "diversity"
         return (*_paired(mesh, entries, exits), strategy, _REASONS[strategy])
     entry = entries[0]

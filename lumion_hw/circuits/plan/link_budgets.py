@@ -79,6 +79,7 @@ class LinkBudgetSolver:
         sources = {port: circuit.ends.sender.emits_nm for circuit in routed for port, _ in circuit.ends.pairs}
         sources |= {entry.port: optics.emits_nm for optics, entries in self._unrouted for entry in entries}
         self._fields = planning.fields(currents_ma, sources)
+        # A power of zero has no decibels.
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
         self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
         self._column = {port: index for index, port in enumerate(self._receivers)}
@@ -127,6 +128,7 @@ class LinkBudgetSolver:
         if ends.strategy == "diversity":
             total_db = max(ends_db)  # all light may take the worse arm
         else:
+            # Each arm carries half of the power, so the transmissions of the arms are averaged.
             total_db = -10.0 * math.log10(sum(10.0 ** (-end_db / 10.0) for end_db in ends_db) / len(arms))
         received_dbm = ends.sender.launch_dbm - total_db
         crosstalk_db = self._crosstalk_db(index)
@@ -170,10 +172,13 @@ class LinkBudgetSolver:
             - arm.entry.gain_db
             for arm in arms
         ]
+        # `fixed_loss_db` contains the loss before the mesh, which `before_db` counts already.
         behind_db = [
             self._planning.output_loss_db(arm.path.target, self._typical_db)[0] + arm.fixed_loss_db - arm.entry.loss_db
             for arm in arms
         ]
+        # The singular values of the field from both tributaries to both exits are the transmissions of the strongest
+        # and the weakest polarization; light that changes arms is an element off the diagonal.
         ways = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
         brightest, dimmest = np.linalg.svd(ways, compute_uv=False).tolist()
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
@@ -211,6 +216,7 @@ class LinkBudgetSolver:
             OSNR_OF_0_DBM_DB + launch_dbm - entry.noise_figure_db for entry in ends.entries if entry.gain_db > 0.0
         ]
         parts = [*([] if sent_db is None else [sent_db]), *([min(boosters)] if boosters else [])]
+        # Light of other circuits counts as noise.
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
         return combined_osnr_db(*parts) if parts else None

@@ -17,9 +17,9 @@ from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import Path, Routing
 
 Strategy = Literal["controller", "diversity", "none", "dual"]
-"""How the polarization reaches the mesh as TE: a controller at the input turns it (``controller``); a splitter-rotator
-sends both parts on their own paths (``diversity``); nothing does (``none``); or the signal has two polarizations, each
-with its own path (``dual``)."""
+"""How the light reaches the mesh as TE. ``controller``: a polarization controller at the input turns it. ``diversity``:
+a splitter-rotator sends each part of the polarization on its own path. ``none``: there is no such device. ``dual``: the
+signal has two polarizations, each with its own path."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class PlannedCircuit:
 
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
         """Return the circuit with changed arms; its loss and received power follow from the sum of all arms."""
+        # The budget is that of all arms together; a constant share of power per arm cancels in the difference.
         before, after = (
             10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in arm_group))
             for arm_group in (self.arms, arms)

@@ -170,6 +170,7 @@ class _Planner:
         except RoutingError as error:
             if all(limit is None for limit in hop_limits):
                 raise
+            # Without the limits, the error can say by how much they are too low.
             return self._plan_without_hop_limits(error)
         failing = self._violations_by_circuit(plan)
         for _ in range(_ROUNDS):
@@ -180,6 +181,7 @@ class _Planner:
             }
             if not shorter:
                 break
+            # One PUC less than the route that failed, so that the same route is not found again.
             hop_limits = [
                 plan.circuits[index].hops - 1 if index in shorter else limit for index, limit in enumerate(hop_limits)
             ]
@@ -208,6 +210,7 @@ class _Planner:
             if not lit:
                 break
             at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
+            # All PUCs at the idle ports have been tried, so go on to the PUCs where the light leaves its path.
             if at_ports <= avoided | turned:
                 at_ports = {
                     self._planning.leaking_puc(plan.currents_ma, path, port)
@@ -236,6 +239,7 @@ class _Planner:
         return plan
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
+        # New circuits have numbers from 0 and active ones negative numbers, so a new circuit is named first.
         index = max(failing)
         circuit = plan.circuits[index] if index >= 0 else plan.active[-1 - index]
         return budget_error(circuit, failing[index])
@@ -255,6 +259,7 @@ class _Planner:
     def _hop_limits(self) -> list[int | None]:
         """Return for each circuit the largest number of PUCs that its loss limit allows."""
         typical_db = self._model.mesh_section.typical.access_loss_db
+        # With the loss of the best PUC no possible path is excluded.
         least_db = float(self._planning.puc_loss_db.min())
         hop_limits: HopLimits = []
         for ends in self._ends:
@@ -268,6 +273,7 @@ class _Planner:
                     allowed_db.append(request.max_loss_db - access_db)
             hops = [] if request.max_hops is None else [request.max_hops]
             # The mean loss of two arms counts, so a length is excluded only if it is too long for both arms.
+            # The small number keeps a path that just fits from being lost by rounding.
             hops += [max(int(max(allowed_db) / least_db + 1e-9), 0)] if allowed_db else []
             hop_limits.append(min(hops) if hops else None)
         return hop_limits
@@ -340,7 +346,7 @@ class _Planner:
             if loss_db > 0.0
         ]
         paths = [path for circuit in (*self._active, *routed) for path in circuit.paths]
-        # The way of one arm's stray light depends on the other trims, so the first choices are checked once more.
+        # The path of one arm's stray light depends on the other trims, so the first choices are checked once more.
         for index, arm, loss_db in todo * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
                 continue
@@ -380,6 +386,7 @@ def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
     most_dbm = budget.overload_dbm - circuit.request.min_margin_db
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
     if budget.received_dbm > most_dbm > least_dbm:
+        # If the receiver's range is narrower than twice this distance, aim at its middle.
         down_db = budget.received_dbm - max(most_dbm - _BELOW_OVERLOAD_DB, 0.5 * (most_dbm + least_dbm))
         excess = [value_db + down_db for value_db in excess]
     return excess

@@ -36,6 +36,7 @@ _known: list[PlanningMesh] = []
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
     """Return the planning data of a calibration record; data of the last few records are cached."""
+    # Records are immutable, so comparing identities suffices.
     match = next((mesh for mesh in _known if mesh.known.record is record), None)
     mesh = PlanningMesh(record) if match is None else match
     _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
@@ -64,6 +65,7 @@ class PlanningMesh:
         )
         entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
         place = None if entry is None else entry.rows_of("loss_db")
+        # Without a covariance the losses of PUCs count as independent.
         own = np.diag([puc.loss_sigma_db for puc in record.pucs])
         self._loss_factor: Real = own if factor is None or place is None else np.asarray(factor[place], np.float64)
 
@@ -94,6 +96,7 @@ class PlanningMesh:
         if first.source_dbm is None or port.source_dbm is None:
             return typical_db, _TYPICAL_SIGMA_DB
         launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.fibre_loss_db)
+        # Each of the two ports gets half of the module's power.
         half_db = 10.0 * math.log10(2.0)
         loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - port.source_dbm
         return _loss_or_typical(typical_db, loss_db, first.input_loss_sigma_db)
@@ -141,6 +144,7 @@ class PlanningMesh:
         """
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():
+            # Ports with light of the same wavelength share one solution; None stands for the wavelength of the record.
             by_wavelength.setdefault(sent_nm if self._covers_wavelength(sent_nm) else None, []).append(port)
         fields: dict[int, NDArray[np.complex128]] = {}
         for wavelength_nm, ports in by_wavelength.items():
@@ -158,7 +162,7 @@ class PlanningMesh:
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
         """Return the fraction of power from each PUC port to each mesh port, shape ``(4 n_pucs, len(ports))``.
 
-        It is calculated by reciprocity, from unit light that enters at the port and travels backwards.
+        The fraction is calculated by reciprocity, from unit light that enters at the mesh port and travels backwards.
         """
         cells = self.known.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
@@ -173,6 +177,7 @@ class PlanningMesh:
         for wave, state in zip(way.waves, way.states, strict=True):
             same_rail, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
             right, wrong = (same_rail, changed) if state == "bar" else (changed, same_rail)
+            # Light that arrives, times the share that leaves the path, times the fraction of it that reaches the port.
             worst = max(worst, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
             light *= right
         return worst[1]

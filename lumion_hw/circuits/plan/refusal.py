@@ -66,6 +66,7 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
     if blocked := _blocking_devices(circuit):
         hint, nearest = f"{', '.join(blocked)} blocks the light: switch its shutter, connection or pump on.", None
     elif rest:
+        # No field of a request would help, so suggest a change of the bench.
         remedy = next((text for start, text in _REMEDIES.items() if rest[0].what.startswith(start)), "Ask for less")
         hint, nearest = f"The nearest plan has {result}. {remedy}.", None
     else:
@@ -96,6 +97,7 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
     """Return the limit, as a field of the request, that the plan would meet."""
+    # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
         short = abs(violation.found - violation.limit)
         return max(math.floor((request.min_margin_db - short) * 10.0) / 10.0, 0.0)

@@ -83,4 +83,5 @@ def _is_none_or_finite(minimum: float, value: float | None) -> bool:
 
 
 def _is_hops(value: int | None) -> bool:
+    # In Python a Boolean is an integer too.
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)

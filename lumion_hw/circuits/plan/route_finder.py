@@ -101,6 +101,7 @@ class RouteFinder:
 
     @staticmethod
     def _rank(ends: CircuitEnds) -> tuple[bool, int]:
+        # Exclusive circuits come first: they cannot use PUCs that another circuit has chosen before.
         return not ends.request.exclusive, -ends.request.priority
 
     def _route_groups(
@@ -116,6 +117,7 @@ class RouteFinder:
             paths = iter(routing.paths)
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
             paths_of |= own
+            # The price of reserved PUCs only discourages: without an alternative, a route uses them all the same.
             self._check_exclusive(paths_of, reserved, own)
             reserved |= {
                 puc for i, paths in own.items() if self.ends[i].request.exclusive for path in paths for puc in path.pucs
@@ -141,6 +143,7 @@ class RouteFinder:
         equal: list[tuple[int, ...]] = []
         unequal: list[tuple[int, ...]] = []
         for index in group:
+            # Both arms of a circuit are pairs of their own for the router.
             own = tuple(range(len(pairs), len(pairs) + len(self.ends[index].pairs)))
             pairs += self.ends[index].pairs
             limits += [hop_limits[index]] * len(own)
@@ -165,6 +168,7 @@ class RouteFinder:
         tried = 0
         for lengths in self._mismatches(pairs, unequal):
             try:
+                # Many combinations follow, so CP-SAT must not spend the time limit on one of them.
                 return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
             except RoutingError:
                 tried += 1

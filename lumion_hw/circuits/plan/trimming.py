@@ -56,6 +56,8 @@ class Trimmer:
         for wave, state in self.unshared_passes(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
+            # The remaining light is a share of the light that the full state passes, which imperfect couplers limit to
+            # `high` in cross and `1 - low` in bar.
             coupling = high * power_share if state == "cross" else 1.0 - (1.0 - low) * power_share
             if low <= coupling <= high:
                 port = self._stray_port(wave, opposite_state(state))
@@ -76,11 +78,13 @@ class Trimmer:
         """Return a sort key for stray light: power at a receiver, then whether it circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
+        # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
     def _stray_port(self, wave: int, state: State) -> int | None:
         """Return the port where light diverted at a PUC leaves the mesh; ``None`` if the light circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
+        # The mesh has this many directed waves; light that passes more has come back to one of them and circulates.
         for _ in range(4 * self.mesh.n_pucs):
             if node < 0:
                 return -1 - node

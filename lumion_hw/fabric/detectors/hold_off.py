@@ -33,13 +33,17 @@ class HoldOff:
         for monitor, threshold in self._thresholds.items():
             current_ma = currents_ma[monitor]
             if monitor in dark:
+                # The negation counts NaN, a saturated monitor, as light.
                 against = not current_ma < threshold.light_from_ma
             else:
                 against = current_ma < threshold.dark_below_ma
             if not against:
+                # A single scan that agrees with the present state starts the hold-off again, so flicker changes
+                # nothing.
                 self._run.pop(monitor, None)
                 continue
             since_s = self._run.setdefault(monitor, at_s)
+            # Without the small number, rounding of the times could delay the change by a scan.
             if at_s - since_s >= threshold.hold_s - 1e-9:
                 dark ^= {monitor}
                 changed.append(since_s)

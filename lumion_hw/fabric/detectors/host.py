@@ -29,10 +29,12 @@ def link_changes(message: bytes) -> list[tuple[str, bool]]:
     changes: list[tuple[str, bool]] = []
     while len(message) >= 16:
         length, kind = struct.unpack_from("=IH", message)
+        # A length shorter than the header would repeat this loop for ever.
         if length < 16:
             break
         if kind == _RTM_NEWLINK:
             name, carrier = "", None
+            # Attributes begin behind both headers, and each is padded to a multiple of four bytes.
             at = 32  # header of netlink, then ifinfomsg
             while at + 4 <= min(length, len(message)):
                 size, attribute = struct.unpack_from("=HH", message, at)
@@ -159,6 +161,7 @@ class Process(PollingDetector):
         if self._handle is not None or self._is_reported:
             return
         try:
+            # Unlike a process ID, a handle can never come to mean another process.
             self._handle = os.pidfd_open(self._pid())
         except ProcessLookupError:
             self._handle = None
@@ -254,6 +257,7 @@ class Heartbeat(PollingDetector):
                 if sender in self._gone:
                     self._gone.discard(sender)
                     evidence.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
+        # Only senders that were heard before are listed, so a server that sends no heartbeats is not blamed.
         for sender, heard_s in self._last_heard_s.items():
             if now_s - heard_s > self._options.limit_s and sender not in self._gone:
                 self._gone.add(sender)
@@ -324,6 +328,7 @@ class HealthCommand(PollingDetector):
                 return self._run_result(f"{self._options.argv[0]} cannot be run: {error.strerror}")
             return ()
         code = self._running.poll()
+        # Never waited for, so that a slow program does not delay the other detectors.
         if code is None and now_s - self._began_s < self._options.timeout_s:
             return ()
         if code is None:
@@ -338,6 +343,7 @@ class HealthCommand(PollingDetector):
         if not failure:
             self._healthy_s = self._clock.now()
             return [self._evidence("back", self._options.unit, since_s)] if before >= self._options.times else []
+        # Reported once, when the count is reached, and not again after every further failure.
         if self._failures != self._options.times:
             return []
         return [self._evidence("gone", self._options.unit, since_s, failure)]

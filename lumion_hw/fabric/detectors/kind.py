@@ -112,6 +112,7 @@ def create_detectors(fabric: FabricModel) -> list[Detector]:
             raise ConfigError(
                 f"{where}: there is no detector {entry.detector!r}", hint=f"Detectors: {', '.join(kinds)}."
             )
+        # Two packages use the same name, and choosing one of them would be a guess.
         if len(sources) > 1:
             listed = "; ".join(map(str, sources))
             raise ConfigError(f"{where}: {entry.detector!r} is registered {len(sources)} times: {listed}")

@@ -17,6 +17,7 @@ from lumion_hw.fabric.evidence import Evidence
 from lumion_hw.fabric.servers import find_unit
 from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
 
+# The reference is an average with a quarter of the noise of one scan.
 _LEVEL_SCANS = 16
 _SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
 """A module that is silent once may be busy; after this many failed reads, a second apart, it counts as dead."""
@@ -80,6 +81,7 @@ class Photodiodes:
                 level_ma * 10.0 ** (-options.dark_db / 10.0),
                 level_ma * 10.0 ** (-options.lit_db / 10.0),
             )
+            # The options may give lit_db above dark_db; without the maximum, light could then be dark and back at once.
             thresholds.append(LightThreshold(monitor, below_ma, max(below_ma, from_ma), options.hold_s))
             self._circuits[monitor] = name
         self.unwatched = tuple(unwatched)
@@ -106,6 +108,7 @@ class Photodiodes:
 
     def _evidence_from(self, state: LightState) -> list[Evidence]:
         changed, self._dark = state.dark ^ self._dark, state.dark
+        # The controller reports after the hold-off. The light changed before, between this scan and the one before it.
         at_s = state.timestamp_s - state.held_s
         return [
             Evidence(

@@ -57,6 +57,7 @@ def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"'mate' of the mesh is wrong: {len(mate)} entries for {mesh.n_pucs} PUCs, or PUC-ports that do not exist"
         )
+    # A joint connects two different PUC-ports, and each of them names the other.
     one_sided = joined[(mate[mate[joined]] != joined) | (mate[joined] == joined)]
     if len(one_sided):
         raise ConfigError(f"PUC-port {one_sided[0]} is joined to {mate[one_sided[0]]}, but not the other way round")
@@ -69,6 +70,7 @@ def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
     for key in ("mate", "port_puc_port", "fibre_ports"):
         if not np.array_equal(read_integers(document, key), np.asarray(getattr(mesh, key))):
             raise ConfigError(f"{key!r} in the document differs from that of mesh {mesh.label!r}")
+    # Documents written by other programs need no hash.
     if document.get("sha256", mesh.sha256) != mesh.sha256:
         raise ConfigError(f"the hash of mesh {mesh.label!r} differs from 'sha256' in its document")
 

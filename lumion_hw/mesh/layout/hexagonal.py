@@ -88,7 +88,7 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def rings(cls, count: int) -> HexMesh:
-        """Return one cell surrounded by concentric rings of cells: 9k² - 3k PUCs and 12k ports, without stubs.
+        """Return a mesh of k concentric rings of cells (9k² - 3k PUCs, 12k ports), without PUCs that end in the open.
 
         Every port has a fibre. Two rings give the 7-cell chip. PUCs are numbered as in :meth:`columns`.
 
@@ -179,7 +179,9 @@ def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDA
         incident.sort()
         for i, (angle, end) in enumerate(incident):
             next_angle, next_end = incident[(i + 1) % len(incident)]
+            # A PUC that is alone at its vertex is its own neighbour, a full turn away.
             gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
+            # On a honeycomb, PUCs that meet inside the mesh are 120° apart; a wider gap is a corner of the rim.
             if abs(gap - 2 * math.pi / 3) < 1e-6:
                 # Seen from the vertex outwards, the counter-clockwise side is rail L at an end A and rail R at an end
                 # B.
@@ -249,6 +251,7 @@ def _read(document: Mapping[str, Any]) -> HexMesh:
     check_graph(mesh, document)
     if np.any(mesh.ends < 0) or np.any(mesh.ends >= len(mesh.vertices)) or len(mesh.colour) != len(mesh.vertices):
         raise ConfigError("'ends' names vertices that do not exist, or 'colour' and 'vertices' differ in length")
+    # Routing relies on the colours: they prove which path lengths are impossible (docs/mesh.md#routes).
     if np.any(mesh.colour[mesh.ends[:, 0]] ^ mesh.colour[mesh.ends[:, 1]] != 1):
         raise ConfigError("a PUC connects two vertices of the same colour, so path lengths would have no fixed parity")
     return mesh

@@ -64,6 +64,7 @@ class RectangularMesh(MeshTopology):
         mate = np.full(4 * len(places), -1, dtype=np.int64)
         first: dict[int, int] = {}
         last: dict[int, int] = {}
+        # PUCs come column by column, so the last one seen on a waveguide is the left neighbour.
         for puc, (_, row) in enumerate(places):
             for rail, waveguide in enumerate((row, row + 1)):
                 entering, leaving = 4 * puc + rail, 4 * puc + 2 + rail

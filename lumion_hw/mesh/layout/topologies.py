@@ -1,4 +1,4 @@
-"""Table of topologies: every kind of mesh that a bench file, a command or a document can name.
+"""Mapping ``TOPOLOGIES``: every topology of a mesh that a bench file, a command or a document can name.
 
 To add a topology, write a module such as :mod:`lumion_hw.mesh.layout.rectangular` and add it to ``TOPOLOGIES``.
 """
@@ -43,6 +43,7 @@ def build_mesh(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
         raise ConfigError(
             f"mesh layout {word!r} cannot have {len(numbers)} numbers", hint=f"Give {size} after {word!r}."
         )
+    # Equal meshes are one object, so that everything that is cached on a mesh is calculated once.
     return _build_cached(word, tuple(numbers))
 
 

@@ -1,9 +1,9 @@
-"""The mesh as a graph, for every topology: PUCs, joints, ports, directed waves and positions.
+"""The mesh as a graph, for every topology: PUCs, waveguide joints, ports, directed waves and positions.
 
 A programmable unit cell (PUC) has two ends, A and B, and two rails, L (left) and R (right) as seen from A to B.
 PUC-port ``p = 4 e + k`` has ``k``: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R). A wave that enters PUC ``e`` at PUC-port
 ``p`` leaves at ``p ^ 2`` in the bar state (same rail) and at ``p ^ 3`` in the cross state; it never returns to the end
-where it entered. A joint connects two PUC-ports. A PUC-port without a joint is a port of the mesh.
+where it entered. A joint is a waveguide that connects two PUC-ports. A PUC-port without a joint is a port of the mesh.
 
 A topology defines which PUC-ports are joined, which are ports, and where they lie. Everything else follows.
 """
@@ -67,7 +67,7 @@ class MeshTopology(ABC):
     def corners(self) -> NDArray[np.float64]:
         """Corner of each PUC-port, where its waveguide meets the next one: PUC lengths, y up, shape ``(4 n_pucs, 2)``.
 
-        The two PUC-ports of a joint have the same corner, unless the joint is a waveguide of some length.
+        The two PUC-ports of a waveguide joint have the same corner, unless the waveguide has some length.
         """
 
     @property
@@ -168,7 +168,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def joints(self) -> NDArray[np.int64]:
-        """The two PUC-ports of each joint, smaller first, in ascending order; shape ``(n_joints, 2)``."""
+        """The two PUC-ports of each waveguide joint, smaller first, in ascending order; shape ``(n_joints, 2)``."""
         first = np.flatnonzero(self.mate > np.arange(4 * self.n_pucs))
         return np.stack([first, self.mate[first]], axis=1)
 
@@ -186,7 +186,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def joint_positions(self) -> NDArray[np.float64]:
-        """Midpoints of the joints in PUC lengths; shape ``(n_joints, 2)``."""
+        """Midpoints of the waveguide joints in PUC lengths; shape ``(n_joints, 2)``."""
         places: NDArray[np.float64] = self.corners[self.joints].mean(axis=1)
         return places
 
@@ -233,6 +233,7 @@ class MeshTopology(ABC):
                     if part[neighbour] < 0:
                         part[neighbour], colour[neighbour] = part[start], colour[node] ^ 1
                         todo.append(neighbour)
+                    # A cycle of odd length: two paths of different parity lead to the same place.
                     elif colour[neighbour] == colour[node]:
                         is_colourable[part[start]] = False
         return part, colour, tuple(is_colourable)
@@ -256,6 +257,7 @@ class MeshTopology(ABC):
             raise ConfigError(f"port {port} does not exist", hint=f"This mesh has ports 0 to {self.n_ports - 1}.")
         node = int(self.port_puc_port[port])
         pucs: list[int] = []
+        # This ends: each wave has one predecessor, so light from a port cannot enter a ring, and a path is finite.
         while node >= 0:
             puc = node // 4
             state = states.get(puc)
@@ -271,6 +273,7 @@ class MeshTopology(ABC):
 
     def canonical_text(self) -> str:
         """Return a text that identifies the mesh: two meshes are equal if and only if their texts are."""
+        # Label and positions are left out: the same graph under another name is the same mesh.
         mate = ",".join(map(str, self.mate.tolist()))
         ports = ",".join(map(str, self.port_puc_port.tolist()))
         fibres = ",".join(map(str, self.fibre_ports))
@@ -283,7 +286,7 @@ class MeshTopology(ABC):
 
 
 def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
-    """Return the next wave after each wave in a full setting, or ``-1 - port`` where light leaves.
+    """Return the next wave after each wave for given states of all PUCs, or ``-1 - port`` where light leaves.
 
     Args:
         mesh: The mesh.
@@ -295,7 +298,7 @@ def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
 
 
 def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
-    """Return the closed rings of a full setting, where light would circulate for ever, as the waves in order.
+    """Return the closed rings, where light would circulate for ever, for given states of all PUCs: waves in order.
 
     Every ring appears twice, once for each direction of rotation.
 
@@ -308,6 +311,7 @@ def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int
     # Mark all waves that light from a port passes; the remaining waves can only form rings.
     for start in mesh.port_puc_port.tolist():
         node = start
+        # A wave has one predecessor, so these paths never run into each other or into a ring.
         while node >= 0:
             open_ended[node] = 1
             node = following[node]
@@ -347,7 +351,7 @@ class MeshLayout:
 
 @dataclass(frozen=True)
 class TopologyKind:
-    """An entry in the table of topologies.
+    """A topology that bench files and documents can name, as listed in ``TOPOLOGIES``.
 
     Attributes:
         name: Name in bench files and documents.

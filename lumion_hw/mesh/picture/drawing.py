@@ -1,9 +1,9 @@
 """Draw the mesh and its circuits as SVG, without dependencies or external resources, for a light background.
 
-Every PUC is drawn as a two-rail cell at its position; joints are the short curves between cells, and ports lie around
-the rim. Each circuit is traced wave by wave through the states, so its line follows the rails and joints that the light
-uses and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour (palette of Okabe
-and Ito, safe for colour-blind readers).
+Every PUC is drawn as a two-rail cell at its position; waveguide joints are the short curves between cells, and ports
+lie around the rim. Each circuit is traced wave by wave through the states, so its line follows the rails and joints
+that the light uses and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour
+(palette of Okabe and Ito, safe for colour-blind readers).
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ def _opening(width: float, height: float, heading: str, description: str) -> lis
 
 def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
     """Trace one path through the states and check that the light passes the PUCs that the path names."""
+    # A path that does not fit the states would give a picture that is wrong and looks right.
     trace = mesh.trace(path.source, states)
     if trace.pucs != tuple(path.pucs):
         raise ConfigError(
@@ -195,6 +196,7 @@ def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
     """Return an SVG text element, dark unless the attributes set another fill."""
     fill = "" if "fill=" in attributes else f'fill="{_INK}" '
+    # Text that is escaped already must not be escaped twice.
     inner = text if escaped else xml_text(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
 
@@ -280,6 +282,7 @@ def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bo
     if state is None:
         rails = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
     else:
+        # In cross, each rail runs from its own side to the other one.
         turn = 1 if state == "bar" else -1
         rails = "".join(
             f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
@@ -341,6 +344,7 @@ def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm
     curves = [lead, passes[0]]
     for joint, following in zip(joints, passes[1:], strict=True):
         curves += [joint, following]
+    # The curve of a port leads into the mesh; light that leaves runs along it backwards.
     curves.append((out[3], out[2], out[1], out[0]))
     direction = _svg_curves(curves)
     pucs = " ".join(map(str, circuit.path.pucs))
@@ -377,6 +381,7 @@ def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
 
 def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
     """Draw an arrow head in the last third of a curve."""
+    # Point and direction of a cubic Bézier curve at t.
     t = 0.62
     a, b, c, d = curve
     place = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d

@@ -1,4 +1,4 @@
-"""Light in a mesh as colour: power in dB along the joints of a picture."""
+"""Light in a mesh as colour: power in dB along the waveguide joints of a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Geometry of mesh pictures: rails, joints, ports and names as points and curves on a page."""
+"""Geometry of mesh pictures: rails, waveguide joints, ports and names as points and curves on a page."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ class PageLayout:
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
         place = self._mesh.port_positions[port]
+        # Each of two ports at a corner lies on the side of its own rail, so their waveguides do not cross.
         side = math.copysign(1.0, float((self._rail_ends[puc_port] - place) @ across)) * self._shared[port]
+        # At a small scale the discs of two ports would otherwise overlap.
         apart = max(_PORT_SPACING, (PORT_RADIUS + 1.5) / scale)
         point: _Vector = place + reach * outward + side * apart * across
         return point
@@ -180,6 +182,7 @@ class PageLayout:
         """Return position and angle in degrees of a port's name tag, and whether the tag ends (not starts) there."""
         outward = self._outward[port]
         angle = -math.degrees(math.atan2(outward[1], outward[0]))
+        # Text towards the left would stand on its head, so it is turned and ends at the port.
         flipped = outward[0] < -1e-9
         return self.px(self._port_point(port, _NAME_REACH, self.scale)), angle + 180 * flipped, flipped
 
@@ -191,6 +194,7 @@ def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> t
     """
     gap = end - start
     turn = float(first[0] * second[1] - first[1] * second[0])
+    # Waveguides that are nearly parallel would meet far outside the gap.
     if abs(turn) > 0.1:
         first_port = float(gap[0] * second[1] - gap[1] * second[0]) / turn
         second_port = float(gap[0] * first[1] - gap[1] * first[0]) / turn

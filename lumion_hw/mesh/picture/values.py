@@ -74,6 +74,7 @@ class PictureValues:
     def position(self, value: float) -> float:
         """Return the position of a number on the colour scale, 0 … 1."""
         low, high = self.limits
+        # All numbers are equal, and the scale has no length.
         if high <= low:
             return 0.0
         if self.logarithmic:
@@ -91,6 +92,7 @@ class PictureValues:
         size = max(abs(low), abs(high), 1e-12)
         if not 1e-3 <= size < 1e4:
             return f"{value:.1e}"
+        # About two significant digits of the largest number; on a logarithmic scale, of each number.
         digits = max(0, 1 - math.floor(math.log10(size)))
         if self.logarithmic and value:
             digits = max(0, 1 - math.floor(math.log10(abs(value))))
@@ -100,6 +102,7 @@ class PictureValues:
         """Return the colour for a number, and a text colour that is readable on it."""
         colour = colour_at(self.position(value))
         red, green, blue = (int(colour[i : i + 2], 16) / 255.0 for i in (1, 3, 5))
+        # Brightness as the eye sees it, with the weights of ITU-R BT.601.
         return colour, _INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else _PAPER
 
 

@@ -25,9 +25,10 @@ _BALANCED = CouplerEntry()
 
 @dataclass(frozen=True, eq=False)
 class CalibratedMesh:
-    """A calibrated mesh: its cold parameters, and the effect of heat. Heater ``2·PUC`` is on the upper arm.
+    """A calibrated mesh of E PUCs and J joints: its cold parameters, and the effect of heat.
 
-    Unknown values are neutral: no passive phase, balanced couplers, joints without phase, no crosstalk.
+    Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: no passive phase, balanced couplers, waveguide
+    joints without phase, no crosstalk.
 
     Attributes:
         record: The calibration record.
@@ -36,7 +37,8 @@ class CalibratedMesh:
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
         heat_mw_per_rad: Shape ``(2E,)``; heat per radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
-        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record has no kernel.
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record does not describe
+            crosstalk as a function of distance.
         returns: Current loss of channels that share a return conductor.
     """
 
@@ -69,6 +71,7 @@ class CalibratedMesh:
         laws = [heater.law for heater in heaters]
         chip = ChipParameters.from_record(record)
         rho2, expected = chip.heater_law[:, 0], 2 * len(RETURN_GROUP_SIZES)
+        # The numbers belong to the group sizes one by one, so another number of sizes would shift their meaning.
         if (found := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
             raise CalibrationError(
                 f"the record describes shared returns by {found} numbers; this software uses {expected}",
@@ -103,6 +106,7 @@ class CalibratedMesh:
     @property
     def reach_rad(self) -> Real:
         """Largest phase that each heater always reaches on its own arm, shape ``(2E,)``; 0 for a dead heater."""
+        # Alone, a heater reaches more; with all others driven, a shared return takes part of its current.
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 
     @property
@@ -155,6 +159,7 @@ class CalibratedMesh:
                 break
         flowing = np.sqrt(np.maximum(square, 0.0))
         currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics.get("shared_return_per_ma"))
+        # At the end of the range, rounding must not exceed the largest current.
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
@@ -173,6 +178,7 @@ class CalibratedMesh:
         Raises:
             LimitError: The record is not valid at this frequency.
         """
+        # The path difference of a heated arm is fixed; its phase in radians grows with the frequency.
         ratio = 1.0 if frequency_hz is None else self._frequency_ratio(frequency_hz)
         own = self.own_rad(currents_ma)
         heat = self.heat_mw(own)
@@ -223,12 +229,15 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
     if entry.kernel is not None:
         thermal = kernel_crosstalk(record.mesh, entry.kernel)
         if (rise := record.extra_physics.get("crosstalk_directions")) is not None:
+            # The die may conduct heat better in one direction; the kernel then is the mean over all directions.
             thermal = HeaterDistances.from_mesh(record.mesh).directed(thermal, rise)
         arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
     pairs = record.extra_physics.get(CROSSTALK_PAIRS)
+    # The array holds the rows of the arms first, then those of the joints.
     if pairs is not None and len(joints):
         arms, joints = arms + pairs[:n_heaters], joints + pairs[n_heaters:]
     if entry.differential_rad_per_mw:
+        # Only the difference of the arms is recorded, so the upper arm gets all of it.
         arms[0::2] += np.asarray(entry.differential_rad_per_mw)
     return arms, joints
 

@@ -33,7 +33,8 @@ class ChipParameters:
         loss_db: Shape ``(E,)``; insertion loss.
         coupler_common_rad: Shape ``(E,)``; mean of the two coupler angles asin√η, minus π/4.
         coupler_difference_rad: Shape ``(E,)``; angle at end A minus angle at end B.
-        joint_phase_rad: Shape ``(J,)``; only loops of joints can be observed (docs/calibration.md, 1.2).
+        joint_phase_rad: Shape ``(J,)``; phases of the waveguide joints, of which only sums around closed paths can be
+            observed (docs/calibration.md, 1.2).
         crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length in mm, and floor of the kernel over distance:
             ``κ(d) = amplitude·exp(-d/length) + floor``, in rad/mW, mm and rad/mW, for arms and joints.
         heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to that of the nominal resistance.
@@ -76,6 +77,7 @@ class ChipParameters:
         laws = [heater.law for heater in heaters]
         couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
         dispersion = record.dispersion or Dispersion()
+        # Zero amplitude and floor: no crosstalk; the length only must not be zero.
         no_kernel = CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
         kernel = record.crosstalk.kernel or no_kernel if record.crosstalk else no_kernel
         return ChipParameters(

@@ -1,6 +1,6 @@
 """Feed-forward blocks on the hexagonal mesh: PUCs that mix modes, and PUCs that only carry one mode.
 
-Light that crosses a mesh of columns from left to right passes slanted and horizontal PUCs alternately. Row r is the
+Light that crosses a hexagonal mesh of columns of cells passes slanted and horizontal PUCs alternately. Row r is the
 r-th slanted PUC of every zig-zag. The horizontal PUC at vertex row j connects rows j - 1 and j: every second row in one
 column, and the rows between in the next. This is the brick-wall pattern of a rectangular interferometer: horizontal
 PUCs mix two rows, and each slanted PUC carries one row and sets its phase. All paths are equally long.
@@ -90,7 +90,7 @@ class FeedForwardBlock:
 def find_block(
     mesh: MeshTopology, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
 ) -> FeedForwardBlock:
-    """Return a block of N modes across a mesh of columns.
+    """Return a feed-forward block of N modes across a hexagonal mesh built of columns of cells.
 
     Args:
         mesh: The mesh.
@@ -110,6 +110,7 @@ def find_block(
         candidate = rows.block(offset, n_modes)
         if not candidate.pucs & set(avoid):
             return candidate
+        # For the message, if no row is left.
         blocking_pucs |= candidate.pucs & set(avoid)
     raise ConfigError(
         f"mesh {mesh.label!r} has no free block of {n_modes} modes"
@@ -123,6 +124,7 @@ class _Rows:
 
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
+        # Vertices lie at x = 1.5 c ± 0.25 and y = -(√3/2) j (hexagonal.py), so rounding gives column c and row j.
         x, y = mesh.end_positions[..., 0] / 1.5, mesh.end_positions[..., 1] * -2.0 / math.sqrt(3.0)
         column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
         # Only the vertices of a honeycomb lie on multiples of √3 / 2.
@@ -134,6 +136,7 @@ class _Rows:
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
         self._columns = int(np.ptp(column)) + 1
+        # Zig-zags bulge alternately, so one PUC tells the pattern of the whole mesh.
         self._first_looks_right = self._puc((0, 0), (1, 0)) is not None
         self.count = 0
         while all(self._puc((c, self.count), (c, self.count + 1)) is not None for c in range(self._columns)):
@@ -162,6 +165,7 @@ class _Rows:
 
     def _mixer(self, column: int, row: int) -> tuple[int, bool]:
         """Return the horizontal PUC to the right of a row in a zig-zag, and whether the row is on its lower rail."""
+        # Horizontal PUCs lie on every second vertex of a zig-zag, and on the others in the next column.
         looks_right = (column + row) % 2 != self._first_looks_right
         j = row if looks_right else row + 1
         puc = self._puc((column, j), (column + 1, j))
@@ -182,6 +186,7 @@ class _Rows:
                 raise ConfigError(f"row {row} of mesh {self._mesh.label!r} is incomplete")
             before = self._side(puc, mixers[column - 1]) if column else None
             behind = self._side(puc, mixers[column]) if column < len(mixers) else None
+            # At the rims there is no neighbour on one side: light enters or leaves by a port.
             entering = self._port_side(puc, behind) if before is None else before
             leaving = self._port_side(puc, before) if behind is None else behind
             state: State = "bar" if leaving == entering ^ EXIT_XOR["bar"] else "cross"
@@ -197,6 +202,7 @@ class _Rows:
     def _port_side(self, puc: int, entry: int | None) -> int:
         """Return the PUC-port with a fibre at the far end of a PUC, on the same rail if both rails have fibres."""
         straight = (4 * puc if entry is None else entry) ^ EXIT_XOR["bar"]
+        # At some corners only one of the two rails has a fibre.
         for side in (straight, straight ^ 1):
             if self._mesh.port_at[side] in self._mesh.fibre_ports:
                 return side

@@ -1,8 +1,9 @@
 """Calculate heater currents for PUC targets with the least heat, compensating thermal crosstalk.
 
-Arm phases matter modulo a turn, and the heat of every heater affects every arm and joint. The own phase P of a heater
-(on its own arm) is found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α and crosstalk
-K (docs/calibration.md, 7). The turn is chosen first and then kept, so that it cannot jump between two equal choices.
+Arm phases matter modulo a turn, and the heat of every heater affects every arm and waveguide joint. The heats P are
+found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α, crosstalk K, and the phase D per
+heat of each heater on its own arm (docs/calibration.md, 7). The turn is chosen first and then kept, so that it cannot
+jump between two equal choices.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class PucTarget:
                 limit=low if k < low else high,
                 unit="of the power",
             )
+        # The inverse of k = low + (high - low) cos²(Δφ/2), which is exact for any couplers.
         differential = 2.0 * math.acos(math.sqrt((k - low) / (high - low)))
         choices = (differential,) if common_rad is not None else (differential, -differential)
         return cls(choices, common_rad, f"k = {k:g}")
@@ -137,6 +139,7 @@ def program_pucs(
     """
     limits = limits or HeaterLimits()
     for puc in targets:
+        # An unknown passive phase would give an arbitrary state without any sign of it.
         if np.isnan(calibrated.passive_rad[puc]):
             note = calibrated.record.pucs[puc].note or "its passive phase was not found"
             raise CalibrationError(
@@ -161,6 +164,7 @@ def program_pucs(
     exact = calibrated.currents_ma(own)
     currents = rounded_ma(exact, calibrated.max_ma, limits.dac_step_ma)
     heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
+    # Nothing is scaled down: a smaller heat would set other states.
     if heat > limits.total_mw:
         raise LimitError(
             "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
@@ -180,6 +184,7 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
     if not step_ma:
         return currents_ma
     steps = np.rint(currents_ma / step_ma)
+    # Rounding up must not exceed the limit of a heater.
     steps -= steps * step_ma > max_ma
     on_grid: Real = steps * step_ma
     return on_grid
@@ -199,6 +204,7 @@ def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensati
     """
     cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
+    # Where joints leave a choice, the pseudo-inverse takes the smallest phases, which need the least heat.
     parts[np.ix_(ends, cancelled)] = -np.linalg.pinv(_joint_incidence(mesh, cancelled, ends))
     both: Real = parts[0::2] + parts[1::2]
     return both
@@ -305,6 +311,8 @@ class _Choice:
                 if before is None or abs(best - base) < abs(before - base) - 1e-3:
                     self._difference[puc], changed = best, True
             else:
+                # The upper arm takes half of the difference and the lower arm the other half with opposite sign; the
+                # passive phase lies on the upper arm.
                 half = 0.5 * target.differentials_rad[0]
                 passive = self._passive[puc]
                 cancelled = (target.common_rad + half - passive, target.common_rad - half)
@@ -326,6 +334,7 @@ class _Choice:
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
+            # Crosstalk has moved the phase beyond the range of this heater, so choose the turn again.
             if not self._reaches(puc, remaining):
                 self._difference[puc] = self._best_difference(puc, self._targets[puc], bases[puc])
                 remaining = self._difference[puc] - bases[puc]

@@ -41,6 +41,7 @@ def split_phase(
     raise_upper = (differential_rad - passive_rad) % turn
     reach_upper = upper.max_phase_rad if upper else 0.0
     reach_lower = lower.max_phase_rad if lower else 0.0
+    # With one dead heater the common phase follows from the difference and cannot be chosen.
     common = common_rad if upper and lower else 0.0
     # Either raise the upper arm by the difference, or the lower arm by the rest of the turn.
     options = [
@@ -55,6 +56,7 @@ def split_phase(
             limit=max(reach_upper, reach_lower),
             unit="rad",
         )
+    # The heat of a heater grows with its phase, so the smaller sum needs less heat.
     _, up, down = min(options)
     return up, down
 

@@ -19,7 +19,8 @@ Real = NDArray[np.float64]
 COVARIANCE_FACTOR = "covariance_factor"
 """Name of the record array with factor F of the covariance F·Fᵀ; rows follow ``CovarianceEntry.groups``."""
 LOOP_DIRECTIONS = "loop_directions"
-"""Name of the record array with the joint phases of each loop coordinate, shape ``(J, N_loop)``."""
+"""Name of the record array that converts the N_loop observable combinations of joint phases (sums around closed paths)
+to the phases of the J waveguide joints, shape ``(J, N_loop)``."""
 
 _LAW_TERMS = ("rho2", "rho4", "rho6")
 
@@ -69,6 +70,7 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)
+    # A PUC without a known passive phase has no predicted state at all.
     differential = np.where(unknown, np.nan, cells.phase_upper - cells.phase_lower)
     differential = (differential + np.pi) % (2.0 * np.pi) - np.pi
     sigma = np.hypot(
@@ -121,8 +123,10 @@ def predict_path(
     field = solver.solve(cells, at_hz, [source])
     power = float(np.abs(field[port, 0]) ** 2)
     cotangent = np.zeros_like(field)
+    # P = |field|², so dP = Re(2 field* · dfield).
     cotangent[port, 0] = 2.0 * field[port, 0].conj()
     derivatives = gradient(solver, cells, at_hz, cotangent, [source])
+    # d(10 log₁₀ P) = (10 / ln 10) dP / P.
     per_db = 10.0 / np.log(10.0) / power
     return PathPrediction(
         10.0 * float(np.log10(power)), per_db * _power_sigma(calibrated, cells, currents_ma, derivatives)
@@ -154,6 +158,7 @@ def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed
         joints = joints + errors["loops"] @ directions.T
     return replace(
         cells,
+        # A PUC with gain would amplify light that circulates.
         loss_db=np.maximum(cells.loss_db + errors.get("loss_db", 0.0), 0.0),
         eta_in=np.sin(first + common + half) ** 2,
         eta_out=np.sin(second + common - half) ** 2,
@@ -171,6 +176,7 @@ def _sample_errors(calibrated: CalibratedMesh, count: int, rng: np.random.Genera
         loss = [puc.loss_sigma_db for puc in calibrated.record.pucs]
         sigmas = {"passive_phase_rad": np.array(phase), "loss_db": np.array(loss)}
         return {name: sigma * rng.standard_normal((count, len(sigma))) for name, sigma in sigmas.items()}
+    # Independent normal numbers times the factor have the covariance F·Fᵀ.
     errors = rng.standard_normal((count, factor.shape[1])) @ np.asarray(factor, dtype=np.float64).T
     return {name: errors[:, rows] for name, _ in entry.groups if (rows := entry.rows_of(name)) is not None}
 
@@ -222,6 +228,7 @@ def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real
     for name, slope in _slopes(calibrated, cells, currents_ma, derivatives).items():
         rows = entry.rows_of(name)
         if rows is not None:
+            # The variance is |Fᵀ·slope|², because the covariance is F·Fᵀ.
             total += slope @ factor[rows]
     return float(np.sqrt((total**2).sum()))
 

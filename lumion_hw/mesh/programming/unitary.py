@@ -98,6 +98,7 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
         ConfigError: The matrix is not unitary.
     """
     n = len(unitary)
+    # A copy, because the decomposition nulls its elements one by one.
     rest = np.array(unitary, dtype=np.complex128)
     if rest.shape != (n, n) or n < 1 or np.abs(rest.conj().T @ rest - np.eye(n)).max() > _NOT_UNITARY:
         raise ConfigError(
@@ -159,6 +160,7 @@ def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
     theta: dict[int, float] = {}
     phase = np.zeros((columns + 1, block.n_modes))
     phase[columns] = out_phases
+    # First column that each mode can still use: light meets mixers in the order of the decomposition.
     free = [0] * block.n_modes
     active = set()
     for mixer in mixers:
@@ -178,6 +180,7 @@ def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
         free[m] = free[m + 1] = column + 1
     for column, row in enumerate(block.mixers):
         for mode, (_, lower) in enumerate(row):
+            # Only a mode that is not mixed in this column; the mixers of the others include the sign.
             if lower and (column, mode) not in active:
                 phase[column, mode] += math.pi  # the lower rail of a PUC in bar: its matrix is diag(1, -1)
     return _targets(block, theta, phase)
@@ -225,10 +228,12 @@ def program_unitary(
         LimitError: A heater cannot reach its phase, or the total heat exceeds the limit.
     """
     limits = limits or HeaterLimits()
+    # Every PUC of a block sets both arms, which takes two working heaters.
     dead = {int(heater) // 2 for heater in np.flatnonzero(calibrated.max_ma == 0.0)}
     unknown = set(np.flatnonzero(np.isnan(calibrated.passive_rad)).tolist())
     block = block or find_block(calibrated.mesh, len(unitary), avoid=dead | unknown | set(avoid))
     targets = _bar_targets_outside(calibrated, block) | block_targets(block, unitary)
+    # The design assumes joints without phase, so their phases are cancelled.
     start = program_pucs(calibrated, targets, limits=limits, cancel_joints=block.joints)
     model = UnitaryModel(calibrated, block, np.asarray(unitary, dtype=np.complex128))
     unrefined = fidelity(model.unitary, model.matrix(start.currents_ma))
@@ -263,6 +268,7 @@ def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) ->
     targets: dict[int, PucTarget] = {}
     for puc in rest:
         reach = float(calibrated.reach_rad[2 * puc : 2 * puc + 2].max())
+        # With a full turn of range, a PUC reaches bar whatever its passive phase is.
         if puc not in block.pucs and not np.isnan(calibrated.passive_rad[puc]) and reach >= 2.0 * math.pi:
             targets[puc] = PucTarget.state("bar")
     return targets
@@ -330,6 +336,7 @@ class UnitaryModel:
         )
         derivatives = gradient(self._solver, cells, frequency_hz, cotangent, inputs)
         arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
+        # A heater acts on its own arm directly, and through its heat on all other arms and joints.
         by_heat = arms @ calibrated.arm_rad_per_mw
         if len(calibrated.joint_rad_per_mw):
             by_heat = by_heat + derivatives.joint_phase @ calibrated.joint_rad_per_mw

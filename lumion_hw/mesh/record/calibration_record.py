@@ -65,7 +65,8 @@ SCHEMA_VERSION = 2
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
 """Keys at the start of the document that are not part of the content hash."""
 CROSSTALK_PAIRS = "crosstalk_pairs"
-"""Array name: pair crosstalk in addition to the kernel, shape ``(2E + J, 2E)``, phase of arms and joints in rad/mW."""
+"""Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance
+(kernel): phase of E PUCs' arms and of J joints per heat of each heater, shape ``(2E + J, 2E)``, in rad/mW."""
 EMULATED_CHIP = "emulated_chip"
 """Provenance key that holds the name of the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
@@ -145,6 +146,7 @@ class CalibrationRecord:
         named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
         if named or self.quality.get("fit_certified", 1.0):
             return named
+        # The fit was not certified, and the faults do not say why.
         return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
 
     def __repr__(self) -> str:
@@ -217,6 +219,7 @@ class CalibrationRecord:
             mesh = mesh_from_label(self.mesh_label) if document is None else mesh_from_dict(document)
         except ConfigError as error:
             raise CalibrationError(f"the record does not describe mesh {self.mesh_label!r}: {error}") from error
+        # Phases applied to another graph would set arbitrary states.
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(
                 f"mesh {self.mesh_label!r} in this software differs from the mesh that was calibrated",
@@ -247,6 +250,7 @@ class CalibrationRecord:
         values = {entry.name: np.array(entry.values) for entry in self.physics if entry.values}
         for entry in self.physics:
             if entry.name == CROSSTALK_PAIRS and not entry.values:
+                # Without the array the heaters would be programmed as if these pairs did not heat each other.
                 if CROSSTALK_PAIRS not in self.arrays:
                     raise CalibrationError(
                         "the pair crosstalk of the calibration record is missing",
@@ -257,6 +261,7 @@ class CalibrationRecord:
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
         """Return the states (bar, cross) of a PUC that faults leave usable, whether or not its heaters reach them."""
+        # A stuck PUC has no passive phase, and can still be used in the state in which it is stuck.
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
                 return defect.usable_states
@@ -340,6 +345,7 @@ class CalibrationRecord:
 
     def body(self) -> dict[str, Any]:
         """Return the hashed content of the record: all fields, conventions, and hashes of channel map and arrays."""
+        # The arrays are in a side file; the body contains their hash instead.
         body = asdict(replace(self, arrays={}))
         del body["arrays"]
         for port in body["ports"]:

@@ -42,6 +42,7 @@ def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
     plain = np.ascontiguousarray(array)
     if plain.dtype.kind not in _NUMBERS:
         raise ConfigError(f"cannot store array {name!r} of type {plain.dtype}", hint="Give numbers or booleans.")
+    # The hash must not depend on the byte order of the machine.
     return plain.astype(plain.dtype.newbyteorder("<"), copy=False)
 
 

@@ -61,6 +61,7 @@ class CouplerEntry:
     @property
     def interval(self) -> tuple[float, float]:
         """Smallest and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2)."""
+        # With angles π/4 + common ± difference/2, a1 + a2 is π/2 + 2 common, so sin²(a1 + a2) is cos²(2 common).
         return float(np.sin(self.difference_rad) ** 2), float(np.cos(2.0 * self.common_rad) ** 2)
 
 
@@ -168,12 +169,12 @@ class CrosstalkEntry:
 
 @dataclass(frozen=True)
 class JointsEntry:
-    """Phases of the waveguide joints; the ports can only observe loops of joints (docs/calibration.md, 1.2).
+    """Phases of the waveguide joints; ports can only observe their sums around closed paths (docs/calibration.md, 1.2).
 
     Attributes:
         phase_rad: Phase of each joint, in the order of ``MeshTopology.joints``.
         gauge: Rule that fixes the phases that the ports cannot observe.
-        loop_sigma_rad: Standard error per loop, root mean square over all loops.
+        loop_sigma_rad: Standard error of a sum of joint phases around a closed path (loop), root mean square over all.
     """
 
     phase_rad: tuple[float, ...]
@@ -186,7 +187,7 @@ class ExtraPhysics:
     """One effect that was fitted in addition to the standard chip model.
 
     Attributes:
-        name: Name of the effect with its unit, as in the table of ``calibration.model.physics``.
+        name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.
         words: Description of the effect.
         parameters: Number of parameters fitted.
         width: Standard deviation of the parameters around zero in the prior, estimated from the readings.

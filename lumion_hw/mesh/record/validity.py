@@ -77,6 +77,7 @@ def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy
     for problem in problems:
         if policy == "refuse":
             raise CalibrationError(problem, hint="Renew the record with `lumion-calibrate drift`, or calibrate again.")
+        # Attributed to the caller, who uses the record outside its range.
         warnings.warn(problem, CalibrationWarning, stacklevel=2)
     return tuple(problems)
 
@@ -93,5 +94,6 @@ def _age_s(record: CalibrationRecord, use: UseConditions) -> float | None:
     if use.age_s is not None or use.now_utc is None:
         return use.age_s
     now, created = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))
+    # Times without a zone are in UTC, as everywhere in a record.
     now, created = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in (now, created))
     return (now - created).total_seconds()

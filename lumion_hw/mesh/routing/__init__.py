@@ -1,4 +1,4 @@
-"""Find paths through the mesh for one or many circuits, with consistent states and exclusive joints.
+"""Find paths through the mesh for one or many circuits, with consistent states and one circuit per waveguide joint.
 
 Negotiated congestion runs first. Constraint programming (an optional dependency) solves or certifies the rest. Every
 result is traced again before it is returned (docs/decisions/0004-no-means-proven.md). This package is private: import

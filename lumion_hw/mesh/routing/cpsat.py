@@ -92,6 +92,7 @@ def decide(
     }
     status = statuses.get(_run_solver(solver, model.model), "undecided")
     wave_paths = model.wave_paths(solver) if status in ("optimal", "feasible") else None
+    # Without an objective the solver knows no bound, and its "optimal" only means that a routing exists.
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
         status = "feasible"
@@ -167,6 +168,8 @@ class _Model:
         self.routed: list[Any] = [model.new_bool_var("") if optional else True for _ in request.pairs]
         self._request = request
         self._graph = wave_graph(request.mesh)
+        # The largest cost becomes a million steps; the last value keeps a request without any costs from dividing by
+        # zero.
         largest_cost = max(float(request.pass_cost.max()), float(request.state_cost.max()), request.move_price, 1e-9)
         self.scale = _STEPS / largest_cost
         self._cross = [model.new_bool_var(f"cross {puc}") for puc in range(request.mesh.n_pucs)]
@@ -260,16 +263,19 @@ class _Model:
                 self.model.add(sum(arcs.values()) == limit.exact_hops * routed)
             if limit.max_loss_db is not None:
                 weights = {arc: round(float(loss[arc >> 3]) * _STEPS) for arc in arcs}
+                # Rounded to the nearest step, like the losses: a path that just fits must stay possible.
                 max_loss = int(limit.max_loss_db * _STEPS + 0.5)
                 self.model.add(sum(weights[arc] * used for arc, used in arcs.items()) <= max_loss)
         for group in self._request.equal:
             for index in group[1:]:
+                # A circuit that is left out has no length to compare.
                 both = [self.routed[index], self.routed[group[0]]]
                 is_equal = sum(self._arcs[index].values()) == sum(self._arcs[group[0]].values())
                 self.model.add(is_equal).only_enforce_if(both)
 
     def _mark_moved(self, index: int, current_path: WavePath) -> Any:
         """Return a model variable that is 1 unless a circuit keeps its current path."""
+        # Only one direction is required: the objective sets it to 0 where the path is kept.
         moved = self.model.new_bool_var(f"moved {index}")
         for wave, state in zip(current_path.waves, current_path.states, strict=True):
             used = self._arcs[index].get(2 * wave + STATES.index(state))
@@ -305,6 +311,7 @@ class _Model:
         for puc, state in held.items():
             self.model.add_hint(self._cross[puc], int(state == "cross"))
         for arcs, path_steps in zip(self._arcs, steps, strict=True):
+            # A hint must name unused arcs too: the solver would otherwise have to guess them.
             used_arcs = {2 * wave + STATES.index(state) for wave, state in path_steps}
             for arc, used in arcs.items():
                 self.model.add_hint(used, int(arc in used_arcs))

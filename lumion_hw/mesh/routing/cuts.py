@@ -1,4 +1,4 @@
-"""Prove by cuts that a request is impossible: too few joints for the circuits that must cross them.
+"""Prove by cuts that a request is impossible: too few waveguide joints for the circuits that must cross them.
 
 All circuits whose ends lie on opposite sides of a line across the mesh must cross this line. The largest flow between
 the two sides, with one circuit per joint, may be smaller than the number of these circuits. Then no routing exists, and
@@ -66,6 +66,7 @@ def find_cut(request: RoutingProblem) -> Cut | None:
 
 def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Yield the circuit ends inside and outside every run of consecutive ports around the rim, short runs first."""
+    # A cut works in both directions, so it does not matter which end of a circuit sends.
     partner = {a: b for pair in request.pairs for a, b in (pair, pair[::-1])}
     rim = sorted(partner)
     tried: set[frozenset[int]] = set()
@@ -73,6 +74,7 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
         for begin in range(len(rim)):
             run = {rim[(begin + i) % len(rim)] for i in range(length)}
             inside = tuple(sorted(port for port in run if partner[port] not in run))
+            # Circuits with both ends in the run need not cross, and the same set of others needs no second flow.
             if not inside or frozenset(inside) in tried:
                 continue
             if len(tried) >= _MAX_FLOWS:
@@ -82,7 +84,7 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
 
 
 class _Network:
-    """The mesh as a flow network: PUC-ports, and a hub for each end of a PUC.
+    """The mesh as a flow network: PUC-ports, and for each end of a PUC an extra node (hub) where its two rails meet.
 
     Args:
         request: The routing problem.
@@ -158,6 +160,8 @@ class _Network:
         over = [
             tuple(node // 4 if node < self._ports else (node - self._ports) // 2 for node in edge)
             for edge in self._edges[:, :2].tolist()
+            # Edges of the smallest cut lead from the reached side to the other; those of source and sink are no part of
+            # the mesh.
             if side[edge[0]] and not side[edge[1]] and max(edge) < self._source
         ]
         index = {port: i for i, pair in enumerate(self._request.pairs) for port in pair}

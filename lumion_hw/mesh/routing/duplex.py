@@ -63,6 +63,7 @@ class Duplex:
         ):
             if ceiling is not None:
                 merged[merged_index].append(ceiling)
+        # One path serves both directions, so the stricter limit counts.
         return [min(limits, default=None) for limits in merged]
 
     def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:

@@ -190,10 +190,12 @@ def route_low_crosstalk(
                 raise
             break
         parked = park_unused_pucs(mesh, routing.states, unusable=request.unusable).states
+        # A PUC without any usable state still needs one for the field; unheated it counts as cross.
         full = {puc: parked.get(puc, "cross") for puc in range(mesh.n_pucs)}
         circuits = (*routing.paths, *routing.active)
         levels = crosstalk(field, full, circuits)
         tried.append(max((level.summed_db for level in levels), default=_MIN_CROSSTALK_DB))
+        # Surcharges can make matters worse, so the best routing is kept, not the last.
         if best is None or tried[-1] < min(tried[:-1]):
             best = LowCrosstalkRouting(routing, full, levels, ())
         contributions = crosstalk_contributions(mesh, field, full, circuits)

@@ -77,6 +77,7 @@ def route_equal_lengths(
     for number, fixed in enumerate(choices):
         if number:
             progress("routes", number, len(choices))
+        # Negotiation knows no groups of equal length, so each common length is a problem of its own.
         negotiation = Negotiation(fixed)
         try:
             if None in negotiation.route_each_alone():

@@ -1,6 +1,7 @@
-"""Search for all-to-all configurations: which pairs of ports go into which configuration.
+"""Search for all-to-all configurations: which pairs of ports are connected in which configuration of the mesh.
 
-Three stages follow each other until every pair has a configuration. First, round robins with several port orders, or
+A matching is a set of pairs in which every port occurs at most once; one configuration connects one matching. Three
+stages follow each other until every pair has a configuration. First, round robins with several port orders, or
 random matchings if some ports cannot reach each other. Second, matchings that cannot be routed are merged and
 split again. Third, remaining pairs are forced into configurations, and the pairs that they displace look for another
 configuration.
@@ -91,6 +92,7 @@ class Router:
         """Extend a configuration by every pair, in the given order, that finds free ports and a free path."""
         prices = self._prices
         prices.reset()
+        # The circuits of the configuration stay, so a new pair must not need any PUC in another state.
         prices.pressure = FORBIDDEN
         for pair, wave_path in current.items():
             prices.add(self._nodes(pair, wave_path))
@@ -211,6 +213,7 @@ class Matcher:
         best: Routed = {}
         for _ in range(_FILLINGS):
             # Ports with many remaining pairs need many configurations, so their pairs go first.
+            # The random part makes the attempts differ.
             rank = {pair: degree[pair[0]] + degree[pair[1]] + 4.0 * self._random.random() for pair in sorted(remaining)}
             filled = self._router.filled({}, sorted(rank, key=lambda pair: -rank[pair]))
             if len(filled) > len(best):
@@ -233,6 +236,7 @@ class Matcher:
             if wave_paths is None:
                 continue
             displaced = [other for other in routed[number] if other not in wave_paths]
+            # A step that leaves one more pair is rarely accepted, to get out of dead ends.
             if len(displaced) <= 1 or (len(displaced) == 2 and self._random.random() < 0.05):
                 routed[number] = wave_paths
                 pool = sorted({*pool, *displaced} - {pair})
@@ -251,6 +255,7 @@ class Matcher:
             new_factors, at_odds = self._router.route_matching([*staying, pair])
             if new_factors is not None:
                 return new_factors
+            # One of the circuits in conflict has to leave.
             others = [other for other in at_odds if other != pair]
             if not others:
                 return None
@@ -304,6 +309,7 @@ def random_matching(pairs: Collection[Pair], size: int, order: random.Random) ->
             if extend(free - {port, option}):
                 return True
             merged.pop()
+        # No partner works, so this port stays idle if enough ports remain.
         return len(free) > 2 * (size - len(merged)) and extend(free - {port})
 
     return tuple(sorted(merged)) if extend(set(neighbours)) else None

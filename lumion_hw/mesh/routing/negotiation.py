@@ -51,7 +51,7 @@ class NegotiationResult:
     """Result of a negotiation.
 
     Attributes:
-        ways: One path per circuit, without conflicts; ``None`` if conflicts remain.
+        wave_paths: One path per circuit, without conflicts; ``None`` if conflicts remain.
         contested: PUCs that circuits still need in different states at the end.
         at_odds: Indices of the circuits that were still in conflict.
     """
@@ -144,6 +144,8 @@ class Negotiation:
             if not at_odds:
                 return paths, set()
             self._charge([paths[index] for index in at_odds])
+            # At first circuits may overlap at little cost, which shows the states in demand; later, conflicts cost more
+            # than most detours.
             prices.pressure = self._unit * _PRESSURE * _GROWTH**turn
             order.shuffle(at_odds)
             for index in at_odds:
@@ -249,6 +251,7 @@ class Negotiation:
     def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
         """Return circuits to remove together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
+        # Only a circuit that pays more than alone can become cheaper.
         on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]
         first = rng.choice(on_detour or range(len(paths)))
         blocked_states = {arc ^ 1 for arc in prices.arcs(alone[first][1])}

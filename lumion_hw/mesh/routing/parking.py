@@ -21,7 +21,7 @@ from lumion_hw.mesh.routing.request import STATES, check_states, opposite_state
 
 @dataclass(frozen=True)
 class Parking:
-    """A full setting of a mesh.
+    """States of all PUCs of a mesh, in which unused PUCs guide stray light out.
 
     Attributes:
         states: State of every PUC that can be set, including PUCs in use.
@@ -67,6 +67,7 @@ def park_unused_pucs(
     for puc in set(range(mesh.n_pucs)) - set(used):
         options = [state for state in STATES if (puc, state) not in unusable]
         if options:
+            # An unheated balanced PUC is in cross, so cross wins a tie.
             states[puc] = min(options, key=lambda state: (power[puc, STATES.index(state)], state == "bar"))
         if len(options) == 2:
             free.add(puc)
@@ -76,7 +77,7 @@ def park_unused_pucs(
 def _open_rings(
     mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]
 ) -> Parking:
-    """Open every ring that has a free PUC, and return the full setting."""
+    """Open every closed ring of light that passes a free PUC, and return the states of all PUCs."""
     opened = 0
     while True:
         rings = _rings(mesh, states)
@@ -111,6 +112,7 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
 
 
 def _gates(ring: Sequence[int], free: set[int]) -> list[int]:
-    """Return the free PUCs that a ring passes once; changing one joins the ring to the path on its other rail."""
+    """Return the free PUCs that a ring passes once; the other state of such a PUC opens the ring to its other rail."""
     passed = [wave // 4 for wave in ring]
+    # A ring that uses both rails of a PUC would be split into two rings, or only be reconnected to itself.
     return [puc for puc in passed if puc in free and passed.count(puc) == 1]

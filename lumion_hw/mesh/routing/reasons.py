@@ -17,6 +17,7 @@ from lumion_hw.mesh.routing.result import Path, WavePath
 from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import Prices, Search, SearchBudgetExceeded
 
+# CP-SAT rounds losses to 1 µdB per PUC, which adds up along a path.
 _LOSS_TOLERANCE_DB = 1e-4
 _MAX_NAMED = 16
 """Maximum number of circuits that a message names; the others are counted."""
@@ -132,9 +133,11 @@ def conflict_error(
         is_over: Called before every step; once it returns true, all remaining circuits are named.
     """
     if any(limit.ceilings for limit in request.limits):
+        # If the circuits fit without the limits, the limits are the reason, and the message can say what is needed.
         free = replace(request, limits=tuple(RoutingLimits(exact_hops=limit.exact_hops) for limit in request.limits))
         if (wave_paths := find_paths(free)) is not None:
             return _ceilings_error(request, wave_paths)
+    # The set from CP-SAT need not be the smallest, so try to leave out each circuit once.
     core = list(conflicting(request))
     removable_indices: list[int] = []
     for index in tuple(core):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lumion_hw.errors import ConfigError, VerifyError
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 
+# CP-SAT rounds costs to a millionth of the largest one, so its bounds are exact only to about this fraction.
 _TOLERANCE = 1e-6
 
 
@@ -104,6 +105,7 @@ def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
     node = int(mesh.port_puc_port[path.source])
     for index, puc in enumerate(path.pucs):
         next_puc = path.pucs[index + 1] if index + 1 < len(path.pucs) else None
+        # Which state a path needs follows from where it has to go next.
         options = (
             {} if node < 0 or node // 4 != puc else {s: int(mesh.mate[node ^ flip]) for s, flip in EXIT_XOR.items()}
         )

@@ -117,6 +117,7 @@ class _Effort:
         if self.exact == "never" or not cpsat.is_available():
             raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact != "never")
         self._progress("proof", 0, 1)
+        # Paths that are known already give the solver a start.
         proof = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=wave_paths)
         if proof.status == "infeasible":
             if wave_paths is not None:
@@ -248,6 +249,7 @@ class _RoutingWithActiveCircuits:
         # States that active circuits already hold cost a new circuit nothing.
         for puc, state in states.items():
             holding[puc, STATES.index(state)] = 0.0
+        # Circuits that may move follow the requested ones.
         first = len(problem.pairs)
         spare = circuit_limits(len(free), None, None, {})
         return replace(
@@ -268,6 +270,7 @@ class _RoutingWithActiveCircuits:
         all_paths = [*wave_paths, *(wave_path for _, wave_path in problem.staying)]
         states = {w // 4: s for wave_path in all_paths for w, s in zip(wave_path.waves, wave_path.states, strict=True)}
         pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.staying)]
+        # Traced from the states alone, so an error of the search cannot pass unnoticed.
         paths = traced_paths(problem.mesh, pairs, states, problem.loss_db)
         reasons.check_limits(problem, paths, states)
         n_requested = len(self._problem.pairs)

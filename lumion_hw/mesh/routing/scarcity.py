@@ -84,6 +84,7 @@ class _Strands:
         follows = request.mesh.successors.reshape(-1)
         self.head = np.where(follows >= 0, follows, waves - 1 - follows)
         flip = np.array(list(EXIT_XOR.values()))[state]
+        # Light in the opposite direction enters where this arc leaves; the smaller of the two numbers names the strand.
         self.strand = np.minimum(np.arange(2 * waves), 2 * (self.tail ^ flip) + state)
         self.open = np.ones(2 * waves, dtype=bool)
         for puc, blocked_state in request.blocked:
@@ -173,6 +174,7 @@ def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.
     sources, targets = np.array(request.pairs).T
     costs = cheapest_costs(prices[strands.open], tails, heads, waves + mesh.n_ports, mesh.port_puc_port[sources])
     cheapest = costs[np.arange(len(sources)), waves + targets]
+    # At most 1 each, as in the linear program; this also keeps the sum finite where a circuit has no path.
     payments = np.minimum(cheapest, 1.0)
     takes = np.zeros((mesh.n_pucs, 2))
     own = np.flatnonzero(strands.open & (strands.strand == np.arange(len(prices))))

@@ -88,6 +88,7 @@ def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDAr
     mesh = request.mesh
     targets = [target for _, target in request.pairs]
     uniform = float(weight.flat[0]) if np.ptp(weight) == 0.0 else 0.0
+    # Without obstacles and with equal weights, the cached hops of the mesh serve every request.
     if uniform > 0.0 and not request.blocked:
         return [uniform * _hops_left(mesh, target) for target in targets]
     return _estimates_with_obstacles(request, weight, targets)
@@ -154,6 +155,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
     if request.equal:
         hops = cheapest_alone(np.ones_like(request.pass_cost))
         for group in map(list, request.equal):
+            # A longer path costs at least its number of PUCs times the cheapest PUC.
             costs[group] = np.maximum(costs[group], hops[group].max() * request.pass_cost.min())
     # A circuit without any path gives no bound; the search reports it.
     return float(costs.sum()) if np.isfinite(costs).all() else 0.0
@@ -250,7 +252,7 @@ class Search:
         return self._graph.n_waves + self._request.pairs[index][1]
 
     def cheapest_path(self, index: int, max_searches: int = _MAX_SEARCHES) -> tuple[float, Nodes] | None:
-        """Return price and nodes of the cheapest path of one circuit; ``None`` if no path exists (proven).
+        """Return the total price and the nodes of one circuit's cheapest path; ``None`` if no path exists (proven).
 
         A walk that needs one PUC in both states is not a path. Every path avoids one of the two states, so the search
         continues with each state banned in turn, cheapest walk first. The first valid path is therefore optimal, and
@@ -266,6 +268,7 @@ class Search:
             for banned in todo:
                 searches += 1
                 if found := self._walk(index, banned):
+                    # The running number decides ties, so that the result does not depend on the nodes.
                     heapq.heappush(walks, (found[0], searches, banned, found[1]))
             if not walks:
                 if self._request.limits[index].exact_hops is not None:
@@ -279,6 +282,7 @@ class Search:
             clash = next((arc for arc in arcs if arc ^ 1 in passed), None)
             if clash is None:
                 return cost, nodes
+            # Every valid path avoids at least one of these two states, so no path is lost.
             todo = [(*banned, clash), (*banned, clash ^ 1)]
 
     def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:

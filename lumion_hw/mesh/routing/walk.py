@@ -1,4 +1,4 @@
-"""Inner loop of the router: A* search for the cheapest walk at current prices.
+"""Inner loop of the router: A* search for the cheapest walk (sequence of waves) at current prices.
 
 The same code runs on lists as plain Python, or on arrays compiled by numba (optional dependency ``fast``). Both add in
 the same order and break ties alike, so they return the same walk.
@@ -33,7 +33,7 @@ def cheapest_walk(
     cost: MutableSequence[float],
     before: MutableSequence[int],
 ) -> tuple[float, list[int]]:
-    """Return price and nodes of the cheapest walk; an infinite price if no walk exists.
+    """Return the total price and the nodes of the cheapest walk; an infinite price if no walk exists.
 
     Args:
         bar: Node after each wave in bar.
@@ -61,6 +61,7 @@ def cheapest_walk(
                 node = before[node]
                 nodes.append(node)
             return so_far, nodes[::-1]
+        # Prices are not negative, so a negative cost marks a node that is done.
         cost[node] = -1.0
         arc = node >> 1 & -2
         for state in range(2):
@@ -85,7 +86,7 @@ class Walker:
         compiled: Whether to use compiled code.
 
     Attributes:
-        packed: Converts numbers to the fastest form for the loop: an array if compiled, else a list.
+        packed: Converts numbers to the form that the search reads fastest: a numpy array if compiled, else a list.
     """
 
     def __init__(self, bar: Sequence[int], cross: Sequence[int], n_nodes: int, *, compiled: bool) -> None:
@@ -98,7 +99,10 @@ class Walker:
     def cheapest(
         self, price: Any, use: Any, pressure: float, left: Any, start: int, goal: int
     ) -> tuple[float, list[int]]:
-        """Return price and nodes of the cheapest walk (see :func:`cheapest_walk`); array arguments must be packed."""
+        """Return the total price and the nodes of the cheapest walk, as :func:`cheapest_walk` does.
+
+        Convert ``price``, ``use`` and ``left`` with :attr:`packed` first.
+        """
         # Copy, because another thread may be searching the same mesh.
         far, before = self._far.copy(), self._before.copy()
         return self._run(self._bar, self._cross, price, use, pressure, left, start, goal, far, before)

@@ -134,6 +134,7 @@ def _chain_rule(
         for name, element in derivatives.items()
     }
     loss = shaped(-_NEPER_PER_DB * np.einsum("ners,ners->ne", weight, transfer))
+    # A delay τ at detuning f multiplies T by e^{-2jπfτ}, so its derivative by τ is -2jπf·T.
     turned = shaped(-2j * np.pi * np.einsum("ners,ners->ne", weight, transfer))
     detuning_hz = np.broadcast_to(cells.detuning_hz(frequency_hz), batch)[..., None]
     return CellGradient(
@@ -143,5 +144,6 @@ def _chain_rule(
         joint_loss_db=shaped(-_NEPER_PER_DB * joint),
         delay_s=turned * detuning_hz,
         eta_slope_per_hz=(per_parameter["eta_in"] + per_parameter["eta_out"]) * detuning_hz,
+        # The slope is divided between both arms with opposite sign, as in :meth:`UnitCells._arms`.
         differential_slope_per_hz=0.5 * (per_parameter["phase_upper"] - per_parameter["phase_lower"]) * detuning_hz,
     )

@@ -137,6 +137,7 @@ class UnitCells:
         """
         (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
         upper, lower = self._arms(frequency_hz)
+        # A scalar is enough: it is broadcast to all PUCs.
         no_arm = np.zeros((), dtype=np.complex128)
         with np.errstate(divide="ignore"):
             by_in, by_out = (
@@ -169,6 +170,7 @@ class UnitCells:
         upper = gain * np.exp(-1j * self._spread(self.phase_upper, frequency_hz)) * (delay * half)
         lower = gain * np.exp(-1j * self._spread(self.phase_lower, frequency_hz)) * (delay * half.conj())
         if np.any(self.arm_difference_db):
+            # Half of the difference on each arm, and 20 dB per decade of field: 40 in all.
             tilt = 10.0 ** (-self._spread(self.arm_difference_db, frequency_hz) / 40.0)
             return upper * tilt, lower / tilt
         return upper, lower
@@ -237,6 +239,7 @@ class UnitCells:
 def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
     """Return cells with additional arm losses caused by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
+    # `loss_db` is the mean of both arms, and their difference is stored separately.
     loss_db = cells.loss_db + 0.5 * (upper + lower)
     return replace(cells, loss_db=loss_db, arm_difference_db=cells.arm_difference_db + upper - lower)
 

@@ -47,6 +47,7 @@ class HeaterDistances:
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
         joints = mesh.joint_positions * BUL_MM
         vectors = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
+        # e^{jβ} / e^{-jβ} = e^{2jβ}: heat spreads alike in opposite directions, so only the doubled angle counts.
         turns = [np.divide(vector, vector.conj(), out=np.zeros_like(vector), where=vector != 0.0) for vector in vectors]
         return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
@@ -116,6 +117,7 @@ class ThermalCrosstalk:
             heat_mw: Shape ``(2E,)``, or ``(N, 2E)`` for N samples; heat of every heater.
             p_pi_mw: Shape ``(2E,)``; heat for π on the heater's own arm.
         """
+        # The heater's own arm by its Pπ, all other arms by the crosstalk.
         arms = np.pi * heat_mw / p_pi_mw + heat_mw @ self.arm_rad_per_mw.T
         return replace(
             cells,

@@ -82,6 +82,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
     right_columns: list[NDArray[np.int64]] = []
     below_rows: list[NDArray[np.int64]] = []
     for k in range(n_pivots):
+        # Bits up to the pivot are cleared: these rows and columns are eliminated already.
         right, below = row_sets[k] >> (k + 1) << (k + 1), column_sets[k] >> (k + 1) << (k + 1)
         right_columns.append(_members(right))
         below_rows.append(_members(below))
@@ -174,6 +175,7 @@ class _Dissection:
             crossed = ((low < cuts) & (high >= cuts)).sum(axis=0)
             off_centre = np.abs(first + np.arange(len(cuts)) - middle)
             chosen = int(np.lexsort((off_centre, crossed))[0])
+            # Few PUCs across the cut first: each of them couples the two halves by four waves.
             candidate = int(crossed[chosen]), int(off_centre[chosen])
             if best is None or candidate < best[:2]:
                 best = (*candidate, along, float(cuts[chosen]))

@@ -103,7 +103,7 @@ class WaveEquations:
 
     @cached_property
     def for_kernel(self) -> tuple[object, ...]:
-        """Mesh data that the compiled loops need."""
+        """Data of this mesh for the loops that numba compiles: elimination steps, and where each number belongs."""
         program = self.program
         steps = (
             program.pivot,
@@ -178,7 +178,7 @@ def choose_engine(compiled: bool | None) -> Engine:
 
 
 class CompiledEngine:
-    """Runs the elimination in compiled loops, compiled at first use and cached on disk for later processes."""
+    """Runs the elimination in loops that numba compiles at first use and stores on disk for later processes."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between ports; see :class:`Engine`."""
@@ -245,6 +245,7 @@ class VectorEngine:
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
 
         def store_result(part: slice, work: Complex) -> None:
+            # The caller wants samples first; elimination has them last, where they are contiguous.
             result[part] = np.moveaxis(_substitute(equations.program, work, sources)[wanted], 2, 0)
 
         def solve_with_pivoting(equations: WaveEquations, values: Complex) -> Complex:
@@ -264,6 +265,7 @@ def _eliminate_in_chunks(
     """
     n = elements.shape[1]
     min_squares = np.zeros(n)
+    # At least as many samples as pay for the elimination in numpy.
     step = max(_CHUNK // equations.program.n_slots, _FEW)
     for first in range(0, n if n >= _FEW else 0, step):
         part = slice(first, min(first + step, n))
@@ -284,6 +286,7 @@ def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
         below = program.below[program.below_start[k] : program.below_start[k + 1]]
         right = program.right[program.right_start[k] : program.right_start[k + 1]]
         np.minimum(min_squares, work[pivot].real ** 2 + work[pivot].imag ** 2, out=min_squares)
+        # The inverse is stored, because back substitution needs it again and a product is faster than a division.
         work[pivot] = 1.0 / work[pivot]
         if len(below):
             work[below] *= work[pivot]
@@ -310,7 +313,6 @@ def _substitute(program: Program, work: Complex, sources: NDArray[np.int64]) -> 
     return x
 
 
-# -- sparse LU with pivoting ---------------------------------------------------------------------------------------
 # -- sparse LU with pivoting ---------------------------------------------------------------------------------------
 
 
@@ -363,6 +365,7 @@ def _sparse_between_ports(equations: WaveEquations, values: Complex) -> Complex:
     n, n_ports = equations.n_waves, equations.n_ports
     waves = _sparse_waves(equations, values, equations.entry)
     result = np.zeros((n_ports, n_ports), dtype=np.complex128)
+    # Rows behind the waves are those of the light that leaves at ports.
     out = equations.rows >= n
     np.add.at(result, equations.rows[out] - n, values[out, None] * waves[equations.columns[out]])
     return result

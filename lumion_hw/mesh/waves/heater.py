@@ -65,6 +65,7 @@ class HeaterLaw:
             raise LimitError(
                 "the heater cannot reach this phase", requested=phase_rad, limit=self.max_phase_rad, unit="rad"
             )
+        # The first term of the law is by far the largest, so Newton's method starts close to the solution.
         square = phase_rad / self.rho2_rad_per_ma2
         for _ in range(_NEWTON_STEPS):
             slope = self.rho2_rad_per_ma2 + square * (2 * self.rho4_rad_per_ma4 + 3 * square * self.rho6_rad_per_ma6)

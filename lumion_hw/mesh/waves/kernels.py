@@ -20,6 +20,7 @@ LANES = 8
 
 _PARTS = ir.ArrayType(ir.VectorType(ir.DoubleType(), LANES), 2)
 _ELEMENT_BYTES = 8
+# Allows fused multiply-add, which is faster and rounds only once.
 _FUSED = ("contract",)
 
 
@@ -137,6 +138,7 @@ def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def
     reached[:] = False
     x[source, 0, :] = 1.0
     reached[source] = True
+    # In elimination order a wave changes only later ones, so everything before the source stays zero.
     for k in range(source, len(pivot)):
         if reached[k]:
             for a in range(below_start[k], below_start[k + 1]):

@@ -60,6 +60,7 @@ class _Pattern:
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
         mesh, place, n = self.mesh, self.order, 4 * self.mesh.n_pucs
         joined = np.flatnonzero(mesh.mate >= 0)
+        # A joint is passed in both directions, with the same factor.
         joint_of = np.full(n, -1, dtype=np.int64)
         joint_of[mesh.joints[:, 0]] = joint_of[mesh.joints[:, 1]] = np.arange(len(mesh.joints))
         wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
@@ -83,6 +84,7 @@ class _Pattern:
             rows = np.concatenate([rows, np.repeat(ports, 2)])
             columns = np.concatenate([columns, place[self.out_wave]])
             element = np.concatenate([element, self.out_element])
+            # The row behind those of the joints holds ones: light leaves a port without passing a joint.
             joint = np.concatenate([joint, np.full(2 * mesh.n_ports, len(mesh.joints))])
         entry = place[mesh.port_puc_port] if keep_ports else np.empty(0, dtype=np.int64)
         return WaveEquations.compile(rows, columns, element, joint, n_waves=n, entry=entry)
@@ -95,9 +97,11 @@ _patterns_guard = threading.Lock()
 
 def _cached_pattern(mesh: MeshTopology) -> _Pattern:
     """Return the pattern of a mesh; cached for all equal meshes, because building it costs more than a solution."""
+    # Positions count too: they decide the order of elimination.
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:
         if key not in _patterns and len(_patterns) == _MAX_PATTERNS:
+            # The oldest pattern: dictionaries keep the order of insertion.
             del _patterns[next(iter(_patterns))]
         return _patterns.setdefault(key, _Pattern(mesh))
 
@@ -121,7 +125,6 @@ class Solver:
         self._engine: Engine = choose_engine(compiled)
         self._pattern = _cached_pattern(mesh)
 
-    # -- results
     # -- results ------------------------------------------------------------------------------------------------------
 
     def solve(
@@ -167,7 +170,6 @@ class Solver:
         waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         return waves.reshape(*batch, 4 * self.mesh.n_pucs, len(ports))
 
-    # -- building blocks for other modules
     # -- building blocks for other modules ----------------------------------------------------------------------------
 
     def coefficients(
@@ -181,6 +183,7 @@ class Solver:
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
         factors = cells.joint_factor(frequency_hz)
+        # Factors that are equal for all samples stay one column, which saves memory and time.
         if factors.size != len(factors):
             factors = np.broadcast_to(factors, (len(factors), *batch))
         factors = factors.reshape(len(factors), -1)

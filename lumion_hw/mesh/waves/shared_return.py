@@ -38,7 +38,10 @@ class SharedReturns:
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
     def others_ma(self, driven_ma: Real) -> Real:
-        """Return j, the mean current of the other heaters in a group, ``(T, …, 2E)``, for currents ``(…, 2E)``."""
+        """Return j, the mean current of the other heaters in a group, for currents ``(…, 2E)`` of E PUCs.
+
+        Shape ``(T, …, 2E)`` for the T group sizes.
+        """
         sums = [driven_ma @ members @ members.T for members in self.members]
         return np.stack(
             [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
@@ -49,7 +52,7 @@ class SharedReturns:
 
         Args:
             driven_ma: Driven currents, shape ``(…, 2E)``.
-            per_ma: Shape ``(2T,)``; a of all group sizes, then b; ``None`` if no current is lost.
+            per_ma: Shape ``(2T,)``; coefficients a of the T group sizes, then b; ``None`` if no current is lost.
         """
         if per_ma is None:
             return driven_ma

@@ -63,6 +63,7 @@ class SweepSolver:
         sources = np.concatenate([mesh.port_puc_port[ports], mate[inside]])
         wanted = np.concatenate([solver.port_feeds, entering])
         waves = solver.entering(elements, factors, sources, wanted)[0]
+        # Light that a swept PUC emits passes its joint before it enters the next PUC.
         waves[:, len(ports) :] *= factors[joint, 0]
         n_feeds = len(solver.port_feeds)
         leaving = solver.leaving(elements, waves[None, :n_feeds])[0]
