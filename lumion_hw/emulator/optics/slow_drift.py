@@ -1,8 +1,8 @@
 """Changes of an emulated chip over hours and days: its temperature drifts, its heaters age.
 
 No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file
-enables it. A bench starts as its seed draws it. :class:`SlowDrift` changes that truth with the clock, and can start
-with a number of days before the bench was opened.
+enables it. A bench starts with the parameters that its seed draws. :class:`SlowDrift` changes them with the clock, and
+the chip can be several days old when the bench opens.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class MonitorWatch:
 
     Scans are due at tick edges. Missed scans are made up one by one; a device that changes the light of the bench lets
     the board catch up first, so that each scan sees the light of its own time. The light is constant between two calls,
-    so of many missed scans only those that a hold-off can depend on are done.
+    so of many missed scans only enough are made up to complete a hold-off (the time for which a crossing must last).
 
     Args:
         core: Time, state of the outputs and generation.
