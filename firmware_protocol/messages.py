@@ -1,7 +1,7 @@
 """One frozen class per message; a request names its reply. CONFIG and refusals are in :mod:`~firmware_protocol.config`.
 
-Every class packs itself by the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units, ranges
-and meanings of the fields. Special wire values for "none" are ``None`` here; counts are the lengths of their arrays.
+Every class encodes itself with the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units,
+ranges and meanings of the fields. Special wire values for "none" are ``None`` here; counts are array lengths.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Request(Protocol[ReplyT_co]):
 
     @property
     def reply(self) -> type[ReplyT_co]:
-        """Class of the reply that a successful request gets."""
+        """Class of the reply to a successful request."""
 
     def encode(self) -> bytes:
         """Return the payload bytes of the request."""
@@ -256,7 +256,7 @@ class ReadbackReply(Message):
 
 
 class ReadbackRequest(Message):
-    """Request the driven table or a bank (protocol section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
+    """Read back the driven codes (bank ``DRIVEN_TABLE``) or a staging bank (protocol section 8.5)."""
 
     command: ClassVar[Command] = Command.READBACK
     reply: ClassVar[type[ReadbackReply]] = ReadbackReply
@@ -290,7 +290,7 @@ class ReadAdcReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of the readings above full scale, whose codes are not values; same shape as ``adc``."""
+        """Mask of saturated readings (above full scale), whose codes are no measurements; same shape as ``adc``."""
         return cast(NDArray[np.bool_], self.adc == SATURATED)
 
 

@@ -1,7 +1,7 @@
 """Scores of pairwise crosstalk: the crosstalk from one heater to one waveguide, beyond the kernel over distance.
 
-There are more such pairs than the readings can determine, so only the best-determined combinations are fitted. See
-docs/decisions/0023-pairs-that-are-not-fitted.md.
+There are more heater-waveguide pairs than the readings can determine, so only their best-determined combinations
+("directions") are fitted. See docs/decisions/0023-pairs-that-are-not-fitted.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, shape ``(N·M, c)``, for pair crosstalk along directions ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for pair crosstalk along c directions ``(2E, W, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -92,11 +92,11 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the settings in blocks, because phases of all waveguides for all directions take half a gigabyte."""
+        """Yield the settings in blocks to save memory: all waveguide phases at once take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Return the score of pair crosstalk in its best-determined directions, next to other effects to be added.
+        """Score pair crosstalk in its best-determined directions, given other effects that are added at the same time.
 
         Args:
             ahead: Information of the prior of the fitted parameters, for these settings.
@@ -138,7 +138,7 @@ class Pairs:
     def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of known parameters extended by further columns."""
+        """Return the normal equations of the known parameters plus parameters with the given derivative columns."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -249,7 +249,7 @@ class Pairs:
     ) -> Tail:
         """Return the effect of pair crosstalk in unfitted directions on the fitted parameters.
 
-        Random directions (Hutchinson 1989) give the variances to a tenth.
+        The variances are estimated with random directions (Hutchinson 1989), to an accuracy of a tenth.
         """
         directions = self._random_directions(_PROBES_BESIDE)
         self._spend(BESIDE)
@@ -270,7 +270,7 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the shift of the fitted parameters if given directions are left out, ``(P, c)`` over √c."""
+        """Return the shift of the fitted parameters when c directions are not modelled, ``(P, c)``, divided by √c."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
@@ -280,7 +280,7 @@ class Pairs:
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return normal equations built from the given blocks of information."""
+    """Return the normal equations of both halves of the settings, assembled from blocks of information."""
 
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
@@ -293,8 +293,8 @@ def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.f
     """Return the matrix that eliminates known parameters from readings of shape ``(N·M,)``, shape ``(P, N·M)``.
 
     Args:
-        whole: Shape ``(P, P)``; their information and prior.
-        known: Shape ``(N·M, P)``; derivatives of the readings by these parameters.
+        whole: Shape ``(P, P)``; information of the known parameters, prior included.
+        known: Shape ``(N·M, P)``; derivatives of the readings by the known parameters.
     """
     from scipy.linalg import solve_triangular
 

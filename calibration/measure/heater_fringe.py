@@ -69,7 +69,7 @@ class HeaterFit:
 
     Attributes:
         law: The law; ``None`` if no detector showed an effect.
-        turn_sigma_rad: Standard error of the phase at one turn; infinite if another law fits as well.
+        turn_sigma_rad: Standard error of the phase at one turn; infinite if a different law fits equally well.
         residual_sigma: Rms residual in units of the noise.
         modulation_sigma: Rms swing of the best detector in units of its noise.
     """
@@ -89,7 +89,7 @@ def fit_heater(
         sweeps: One or several sweeps.
         noise: Noise of a reading.
         heater_max_ma: Largest current of the heater.
-        rho2_range: Smallest and largest ρ2 to consider, rad/mA².
+        rho2_range: Smallest and largest phase per squared heater current (ρ2) to consider, in rad/mA².
     """
     traces = [_scaled(sweep, noise) for sweep in sweeps]
     modulation = max(t.modulation for t in traces)
@@ -116,7 +116,7 @@ def fit_heater(
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Terms in the numerators of the power formula besides a constant: harmonics of φ, and a drift with the heat."""
+    """Optional terms in the numerators of the power formula: harmonics of the phase φ, and a drift with the heat."""
 
     orders: tuple[int, ...]
     drift: bool
@@ -132,7 +132,7 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class _SweepTrace:
-    """A heater sweep in units of noise, with its detectors compressed to as many columns as it has currents.
+    """Heater sweep in units of noise, with the detectors compressed to as many columns as there are currents.
 
     Attributes:
         squares: Shape ``(n,)``.
@@ -149,7 +149,7 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A minimum of the fit: law parameters ρ2, κ, and D, E of every sweep, with cost and normal matrix."""
+    """Minimum of the fit: law parameters ρ2 and κ, denominator terms D, E of every sweep, cost and normal matrix."""
 
     point: Real
     cost: float
@@ -159,7 +159,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit the law with one form of the numerators; return the minima, the best first, and χ² per degree of freedom."""
+    """Fit the law with one form of the numerators; return the minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -201,9 +201,9 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals, shape ``(k, n, m)``, for k trial laws after the fit of A, B, C of every detector.
+    """Return the residuals, shape ``(k, n, m)``, for k trial laws after fitting the numerators of every detector.
 
-    ``loop`` contains D and E, shape ``(k, 2)``.
+    ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """
     square, bend = trace.squares, bending[:, None]
     phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
@@ -224,7 +224,7 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points for the fit: the best grid values of ρ2, each with the best D, E for every sweep."""
+    """Return start points: the best grid values of ρ2, each with the best denominator terms D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2 = np.arange(*rho2_range, _GRID_RAD / most)
     laws, loops = np.repeat(rho2, len(_LOOP_GRID)), np.tile(_LOOP_GRID, (len(rho2), 1))

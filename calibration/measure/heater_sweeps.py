@@ -1,8 +1,8 @@
 """Sweep of every heater while all other heaters keep arbitrary constant currents (the background).
 
-A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so the order is free:
-heaters are grouped by the nearest source. The last level of one heater becomes the background of the next, and its last
-reading is the first of the next sweep. Heaters whose law remains uncertain are swept again with other sources.
+A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so heaters may be
+swept in any order. They are grouped by the nearest source. The last current of a heater stays on as background for the
+next heater, and the last reading is its first. Heaters whose law remains uncertain are swept again with other sources.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HeaterSweepPlan:
     """Settings of the heater sweeps.
 
     Attributes:
-        levels: Settings per sweep, uniform in I².
+        levels: Number of currents per sweep, uniform in squared current.
         turns: Range of a sweep, in turns of the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
@@ -41,7 +41,7 @@ class HeaterSweepPlan:
     views: int = 5
 
     def reach_ma2(self, rho2_range: tuple[float, float], heater_max_ma: float) -> float:
-        """Return the largest squared current I² of a heater sweep."""
+        """Return the largest squared current of a heater sweep, in mA²."""
         return min(2.0 * np.pi * self.turns / rho2_range[0], heater_max_ma**2)
 
 
@@ -53,7 +53,7 @@ class HeaterSweeps:
         light: Mean light of the mesh.
         sources: Ports with a light source.
         noise: Noise of a reading.
-        rho2_range: Smallest and largest expected ρ2, rad/mA².
+        rho2_range: Smallest and largest expected phase per squared heater current (ρ2), in rad/mA².
         plan: Settings of the sweeps.
         rng: Random generator for the backgrounds.
     """
@@ -100,7 +100,7 @@ class HeaterSweeps:
         Args:
             fits: Receives the result for each heater.
             done: Called with the number of sweeps made and planned so far.
-            found: Called with the result after every sweep of a heater.
+            found: Called with the heater and its fit after every sweep.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)

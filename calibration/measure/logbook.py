@@ -34,7 +34,7 @@ class LogbookEntry:
     """A request to the bench and its answer.
 
     Attributes:
-        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, shape ``(n, M)``, NaN if saturated.
+        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
             ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
             meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
             the answer is its reported frequency in Hz, shape ``(1, 1)``.
@@ -104,7 +104,7 @@ def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
     if currents_ma.ndim != 2 or answer.ndim != 2:
         raise ValueError(f"currents_ma has the shape {currents_ma.shape}, but answer has the shape {answer.shape}")
     if kind == "settings" and len(currents_ma) != len(answer):
-        raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
+        raise ValueError(f"there are {len(answer)} answers for {len(currents_ma)} settings")
 
 
 # Tolerance for currents that differ in the last bits because another processor calculated them.
@@ -140,8 +140,7 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
 class HardwareTimes:
     """Durations of the steps of a setting (Sánchez-Jácome 2025).
 
-    The times are those of that unit's driver, transfer included. A controller that executes sweeps itself may be
-    faster.
+    The times are those of the driver in that paper, transfer included. A controller that executes sweeps may be faster.
 
     Attributes:
         write_one_s: Write of one channel.
@@ -163,11 +162,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return hardware times for a given wait after every setting; the default times if the wait is ``None``."""
+        """Return hardware times with the given wait in s after every setting; ``None`` for the default wait."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the duration of settings in which the given numbers of channels change, any shape."""
+        """Return the duration in s of settings in which the given numbers of channels change; arrays of any shape."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -231,7 +230,7 @@ class Logbook:
     Args:
         probe: Access to the mesh.
         times: Duration of the steps.
-        before: Answers of an interrupted run, which are used before the bench.
+        before: Answers of an interrupted run, which are replayed before the bench is used.
         keep: Called with every new answer, for a journal.
 
     Attributes:
@@ -377,7 +376,7 @@ class Logbook:
         self.probe.switch_everything_off()
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on one source and no other, or none, from the next reading on."""
+        """Select the one source that is on from the next reading on, or ``None`` for no light."""
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -403,7 +402,7 @@ class Logbook:
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings with the present light; store the batch as a whole or not at all.
+        """Measure a batch of settings with the selected source; store the batch as a whole or not at all.
 
         Args:
             currents_ma: Shape ``(n, 2E)``.
@@ -417,7 +416,7 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of some settings, from the interrupted run or newly measured, counted and stored."""
+        """Return the readings of a batch, from the interrupted run or newly measured; count and store them."""
 
         def ask() -> NDArray[np.float64]:
             self._light_up()

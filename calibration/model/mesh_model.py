@@ -1,9 +1,9 @@
 """Model of a mesh: predicted photocurrent of every monitor for every setting, and derivatives by every parameter.
 
 The model has two parts. :class:`~calibration.model.heating.Heating` calculates the phases of arms and joints from
-heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives: one
-solution of the wave equations with light from one port and adjoint light from every monitor contains all of them
-(docs/calibration.md, 2). Inside a PUC, waves are evaluated between the couplers, where each parameter acts on one arm.
+heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives. All
+derivatives follow from one solution of the wave equations, with light from the source and adjoint light from every
+monitor (docs/calibration.md, 2). In a PUC, waves are evaluated between the couplers, where a parameter acts on one arm.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Waves = NDArray[np.complexfloating[Any, Any]]
 REFERENCE_HZ = 193.4145e12
 """1550 nm."""
 BATCH = 16
-"""Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
-each, because they leave the caches."""
+"""Number of settings calculated at once. Their derivatives take about 4 MB on the 72-PUC mesh. With twice as many, each
+setting takes twice the time, because the derivatives no longer fit the caches."""
 
 # Settings per matrix product over all directions of pairs; the directions do not fit into a cache.
 _PAIRS_AT_ONCE = 4 * BATCH
@@ -100,7 +100,7 @@ class _SettingLight:
         return every
 
     def together(self, weight: Real) -> Complex:
-        """Return the weighted sum of the adjoint light of all monitors, weights ``(n, M)``; shape ``(n, 1, 4E)``."""
+        """Return the weighted sum of the adjoint light of all monitors, ``(n, 1, 4E)``; weights ``(n, M)``."""
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
@@ -119,7 +119,7 @@ class MeshModel:
         channels: Drive channel of every heater; by default channel k drives heater k.
         reference_hz: Frequency at which phases are given. Heat changes an optical path length, so its phase is
             proportional to frequency.
-        compiled: Whether to use the compiled loops of the solver; by default if available.
+        compiled: Whether to use the compiled solver; by default if it is available.
         physics: Additional physical effects of this chip.
         work: Counter of predictions.
         precise: Whether derivatives are calculated in double precision. Single precision takes half the time; its
@@ -288,7 +288,7 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return the reading of each monitor for full transmission from the first port, shape ``(n, M)``."""
+        """Return the reading of each monitor if all light of the source's first port reached it, shape ``(n, M)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
@@ -345,11 +345,11 @@ class MeshModel:
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
         """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
 
-        The result equals the weighted sum of the derivatives of :meth:`linearise`, in a fraction of the time: the
-        adjoint light of all monitors of a setting passes through the mesh together.
+        The result equals the weighted sum of the derivatives of :meth:`linearise`. It takes a fraction of the time,
+        because the adjoint light of all monitors of a setting is propagated in one solution.
 
         Args:
-            parameters: The point.
+            parameters: Parameter values at which to evaluate.
             observations: The settings.
             weight: Shape ``(N, M)``; weight of every reading.
 
@@ -389,7 +389,7 @@ class MeshModel:
     # -- derivatives --------------------------------------------------------------------------------------------------
 
     def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
-        """Return the light from the first ports and, for sources with a second port, from those; their powers add."""
+        """Return the light from the first ports and, separately, from the second ports of sources; their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is omitted, so that results of such benches are bit-identical.
@@ -439,7 +439,7 @@ class MeshModel:
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each parameter for the power at first or second ports, with the settings that depend on it."""
+        """Yield each power-level parameter of first or second ports, with the settings that depend on it."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -531,7 +531,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives by reflections of facets or joints, by group, ``(n, K, size)``: real parts first."""
+        """Yield derivatives by facet or joint reflections, by group, ``(n, K, size)``: real, then imaginary parts."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -619,7 +619,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the arms u and l that entered through end A, and those that entered through end B.
+    """Return the waves in the upper and lower arms that entered through end A, and those that entered through end B.
 
     Args:
         cells: Unit cells.

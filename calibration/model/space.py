@@ -73,7 +73,7 @@ class ParameterSpace:
 
     @property
     def plain(self) -> int:
-        """Number of parameters of the basic model."""
+        """Number of parameters of the basic model, without additional effects."""
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
@@ -88,7 +88,7 @@ class ParameterSpace:
         return felt
 
     def pack(self, parameters: MeshParameters) -> Real:
-        """Return mesh parameters as a vector, shape ``(size,)``. The gauge of the joint phases is lost."""
+        """Return mesh parameters as a vector, shape ``(size,)``. Unobservable parts of the joint phases are lost."""
         vector = np.empty(self.size)
         for name in (*_PER_PUC, "heat_factor", "second_db", "source_detuning_hz", *_NUMBERS):
             vector[self.group(name)] = getattr(parameters, name)
@@ -131,7 +131,7 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        """Return the parameters of all additional effects, fitted or fixed."""
+        """Return the parameters of all additional effects by name, both fitted and fixed."""
         found = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
@@ -179,7 +179,7 @@ class ParameterSpace:
         for name, where in self.groups.items():
             if where.start <= index < where.stop:
                 return f"{name} {self._element(name, index - where.start)}".strip()
-        raise IndexError(f"parameter {index} of {self.size}")
+        raise IndexError(f"parameter {index} does not exist; there are {self.size}, numbered from 0")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
         """Return the ports of a group's elements; empty if the elements are not ports."""

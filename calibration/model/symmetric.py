@@ -1,7 +1,8 @@
 """Linear algebra of symmetric parameter matrices, each scaled to a unit diagonal.
 
-Units from rad to Hz span twenty decades. Only after scaling a badly determined parameter differs from one with a small
-unit. Factors are Cholesky factors; eigenvalues take ten times as long and are calculated only if one may be zero.
+Parameter units from rad to Hz span twenty decades. Only scaling distinguishes a badly determined parameter from one
+with a small unit. Factors are Cholesky factors; eigenvalues take ten times as long and are used only if one may be
+zero.
 """
 
 from __future__ import annotations

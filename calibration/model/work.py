@@ -16,12 +16,12 @@ DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
 """Factors for :func:`pairs_work`: choice of directions, score of the chosen ones, other pairs in the
 errors, and other pairs in the weights of readings."""
 DRIFTED = 8
-"""Work per reading, besides predictions, to determine power and phase of every setting."""
+"""Work per reading to determine the drift of power and phase of every setting, in addition to predictions."""
 
 USUAL = 1800
 """Work of a whole undisturbed run on 72 PUCs, verification included, per reading of its random settings."""
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
-"""The same on larger meshes: a constant, and a factor of the work for derivatives (4,200 in total on 265 PUCs)."""
+"""The same for larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total on 265 PUCs)."""
 OTHERWISE = 300
 """Work of a run outside its fits."""
 MAX_SEARCH_WORK = 1.25
@@ -29,14 +29,14 @@ MAX_SEARCH_WORK = 1.25
 fit.
 """
 MOST = 3
-"""Work limit of any run, as a multiple of an undisturbed run."""
+"""Work limit of any run, as a multiple of the work of an undisturbed run."""
 EXPLANATIONS = 0.6
-"""Share of the work limit after which only the last cause is tested; the rest is reserved for further measurements."""
+"""Fraction of the work limit for the first fits; only the last cause tested may use more (up to the whole limit)."""
 ENDING = 0.15
 """Share of the work limit reserved for the end of a run: to finish the fit and to calculate its errors."""
 TAKEN_IN, MEASURED_ON = 7.0, 7.5
-"""Work, as multiples of the derivatives of all readings (batch included), to add physics to a fit
-that explains them, or to measure a batch and fit again; and to score the remaining rows and calculate errors."""
+"""Work in units of one pass of derivatives over all readings. First value: add physical effects to a fit that explains
+its readings, or measure a batch and fit again. Second: score the other effects and calculate errors."""
 
 
 def searched_work(n_pucs: int) -> float:
@@ -45,7 +45,7 @@ def searched_work(n_pucs: int) -> float:
 
 
 def derivatives_work(parameters: int) -> float:
-    """Return the computational work per reading for derivatives by a number of parameters."""
+    """Return the computational work per reading for the derivatives by ``parameters`` parameters."""
     return 22.0 + 2.5e-5 * parameters**2
 
 
@@ -74,9 +74,9 @@ class FitWork:
     """Counter of predicted readings, shared by all models of a run.
 
     Attributes:
-        spent: Readings predicted so far; expensive operations count more.
+        spent: Work so far, in predicted readings; expensive operations count as several.
         allowed: Total limit, including the end of the run.
-        share: Fraction of the limit that may be used now.
+        share: Fraction of ``allowed`` that may be used now.
     """
 
     spent: float = 0.0

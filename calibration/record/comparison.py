@@ -72,8 +72,8 @@ class Comparison:
 
     Attributes:
         groups: One difference per parameter group.
-        chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
-            independent records with correct errors of an unchanged mesh. ``None`` if one record has no covariance.
+        chi2_per_dof: Mean squared difference of independent parameter combinations, in units of both covariances: about
+            1 for two independent records of an unchanged mesh. ``None`` if a record has no covariance.
         notes: Limits of the comparison, one sentence each.
     """
 
@@ -119,7 +119,7 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
     if first.device_serial != second.device_serial:
         notes.append(f"the controllers differ: {first.device_serial} and {second.device_serial}")
     if first.content_sha256 == second.content_sha256:
-        notes.append("both are the same record")
+        notes.append("both files contain the same record")
     elif first.content_sha256 == second.parent_sha256:
         notes.append("the second record was derived from the first, so their errors are not independent")
     for what, one in (("first", first), ("second", second)):

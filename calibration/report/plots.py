@@ -184,7 +184,7 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return axis ticks 1, 2 and 5 times a power of ten inside an interval; its ends if there are fewer than two."""
+    """Return axis ticks at 1, 2 and 5 times a power of ten in an interval; if fewer than two, the interval's ends."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -262,7 +262,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
         image, ax=left, label="phase per π, mrad", shrink=0.85, ticks=_one_two_five(low, high), format="%g"
     ).minorticks_off()
     left.grid(visible=False)
-    left.set(xlabel="heater (2·PUC + arm)", ylabel="arm (2·PUC + arm)")
+    left.set(xlabel="heater (heater number, 2·PUC + arm)", ylabel="arm (heater number, 2·PUC + arm)")
     kept = mrad > 0.0
     right.plot(distance_mm[kept], mrad[kept], ".", color=_BLUE, markersize=2.5, rasterized=True)
     _log_scale(right, low, high)

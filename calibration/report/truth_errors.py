@@ -30,9 +30,9 @@ PUBLISHED_EXTINCTION_DB = 44.0
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projector that removes a phase common to all PUCs from loop coordinates, shape ``(L, L)``.
+    """Return the projection matrix that removes a phase common to all PUCs from L loop phases, shape ``(L, L)``.
 
-    The mean frequency of the modules and the temperature of a run are unknown, and both turn all loops together.
+    The mean frequency of the modules and the temperature of a run are unknown, and both shift all loop phases together.
     """
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
@@ -79,7 +79,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the error of every heater's phase at the current of one turn, in stated errors, shape ``(2E,)``."""
+    """Return the phase error of every heater at the current of one turn, in units of its stated error, ``(2E,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)

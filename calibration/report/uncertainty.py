@@ -51,10 +51,10 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return a root F, shape ``(J, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
+    """Return a factor F, ``(J, n)``, of the joint-phase covariance F·Fᵀ without the phase common to all PUCs.
 
-    The mean frequency of the lasers and the temperature of the run are unknown and turn all loops together. For the
-    light and the temperature of the run this is not an error of the loops. ``None`` without a covariance.
+    The mean laser frequency and the temperature of the run are unknown and shift all loop phases together. At the same
+    light and temperature this common shift causes no error. ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -74,7 +74,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
 def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
 
-    The result is empty without a covariance of the loops; a cell that has only the common phase is left out.
+    The result is empty without a covariance of the loops. A cell whose loop has only the common phase is left out.
     """
     factor = loop_factor(record)
     if factor is None:

@@ -44,7 +44,7 @@ def _quoted(text: str) -> str:
 def _literal(field: PayloadField, value: int | None) -> str:
     number = field.none if value is None else int(value)
     if number is None:
-        raise ValueError(f"{field.name} has no value for none")
+        raise ValueError(f"the field {field.name} has no wire value for None")
     if field.type.startswith("u"):
         return f"{number}u"
     return f"(-{-number - 1} - 1)" if number < 0 else str(number)

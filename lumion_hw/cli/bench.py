@@ -74,7 +74,7 @@ def schema() -> None:
 @click.argument("file")
 @json_option
 def show(file: str, as_json: bool) -> None:
-    """Show the bench of FILE as tables, including default values."""
+    """Show the contents of bench file FILE as tables, including default values."""
     from lumion_hw.bench.file.loader import load_bench
 
     model = load_bench(file)

@@ -25,7 +25,7 @@ _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that manage a fabric and accept requests."""
 _ACCEPT_TIMEOUT_S = 30.0
-"""Longest wait until a manager accepts a request; it accepts none while it connects the jobs."""
+"""Longest wait in s until a manager accepts a request; a manager that still connects jobs accepts none."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
 

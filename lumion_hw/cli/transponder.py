@@ -225,9 +225,9 @@ def dump(
     endpoints: str | None,
     out: Path | None,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Registers that are cleared by reading are not read and marked as unread.
+    """Save the memory of DEVICE as JSON. Registers that reading would clear are not read but marked as unread.
 
-    If a page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
+    If a memory page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
     """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
@@ -291,8 +291,8 @@ def firmware(
 ) -> None:
     """Show the firmware images of DEVICE; download, run and commit another image, in this order.
 
-    A download changes only the inactive image. Without --commit the next reset returns to the old image. To go back
-    after a commit, give --run --commit again.
+    A download changes only the inactive image. Without --commit the next reset returns to the old image. To return to
+    the old image after a commit, give --run --commit again.
     """
     from dataclasses import asdict
 
