@@ -65,7 +65,7 @@ class QontrolModel(HeaterDriverModel):
 
 
 def channels_of_module(module: str) -> int:
-    """Return the number of channels of a Qontrol module, which is part of the type name."""
+    """Return the number of channels of a Qontrol module, from the digit in its type name."""
     digits = re.search(r"[0-9]+", module.partition("-")[0])
     return int(digits[0]) if digits else 0
 

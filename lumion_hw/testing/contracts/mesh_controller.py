@@ -37,7 +37,7 @@ def _read_monitors_or_table(driver: MeshController) -> object:
 class MeshControllerContract(MeshStreamContract):
     """Contract tests for :class:`~lumion_hw.interfaces.MeshController`.
 
-    ``info`` lists the capabilities of the controller: it must provide each of them, and reject every other call with a
+    The controller must provide every capability that ``info`` lists, and reject a call that needs another one with a
     ``NotSupportedError`` that names the call.
 
     Required fixtures: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
@@ -70,12 +70,12 @@ class MeshControllerContract(MeshStreamContract):
 
     @pytest.fixture
     def limits(self) -> ControllerLimits:
-        """Limits that the controller accepts; at least two heaters may carry current."""
+        """Limits that the controller accepts and that let at least two heaters carry current."""
         fail_without_fixture("limits", "ControllerLimits that the controller accepts")
 
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
-        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, not using the driver."""
+        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, without the driver."""
         skip_without_fixture(
             "driven_ma", "a function that returns the actual output currents, measured without the driver"
         )

@@ -31,7 +31,7 @@ def expect_unsupported(call: str, action: Callable[[], object]) -> None:
 def start_telemetry(
     controller: MeshController, period_s: float = _PERIOD_S, **choice: Any
 ) -> Iterator[TelemetrySample]:
-    """Start telemetry, wait for its first sample and return the stream; errors may come from the call or the sample."""
+    """Start telemetry, wait for its first sample and return the stream. The call or the sample may raise an error."""
     samples = controller.telemetry(period_s, **choice)
     return itertools.chain([next(samples)], samples)
 
