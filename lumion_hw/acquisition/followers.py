@@ -1,4 +1,4 @@
-"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of meters."""
+"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of the meters."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Follower:
 
     Attributes:
         setting: The setting.
-        axis: Axis of the source that it follows.
-        numbers: Values of the setting along the axis.
+        axis: Scan axis of the source that the meter follows.
+        numbers: Value of the setting at every point of the axis.
     """
 
     setting: Setting
@@ -79,8 +79,8 @@ def followers(
 ) -> list[Follower]:
     """Return the meter settings that follow the sources of a scan.
 
-    If one of several sources is swept, the meters follow this one. They do not follow constant sources of different
-    wavelengths.
+    If only one of several sources is swept, the meters follow that source. If all sources are constant and have
+    different wavelengths, the meters follow none.
 
     Args:
         bench: The open bench.
@@ -89,7 +89,7 @@ def followers(
         swept: Names of the swept settings, which do not follow anything.
 
     Raises:
-        ConfigError: Two sources are swept differently, but a meter can be set to one wavelength only.
+        ConfigError: Two sources are swept to different wavelengths, but a meter can be set to one wavelength only.
         LimitError: A wavelength is outside the range of a meter that is read.
     """
     moving = [light for light in lights if np.ptp(light.nm) > 0.0] or list(lights)
