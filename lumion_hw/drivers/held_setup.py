@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 160
-"""Characters. Input queues are finite, and Keysight's guides do not state their size."""
+"""Longest joined message in characters. Input queues are finite, and Keysight's guides do not state their size."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,8 @@ class HeldSetup:
 
     Args:
         session: Session with the instrument.
-        joined: The instrument accepts several queries in one message, separated by semicolons, and returns all replies
-            in
-            one line (IEEE 488.2). Otherwise each query needs its own message.
+        joined: Whether the instrument accepts several queries in one message, separated by semicolons, and returns all
+            replies in one line (IEEE 488.2). Otherwise each query needs its own message.
     """
 
     def __init__(self, session: ScpiSession, *, joined: bool = True) -> None:
@@ -96,7 +95,7 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:
-        """Restore the checked settings that something else has changed. Raises as :meth:`query`."""
+        """Restore the checked settings that something else has changed. Raises the errors of :meth:`query`."""
         self.read_held(lambda: None)
 
     def check_unchanged(self) -> None:
@@ -107,7 +106,7 @@ class HeldSetup:
 
     @staticmethod
     def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
-        """Return several setups of one session as one setup. At least one setup is needed."""
+        """Combine several setups of one session into one setup. At least one setup is needed."""
         first, *others = setups
         joined = HeldSetup(first._session, joined=first._joined)
         for setup in (first, *others):

@@ -28,9 +28,9 @@ class TemperatureLimits:
     """Lowest and highest settings, both ends included.
 
     Attributes:
-        setpoint_c: Temperatures within which the controller does not switch itself off.
+        setpoint_c: Lowest and highest temperature at which the controller does not switch itself off.
         tolerance_c: Tolerance.
-        window_s: Window.
+        window_s: Time within the tolerance that is required for lock.
     """
 
     setpoint_c: tuple[float, float]
@@ -89,7 +89,7 @@ class TemperatureController(Protocol):
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
         """Set how close to the setpoint, and for how long, the temperature must be to count as locked.
 
-        Raises as :meth:`set_temperature_c`.
+        Raises the errors of :meth:`set_temperature_c`.
         """
 
     def enable(self) -> None:
@@ -99,7 +99,7 @@ class TemperatureController(Protocol):
         """Switch the output off and verify that it is off."""
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is locked and return that state.
+        """Wait until the temperature is locked and return the state of the controller.
 
         Args:
             timeout_s: Longest wait, from now.

@@ -41,12 +41,12 @@ _MAX_ATTENUATION = re.compile(r"\bMAX ATTEN\w*\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
 class OzDa100(Driver):
     """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    A unit that does not know its motor position, for example after power-on, is sent home at opening. It reports
+    Opening homes the motor of a unit that does not know its position, for example after power-on. The unit reports
     neither model nor serial number.
 
     Args:
         link: Serial link, 9600 baud.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         attenuation_max_db: Largest attenuation allowed, unless the unit reports a smaller one.
     """
@@ -145,12 +145,12 @@ class OzDa100(Driver):
         return AttenuatorSettings(self._read_db(), None, passing=True)
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Return the limits that the unit reports and the bench file allows."""
+        """Return the attenuation limits: those that the unit reports, or narrower ones from the bench file."""
         self._check_channel(channel)
         return AttenuatorLimits(self._range_db, STEP_DB, None, shutter=False)
 
     def home(self) -> None:
-        """Move the motor to its home sensor; the light passes through all attenuations on the way.
+        """Move the motor to its home sensor; the attenuation takes all values on the way.
 
         Raises:
             DeviceError: The motor does not find the sensor.
@@ -206,6 +206,6 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the match of a pattern in the lines of a reply, in capitals; the first line may begin with an echo."""
+    """Return the text that a pattern captures in the capitalized reply, whose first line may begin with an echo."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

@@ -1,7 +1,7 @@
 """Driver for the Novoptel PM1000 polarimeter over LAN (port 5025) or its USB 2 port (230 400 baud).
 
 A state is read from registers 512 + 18 to 23, which the instrument latches together when S0 is read. The live registers
-belong to different instants.
+are not used, because they belong to different instants.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class NovoptelPm1000(Driver):
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
-        serial_line: The link is the USB 2 port, with lines of text, and not LAN.
+        serial_line: Whether the link is the USB 2 port (lines of text) instead of LAN.
         expected_serial: Required serial number; any if omitted.
     """
 

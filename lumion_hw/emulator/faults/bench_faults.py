@@ -185,7 +185,7 @@ class BenchFaults:
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault that was started with these arguments.
+        """End a fault; the arguments are those with which it was started.
 
         Raises the errors of :meth:`inject`, and ``ConfigError`` if the fault cannot be undone.
         """
@@ -202,7 +202,7 @@ class BenchFaults:
         """Schedule an action, such as a fault, for a number of seconds from now on the bench's clock."""
         delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
-            raise ConfigError(f"after: {fault!r} is not a fault", hint="Give a function that takes no arguments.")
+            raise ConfigError(f"after: {fault!r} is not a function", hint="Give a function that takes no arguments.")
         self._schedule.add(self._schedule.now_s() + delay, fault)
 
     def _target(self, name: str) -> Target:
@@ -214,11 +214,11 @@ class BenchFaults:
     # -- of the bench -----------------------------------------------------------------------------------------------
 
     def kill_modules(self, modules: Iterable[str]) -> None:
-        """Cut the power of the host of these pluggable modules: their light goes out and they stop responding."""
+        """Cut the power of the host of the given pluggable modules: their light goes out and they stop responding."""
         self._supply(modules, on=False)
 
     def revive_modules(self, modules: Iterable[str]) -> None:
-        """Restore the power of the host of these pluggable modules: the modules start up."""
+        """Restore the power of the host of the given pluggable modules: the modules start up."""
         self._supply(modules, on=True)
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:

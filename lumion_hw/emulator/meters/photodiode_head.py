@@ -379,7 +379,7 @@ class EmulatedHead:
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing; the offset is stored only if the input was dark at both ends. Returns whether it was."""
+        """End zeroing; the offset is stored only if the input was dark at start and end. Returns whether it was."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:

@@ -21,7 +21,7 @@ class EmulationKey:
     """A physics parameter that the section ``emulation`` of a bench file can set.
 
     Attributes:
-        default: Default value; a truth value or a number.
+        default: Default value; a Boolean or a number.
         description: Description of the parameter.
         low: Smallest allowed number.
         high: Largest allowed number.

@@ -2,7 +2,7 @@
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and rotate. Periods, offsets and angles, which a user has to find out, are part of the hidden truth.
+retardance and rotate. Periods, offsets and angles are hidden parameters, which a user has to find out.
 """
 
 from __future__ import annotations

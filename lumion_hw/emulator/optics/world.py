@@ -642,7 +642,7 @@ class OpticalWorld:
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return the TE fields at all ports for light of unit power into one port, at the present heat.
 
-        For tests and benchmarks only, like all of the hidden truth.
+        For tests and benchmarks only, like all hidden parameters.
         """
         fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
         return fields
@@ -662,7 +662,7 @@ class OpticalWorld:
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the time of the present reading: the clock's time, or earlier for a board that catches up on scans."""
+        """Return the time of the present reading: the clock's time, or earlier for a late scan of a board."""
         return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:

@@ -33,7 +33,7 @@ POLL_PERIOD_S = 0.05
 """Longest time until an external change is noticed: a fault, a trigger pulse of another instrument, free descriptors.
 """
 SHORTEST_WAIT_S = 0.0002
-"""Shortest wait; a peer whose next event is due but produces nothing must not make the loop spin."""
+"""Shortest wait in s; it keeps the loop from spinning on a peer whose due event produces no bytes."""
 MAX_CONNECTIONS = 32
 """Largest number of hosts on one port; further ones are accepted and closed."""
 SLICE_S = 0.002
@@ -70,7 +70,7 @@ class _Port:
         served: The device.
         max_hosts: Largest number of connections.
         hosts: File descriptors of the connected hosts.
-        full: Whether hosts have been refused since the port last had room.
+        full: Whether hosts have been refused since the port last had a free connection.
     """
 
     front: EmulatedDevice

@@ -16,13 +16,13 @@ _HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 byte
 
 @dataclass(frozen=True)
 class SfpImage:
-    """Known bytes of an SFP module's memory, each device from offset 0.
+    """Known bytes of an SFP module's memory; the bytes of each I2C device begin at offset 0.
 
     Attributes:
-        a0: Identity.
-        a2: Diagnostics; empty if there are none.
-        source: Where the image is from.
-        remarks: Problems of the file.
+        a0: Bytes of device A0h: identity.
+        a2: Bytes of device A2h: diagnostics; empty if it does not exist.
+        source: Origin of the image, such as a file name.
+        remarks: Problems found in the file.
         unreadable: Reasons why ``a0`` or ``a2`` could not be read completely.
     """
 

@@ -1,7 +1,7 @@
-"""Watch for light at monitors by the LUMION mesh controller (protocol section 9.3).
+"""Lets the LUMION mesh controller watch its monitors for light (protocol section 9.3).
 
-Every LIGHT event contains the whole state, so a lost event costs only time: after a silence the host requests the
-state, and the controller sends it again.
+Every LIGHT event contains the state of all watched monitors, so a lost event costs only time: after a silence the host
+requests the state, and the controller sends it again.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class WatchedLight:
 
     Args:
         session: The open session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         target: Device name and address, for messages.
-        keep_going: Called while waiting: feeds the watchdog, or raises to end the wait. Returns the time of its next
-            call.
+        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
+            time of its next call.
         on_lost: Called if the link is lost during a wait.
         on_ended: Called once, when the watch has ended.
     """

@@ -110,8 +110,8 @@ def compliance_for(
     """Return the limits that the modules shall supervise.
 
     IMAX is the largest current of the heater. VMAX is the voltage that the heater needs for that current, times
-    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below
-    the reading of idle outputs.
+    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither limit is set
+    below the reading of idle outputs.
 
     Raises:
         LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.
@@ -140,13 +140,12 @@ def set_requests(
     """Return the smallest number of requests that set the channels, module by module in ascending order.
 
     Args:
-        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` one line per module if it is short
-            enough,
-            else one line per channel.
+        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` sends one line per module if it is short
+            enough, otherwise one line per channel.
         quantity: Quantity to set; text vectors exist for voltages and currents only.
         values: Shape ``(n_channels,)``, within 0 … full scale.
         chain: Modules of the chain.
-        changed: Channels to set; all if omitted. Vectors set whole modules.
+        changed: Channels to set; all if omitted. A vector always sets all channels of a module.
     """
     full = chain.full_scale_ma if quantity.unit == "mA" else chain.full_scale_v
     requests: list[QontrolRequest] = []

@@ -1,4 +1,4 @@
-"""Driver functions for data paths: of the whole module, of one media lane, or a single path."""
+"""Driver functions for data paths: all of a module, those on one media lane, or a single data path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PathDriver:
 
     Args:
         shared: The module.
-        scope: Data paths.
+        scope: Data paths that this driver uses.
     """
 
     def __init__(self, shared: SharedModule, scope: Scope) -> None:
@@ -134,7 +134,7 @@ class PathDriver:
             return monitors.status(module, paths, self._scope.media_lane_of(module))
 
     def performance(self) -> Performance:
-        """End an interval of the statistics and return the measurements, compared between pages.
+        """End a statistics interval and return the link performance in it, with values from different pages compared.
 
         The interval ends for all data paths of the module.
 
@@ -183,7 +183,7 @@ class PathDriver:
     # -- changes
 
     def power_up(self) -> None:
-        """Leave low power and wait until the module is ready. It stays dark.
+        """Leave low power and wait until the module is ready. The transmitters stay dark.
 
         Raises:
             DeviceTimeoutError: The module is not ready within 1.5 times the advertised time.
@@ -199,7 +199,7 @@ class PathDriver:
 
         Args:
             number: AppSel code.
-            first_lane: First host lane, from 1; default: lane of this path, or the first one offered.
+            first_lane: First host lane, from 1; by default that of this data path, or the first that the module offers.
             check: Refuse applications that the module does not advertise; otherwise the module decides.
 
         Raises:
@@ -391,7 +391,7 @@ def path_of(shared: SharedModule, first_lane: int) -> ModulePath:
     if first_lane not in starts:
         raise module.error(
             ConfigError,
-            f"the module has no path from host lane {first_lane}",
-            f"Applications can begin on host lanes {', '.join(map(str, starts)) or 'none'}.",
+            f"no data path can begin on host lane {first_lane}",
+            f"The module offers applications from host lanes {', '.join(map(str, starts)) or 'none'}.",
         )
     return ModulePath(shared, first_lane)

@@ -90,7 +90,7 @@ class Itla(SerialDevice[ItlaPeer]):
         enabled: Whether the output is switched on.
         status: Latched bits of StatusF and StatusW.
         extended: Bytes that AEA-EAR returns.
-        extended_position: Number of those bytes that have been read.
+        extended_position: Number of bytes of ``extended`` that have been read.
         extended_mode: Value written to AEA-EAC.
         baud_code: Present line rate as its code in register IOCap.
         tuning: Whether the output is dark because the laser is tuning.

@@ -54,7 +54,7 @@ class BoardMonitors:
 
 
 QUEUE_RECORDS = 8
-"""Largest number of records of one stream that wait to be sent; beyond it the oldest is discarded."""
+"""Largest number of records of one stream that wait to be sent; when it is exceeded, the oldest is discarded."""
 
 _U32 = 1 << 32
 

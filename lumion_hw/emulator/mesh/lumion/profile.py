@@ -29,7 +29,7 @@ DEFAULT_FEATURES = sum(
 class BoardProfile:
     """Properties of one emulated board.
 
-    Fields that the HELLO reply also has use its names and units (docs/protocol.md, section 6.1).
+    Fields that also appear in the HELLO reply have the same names and units there (docs/protocol.md, section 6.1).
 
     Attributes:
         n_dac: Number of drive channels.

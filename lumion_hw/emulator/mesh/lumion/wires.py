@@ -162,7 +162,7 @@ class Pacing:
 
 
 class DeliveryDelay:
-    """No delay between the board's last bit and the host: a byte is delivered when it has left."""
+    """Delivery without delay: a byte reaches the host as soon as it has left the board."""
 
     def next_delivery(self, line: TimedBytes) -> float | None:
         """Return the next time to deliver bytes of ``line``, at the end of a frame, or ``None``."""
@@ -211,7 +211,7 @@ class UsbFrames:
         self._packets = 0
 
     def next_packet(self, ready_s: float) -> float:
-        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with room."""
+        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with a free packet."""
         # Data that is ready within a frame is carried by the next one.
         frame = max(math.floor(ready_s / USB_FRAME_S + _ROUNDING) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:

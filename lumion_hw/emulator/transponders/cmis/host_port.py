@@ -153,7 +153,7 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the bits that a host can write now, which are those of supported controls."""
+        """Return the bits that a host can write now: the bits of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -182,7 +182,7 @@ class HostPort:
 
 
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
-"""First bytes of the registers for changing and for entering the password; a write of the last byte triggers."""
+"""First bytes of the registers for changing and entering the password; writing the last byte triggers the action."""
 MODULE_PASSWORDS = 0x8000_0000
 """Smallest manufacturer's password; a host cannot set a password from here on."""
 _MODULE_PASSWORD = 0x8000_1011

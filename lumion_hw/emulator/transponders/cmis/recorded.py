@@ -1,7 +1,7 @@
 """An emulated module that only replays a recorded memory image of a real or emulated module.
 
-Reads return the saved bytes. Writes to controls are stored and have no other effect. It tests decoders and hosts on
-modules that no model covers: cables without pages, old revisions, damaged dumps.
+Reads return the saved bytes. Writes to controls are stored and have no other effect. It serves to test decoders and
+hosts on modules that no model covers: cables without pages, old revisions, damaged dumps.
 """
 
 from __future__ import annotations
