@@ -123,7 +123,7 @@ class Command(IntEnum):
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeated request executes again instead of replaying its stored reply; also CONFIG ops 3, 4."""
+        """Whether a repeat is executed again instead of getting the stored reply. CONFIG ops 3, 4 too, without mark."""
         return "R" in self.marks
 
 

@@ -36,7 +36,7 @@ class FieldError(ProtocolError, ValueError):
         layout: Name of the layout.
         field: Name of the field.
         offset: Payload offset of the field in bytes.
-        value: The value, if it is a number.
+        value: Value of the field, if it is a number.
         reason: Problem with the value.
     """
 
@@ -83,7 +83,7 @@ class ImageError(ProtocolError, ValueError):
     Args:
         offset: Image offset in bytes of the field that is wrong or does not fit.
         reason: Problem with the field.
-        point: Point of the field; ``None`` before the first point.
+        point: Number of the sweep point that contains the field; ``None`` before the first point.
     """
 
     def __init__(self, offset: int, reason: str, point: int | None = None) -> None:

@@ -118,7 +118,7 @@ class Layout:
 
     @cached_property
     def named(self) -> tuple[PayloadField, ...]:
-        """The fields of fixed size that are not reserved."""
+        """Fields of fixed size that are not reserved."""
         return tuple(field for field in self.fixed if field.name)
 
     @cached_property
@@ -176,7 +176,7 @@ def wire(
 
 
 def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
-    """Return the layout of the fields in a class body, added to the fields of its base class."""
+    """Return the layout of a message class: the fields of its base class, then those of its own body."""
     found = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:

@@ -22,7 +22,7 @@ CRC_SIZE = 4
 """Bytes of the CRC after the body."""
 
 GOOD_RESIDUE = 0x2144DF1C
-"""CRC-32 over the whole content of a good frame including its own CRC (section 2.3)."""
+"""Value of the CRC-32 over the whole content of any good frame, including the frame's own CRC (section 2.3)."""
 
 _HEADER = struct.Struct("<BBBBHH")
 _MIN_CONTENT = HEADER_SIZE + CRC_SIZE

@@ -39,7 +39,7 @@ _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
 IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
-"""Bytes of an image before its mask."""
+"""Number of bytes of a sweep image before its channel mask."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ Codes = NDArray[np.uint16]
 """Drive or monitor codes, one per channel."""
 
 Records = NDArray[Any]
-"""Array of limit records (``LIMIT_DTYPE``), of pairs (``PAIR_DTYPE``) or of watched monitors (``WATCH_DTYPE``)."""
+"""Array of limit records (``LIMIT_DTYPE``), channel-code pairs (``PAIR_DTYPE``) or monitors (``WATCH_DTYPE``)."""
 
 ReplyT_co = TypeVar("ReplyT_co", bound=Message, covariant=True)
 
@@ -190,7 +190,7 @@ class StageRequest(Message):
 
 
 class StageSparseRequest(Message):
-    """Stage single channels (protocol section 8.2); ``pairs`` has ``PAIR_DTYPE`` or rows of (channel, code)."""
+    """Stage single channels (section 8.2); ``pairs`` is an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
 
     command: ClassVar[Command] = Command.STAGE_SPARSE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -341,7 +341,7 @@ class FaultListReply(Message):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Return the list. If the records are longer than in version 1, their size in the payload is used.
+        """Decode the fault list. Records may be longer than in version 1; the payload states their size.
 
         Raises:
             PayloadError: The payload or its records are too short.

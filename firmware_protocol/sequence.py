@@ -119,7 +119,7 @@ class ReplyRing:
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=False)
 
     def store_silent(self, seq: int) -> None:
-        """Record that a NO_REPLY request was executed: a repeat is dropped."""
+        """Record that a NO_REPLY request was executed, so that a repeat of the request is dropped."""
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=True)
 
 

@@ -1,4 +1,4 @@
-"""Canonical COBS (section 2.2): sends the shorter of the two valid forms and accepts both.
+"""Canonical COBS byte stuffing (section 2.2): encodes the shorter of two valid forms and decodes both.
 
 Plain Python with a fast path for runs of zeros (the table with all heaters off). If the C extension of the ``cobs``
 package is installed, it is used and gives the same bytes.

@@ -2,9 +2,9 @@
 
 The readings are in time order. A fit over all readings is only slightly wrong when an element failed, because most
 readings do not depend on that element. For every heater and every setting this module therefore compares the cost of
-the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these
-differences from n to the end; the n with the largest gain is used. n = 0 describes a heater that never worked although
-its sweep seemed to show an effect.
+the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these cost
+differences from n to the end; the module uses the n with the largest gain. n = 0 describes a heater that never worked
+although its sweep seemed to show an effect.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Breakdown:
 
 
 def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
-    """Return the monitors that stay dark from some setting to the end of the run."""
+    """Return the monitors that stay dark from some setting on until the end of the run."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     deaths = []
     for port, column in zip(observations.monitors, dark.T, strict=True):
@@ -137,14 +137,14 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the robust cost of every setting for other observations, with the weights of the original fit."""
+        """Return the robust cost of every setting with given observations, weighted as in the original fit."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the robust cost of the chosen settings for other parameters."""
+        """Return the robust cost of the chosen settings, predicted with the given parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:

@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ from the ones already corrected."""
+        """Return whether these drift trajectories differ significantly from those already corrected for."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -173,7 +173,7 @@ class DriftTrajectories:
         )
 
     def defects(self, delay_s: float) -> tuple[Defect, ...]:
-        """Return one defect for each drift large enough that the user should check the bench."""
+        """Return one defect for each drift that is so large that the user should check the bench."""
         found = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
@@ -281,7 +281,7 @@ def excess_db(
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
     """Return phase and power of every setting, smoothed over the neighbouring settings of its source.
 
-    Smoothing removes outliers and gaps: a setting that routes all light to one port does not measure any phase.
+    Smoothing removes outliers and fills gaps: a setting that routes all light to one port measures no phase.
     """
     result = []
     for values, sigma, telling in (
@@ -300,7 +300,7 @@ def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
 
 
 def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
-    """Return the trajectories that explain the deviations of all settings.
+    """Fit drift trajectories that explain the deviations of all settings.
 
     A phase jump of one source alone is a jump of its frequency; any other phase change is a temperature change.
     """

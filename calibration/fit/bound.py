@@ -186,9 +186,9 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
     Args:
         fit: The fit.
-        model: Its model, with its source ports and monitor ports.
+        model: Model of the fit, with its source ports and monitor ports.
         max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that stay off.
-        likelihood: Noise of a reading, and the quantities that may differ from setting to setting.
+        likelihood: Source of the noise of a reading and of the quantities that may differ from setting to setting.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))

@@ -166,7 +166,7 @@ class FaultDiagnosis:
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
-        """Return a diagnosis of the same readings with another set of additional physical effects."""
+        """Return a diagnosis of the same readings with the given set of additional physical effects."""
         if physics is self.model.space.physics:
             return self
         model = self.model.with_physics(physics)
@@ -208,7 +208,7 @@ class FaultDiagnosis:
         return me.settle(me._refit(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with all physical effects that the readings require and with its final standard errors."""
+        """Add all physical effects that the readings require, and return the fit with its final standard errors."""
         if not now.fit.certified:
             return self._with_doubts(now)
         now = self.with_physics(now.physics)._finish_fit(now)
@@ -314,7 +314,7 @@ class FaultDiagnosis:
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood with less weight on readings that depend on crosstalk pairs that are not fitted."""
+        """Return a likelihood with less weight on readings that depend on unfitted pair crosstalk."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _estimate_widths(self, now: DiagnosedFit) -> Physics:
@@ -325,7 +325,7 @@ class FaultDiagnosis:
         return physics
 
     def _with_defects(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with the messages of its defects."""
+        """Return the diagnosed fit with a list of its defects, each with a message."""
         if now.exchanged:
             return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
@@ -359,7 +359,7 @@ class FaultDiagnosis:
         return now
 
     def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Try to move one source phase by half a turn per PUC; return the fit with the best posterior."""
+        """Try fits with one source phase moved by half a turn per PUC; return the fit with the best posterior."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -394,7 +394,7 @@ class FaultDiagnosis:
         )
 
     def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return the fit with one more cause of misfit corrected; ``None`` if no cause explains more."""
+        """Return the fit with one more cause of misfit corrected; ``None`` if no cause improves the fit."""
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA

@@ -66,7 +66,7 @@ class DriftModel:
         return widened
 
     def warmed(self, space: ParameterSpace) -> Real:
-        """Return the change of all parameters for one sigma of temperature, shape ``(size,)``."""
+        """Return the change of all parameters when the temperature changes by one sigma, shape ``(size,)``."""
         # A phase common to all PUCs equals the same phase on every joint: half comes from the PUC on either side.
         added = np.zeros(space.size)
         rise_rad = self.temperature_k * self.common_phase_rad_per_k
@@ -267,7 +267,7 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals that follows from a covariance of the parameters."""
+        """Return the covariance of the residuals that results from noise and from the given parameter covariance."""
         covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
         return covariance
 

@@ -77,10 +77,10 @@ def nearest_branches(source_phase_rad: Real) -> Real:
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
-    """Return parameters that predict almost the same light, with one source shifted by half a turn per PUC.
+    """Return parameters with one source shifted by half a turn per PUC, which predict almost the same light.
 
     Args:
-        parameters: A point; its phases hold at the mean frequency of the sources.
+        parameters: Parameter values; phases hold at the mean frequency of the sources.
         sigma_hz: Standard error of the stated frequencies.
 
     Returns:

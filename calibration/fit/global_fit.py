@@ -134,7 +134,7 @@ class FitResult:
 
     @property
     def chi2_per_dof(self) -> float:
-        """Sum of squared residuals per degree of freedom; parameters held by the prior do not reduce the degrees."""
+        """Sum of squared residuals per degree of freedom. Parameters determined by the prior do not count as fitted."""
         # The trace counts the parameters that the readings determine; parameters held by their prior do not count.
         determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
@@ -270,7 +270,7 @@ class GlobalFit:
         return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return a fit of these readings with its information calculated at, or close enough to, its end."""
+        """Return a fit with its information matrix calculated at the end point, or close enough to it."""
         if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
@@ -431,7 +431,7 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
-    """Return the damped step; the damping of every parameter is relative to its own curvature."""
+    """Return the damped Gauss-Newton step. The damping of every parameter is relative to its own curvature."""
     scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping

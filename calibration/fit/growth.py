@@ -77,7 +77,7 @@ def score_rows(
     """Score the physical effects that a fit does not include, and collect the data for the standard errors of the fit.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
         likelihood: The fitted readings.
         prior: The prior of the fit, over all parameters of the model.
@@ -120,7 +120,7 @@ def pair_directions(
     Additional settings determine other combinations of pairs than those chosen first.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit of at least some of the settings.
         likelihood: The settings.
         prior: The prior of the fit, over all parameters of the model.

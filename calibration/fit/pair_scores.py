@@ -42,8 +42,7 @@ class Tail:
 
     Attributes:
         covariance: Shape ``(P, P)``.
-        as_noise: Shape ``(P,)``; part of the variances that already accounts for these pairs through the reading
-            weights.
+        as_noise: Shape ``(P,)``; part of these variances that the reading weights already include.
     """
 
     covariance: Real
@@ -51,12 +50,12 @@ class Tail:
 
 
 class Pairs:
-    """Information about pairs of a waveguide and a heater in some settings.
+    """Information that some settings contain about crosstalk from single heaters to single waveguides (pairs).
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
-        pass_: The settings, with derivatives by the fitted parameters and by those of effects with few parameters.
+        pass_: Settings with derivatives by the fitted parameters and by those of effects with few parameters.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -101,7 +100,7 @@ class Pairs:
         Args:
             ahead: Information of the prior of the fitted parameters, for these settings.
             other_effects: Parameter positions and prior widths of the other effects to be added.
-            share: Fraction of all settings that this pass uses.
+            share: Fraction of all settings used here.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
@@ -150,7 +149,7 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the extended normal equations, with pair crosstalk in other directions as noise of each reading."""
+        """Return the extended normal equations, with pair crosstalk in all other directions treated as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -177,13 +176,13 @@ class Pairs:
             before: The best directions for fewer settings.
             ahead: Information of the prior of the fitted parameters, for these settings.
             width: Prior width of the relative deviation of a pair.
-            share: Fraction of all settings that this pass uses.
+            share: Fraction of all settings used here.
         """
         known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
 
     def _total_information(self, ahead: Real) -> Real:
-        """Return the information of the fitted parameters from these settings and their prior."""
+        """Return the information about the fitted parameters from the settings and the prior together."""
         first, second = self._pass.gram.main
         whole: Real = first + second + ahead
         return whole
@@ -194,7 +193,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return random directions of pair crosstalk, each element about one in size, shape ``(2E, W, c)``."""
+        """Return c random directions of pair crosstalk with elements of order 1, shape ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -229,7 +228,7 @@ class Pairs:
 
         Args:
             known: Matrix from :func:`_elimination_matrix` that eliminates the fitted parameters.
-            begin: The best directions for other settings, ``(2E, W, c)``.
+            begin: Start of the iteration: the best directions for other settings, ``(2E, W, c)``.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
         # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.

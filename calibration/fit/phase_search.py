@@ -85,7 +85,7 @@ class Levels:
     second: Real | None = None
 
     def first_source_only(self) -> Levels:
-        """Return the power levels with the first source alone."""
+        """Return the levels without those of all sources but the first."""
         return Levels(self.source[:1], self.monitor, None if self.second is None else self.second[:1])
 
 
@@ -95,7 +95,7 @@ class PassiveGuess:
 
     Attributes:
         passive_rad: Shape ``(E,)``; estimated phases.
-        strength: Shape ``(E,)``; signal over its standard deviation without a signal. About 1 means no signal.
+        strength: Shape ``(E,)``; signal divided by the noise of the estimate; about 1 means no signal.
     """
 
     passive_rad: Real
@@ -103,7 +103,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return the levels at which the mean light equals the median reading of every source and monitor."""
+    """Return the levels with which the predicted mean light equals the median reading of every source and monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -223,14 +223,14 @@ class SearchResult:
 
     Attributes:
         passive_rad: Shape ``(E,)``; passive phases.
-        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, in no particular gauge.
+        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
         source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
         levels: Levels of sources and monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.
         steps: Number of steps from the last start.
         starts: Number of starts.
-        agreed: Whether two starts ended in the same minimum; this is no coincidence, even if much light is unexplained.
+        agreed: Whether two starts ended in the same minimum, which indicates the right one despite unexplained light.
         work: Number of readings evaluated, as :class:`calibration.model.work.FitWork` counts them.
     """
 
@@ -417,7 +417,7 @@ class PhaseSearch:
         max_steps: int | None = None,
         only_source: int | None = None,
     ) -> SearchResult:
-        """Search for all phases from a start point, with the light of all sources or of one source."""
+        """Run the search from one start point, with the light of all sources or of one source."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
@@ -451,7 +451,7 @@ class PhaseSearch:
         )
 
     def _scale(self, levels: Levels) -> tuple[Real, ...]:
-        """Return the square roots of the levels of sources, of monitors, and of second ports if there are any."""
+        """Return the square roots of the levels of sources, monitors, and second ports (if any)."""
         second: list[Real] = []
         if self._model.has_second.any():
             second = [np.sqrt(self._model.has_second if levels.second is None else levels.second)]
@@ -472,8 +472,8 @@ class PhaseSearch:
         """Improve all phases by one step on a subset of the settings.
 
         Returns:
-            Point, square roots of the levels, mean squared residual, and mean squared residual of the readings that
-            depend on each phase.
+            New phases, square roots of the levels, mean squared residual, and for each phase the mean squared residual
+            of the readings that depend on it.
         """
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
@@ -519,7 +519,7 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes and their derivatives: by passive, joint and source phases, and by second-port levels."""
+        """Return amplitudes and their derivatives by passive, joint and source phases and second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
@@ -560,7 +560,7 @@ class PhaseSearch:
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        """Return the mean squared residual of the settings with light from one source, for a trial phase per PUC."""
+        """Return the mean squared residual of one source's settings if its phase per PUC has a trial value."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
@@ -582,7 +582,7 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels, moved part of the way to their best fit."""
+        """Return the square roots of the power levels after a step part of the way towards their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)

@@ -49,8 +49,8 @@ class RowScore:
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the effect's parameters.
-        excluded_effect: Shape ``(P, k)``, in single precision; F, where F·Fᵀ is the covariance of the fitted parameters
-            that results from leaving the effect out. F is stored because the covariances of all effects take gigabytes.
+        excluded_effect: Shape ``(P, k)``, in single precision; factor F of the covariance F·Fᵀ of the fitted parameters
+            that results from leaving the effect out. The covariances of all effects themselves would take gigabytes.
         pairs: Directions of pair crosstalk, if this is the effect.
     """
 
@@ -80,7 +80,7 @@ class HalvedEquations:
 
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
-        across: For each half, shape ``(P, p)``; information between fitted and effect parameters.
+        across: For each half, shape ``(P, p)``; cross terms of the information between fitted and effect parameters.
         slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
         inner: Function that returns the information about chosen effect parameters for each half, ``(k, k)``.
     """
@@ -106,7 +106,7 @@ class Pass:
     """One pass over the settings of a fit: whitened derivatives by its parameters and by those of small effects.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
         likelihood: The settings.
         small: Names of effects with few parameters, whose parameters follow those of the fit in the vector.
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return information and slopes of one half of the settings: fitted, fitted × effect parameters, all slopes."""
+        """Return for one half: information on fitted parameters, the cross terms with effect parameters, all slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -281,7 +281,7 @@ class Selection:
         )
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
-        """Return the score of an effect with its gain on held-out settings, if the effect has any gain."""
+        """Add the gain on held-out settings to the score of an effect, if the effect has any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in added]
@@ -341,7 +341,7 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Return the prior width of an effect from its fitted parameters, limited to the largest width in the table.
+    """Estimate the prior width of an effect from its fitted parameters, up to the largest width in ``PHYSICS``.
 
     Args:
         space: Layout of the parameter vector.
@@ -395,7 +395,7 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return the gain of the judging half for the parameter values that the other half found."""
+        """Return the gain in log likelihood of the judging half for the parameter values that the other half found."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

@@ -69,7 +69,7 @@ class LightSource(Protocol):
     def tune(self, frequency_hz: float) -> float:
         """Tune the source to the nearest possible frequency and return the frequency it reports.
 
-        The source may be on or off afterwards.
+        The method may leave the source on or off.
 
         Raises:
             LimitError: The frequency is out of range; nothing was changed.
@@ -292,7 +292,7 @@ class BenchProbe:
         return self._bench.mesh.monitor_step_ma
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
-        """Raise ``ConfigError`` if the record was made with light at other ports for a source that feeds two ports.
+        """Raise ``ConfigError`` if a source that can feed two ports feeds other ports than during the calibration.
 
         Raises:
             ConfigError: A fibre of such a source was connected or disconnected since the calibration.
@@ -305,8 +305,8 @@ class BenchProbe:
                     f"one source of this bench feeds {_in_words([lit])}, but the calibration record was made with "
                     f"light at {_in_words(before)}",
                     hint=(
-                        "Restore the wiring of that time, or calibrate again. The record still holds for the mesh "
-                        "itself."
+                        "Restore the wiring used for the calibration, or calibrate again. The record still describes "
+                        "the mesh itself."
                     ),
                 )
 
@@ -387,8 +387,8 @@ class BenchProbe:
         constant of the heaters, unless a record provides it.
 
         Args:
-            dead: Ports that are known to be dark, and why; they are skipped.
-            done: Called after every source.
+            dead: Ports that are known to be dark, each with the reason; they are skipped.
+            done: Function called after every source.
 
         Raises:
             ConfigError: The bench file specifies a wait that is too short for these heaters.
@@ -464,7 +464,7 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the best polarization for the source at one port."""
+        """Search the polarization with the most coupled light for the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -536,7 +536,7 @@ class BenchProbe:
         return self._temperature.measurement_warnings()
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each tapped port into its fibre, by the external meters."""
+        """Return the power in dBm that leaves each tapped port into its fibre, read by external meters."""
         readings = {
             (name, reading.channel): reading
             for name, meter in self._bench.meters.items()

@@ -27,7 +27,7 @@ from lumion_hw.errors import ConfigError
 Real = NDArray[np.float64]
 
 OFF_SHARE = 0.7
-"""Share of heaters that are off; the best of 0.25, 0.5, 0.7, 0.85 and 0.95 in information per second."""
+"""Fraction of heaters that are off. Of 0.25, 0.5, 0.7, 0.85 and 0.95 it gives the most information per second."""
 TRIES = 4
 """Number of candidate settings per choice. Four halve the hardware time of a random sequence (docs/performance.md).
 Computing time is proportional to the number, the benefit is not: 32 candidates reach 0.40 mrad where 8 reach 0.45."""
@@ -183,7 +183,7 @@ class Designer:
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
-        """Add settings to the information of the design, as if they had been measured."""
+        """Add the information of settings to that of the design, as if the settings had been measured."""
         for rows in self._rows(observations):
             self._add_information(rows)
 
@@ -252,7 +252,7 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the setting with the most information per second for a source, its derivatives, and its duration."""
+        """Return a source's candidate with the most information per second, its derivatives, and its duration."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -261,7 +261,7 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second until the next change, switching time included."""
+        """Return the source with the most information per second until the next change; switching time counts."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -276,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return, for every setting, the derivatives of its readings divided by their sigma, shape ``(M, P)``."""
+        """Return for every setting the derivatives of its readings in units of reading noise, each ``(M, P)``."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)

@@ -5,12 +5,12 @@ field transmission is therefore (a + b·x) / (c + d·x), with the same c and d f
 
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-The denominator contains loops of any order. If light returns through the same arm, the change has rank two, and the
-numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes the numerators drift
-with I². Both effects are included where the residuals require them. The numerators are linear and are eliminated for
-all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the
-series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater on
-different backgrounds share the law.
+The denominator describes light that passes loops any number of times. If light returns through the same arm, the change
+has rank two, and the numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes
+the numerators drift with I². Both effects are included where the residuals require them. The numerators are linear and
+are eliminated for all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 +
+κ·I² + κ²·I⁴), the series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps
+of a heater on different backgrounds share the law.
 """
 
 from __future__ import annotations

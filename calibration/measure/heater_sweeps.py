@@ -128,7 +128,7 @@ class HeaterSweeps:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])
 
     def _sweep(self, heater: int, view: int) -> None:
-        """Step one heater through all currents of its sweep, starting and ending at any of them."""
+        """Step one heater through all currents of its sweep; start and end may be at any of these currents."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
             self._logbook.light_only_port(source)

@@ -1,8 +1,8 @@
 """Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
 Every stage of a calibration is a function of plan, seed and readings. An interrupted run is therefore resumed by
-running it again: as long as it makes the same requests, it gets the stored answers; after that the bench answers. A
-request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
+running it again: its first requests get the stored answers of the interrupted run, and later requests are answered by
+the bench. A request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
 """
 
 from __future__ import annotations
@@ -392,10 +392,10 @@ class Logbook:
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, let them settle and read all monitors; NaN if a monitor is saturated.
 
-        The stored currents are those after rounding by the drive, so that its steps cause no error of the readings.
+        Currents are stored as rounded by the drive, so that its steps cause no error.
 
         Raises:
-            CalibrationError: The stored readings belong to another plan, seed or mesh.
+            CalibrationError: The stored readings belong to a run with a different plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
         answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
@@ -443,7 +443,7 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the answer of the interrupted run to a request if it exists; otherwise ask the bench."""
+        """Answer a request from the interrupted run if it contains the answer; otherwise ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):

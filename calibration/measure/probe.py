@@ -96,7 +96,7 @@ class Probe(Protocol):
 
 
 TUNING_ERROR_HZ = 0.2e9
-"""Standard deviation of a source's frequency change from the reference after tuning: 1.6 pm (assumption)."""
+"""Standard deviation in Hz of the frequency error of a source tuned away from the reference: 1.6 pm (assumption)."""
 
 
 def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dict[int, float]:

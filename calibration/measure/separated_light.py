@@ -19,7 +19,7 @@ Real = NDArray[np.float64]
 _DIM = 0.1
 """Smallest brightness relative to the brightest source; a dimmer pattern is too noisy to be separated."""
 _LARGEST_CONDITION = 30.0
-"""Largest condition number of the normalized patterns; beyond it noise and drift of one source look like another
+"""Largest condition number of the normalized patterns; above it noise and drift of one source resemble light of another
 source.
 """
 _UNEXPLAINED = 0.01

@@ -28,7 +28,7 @@ _SEARCH_GAIN = 3.0
 _FIRST_S = 1e-3
 _LONGER = 4.0
 _LONGEST_S = 16.0
-"""Longest wait tried; no known heater is slower."""
+"""Longest wait tried, in s; no known heater is slower."""
 _READINGS = 6
 _PATTERNS = 4
 """Number of heater steps; a single step leaves an error of a tenth on a mesh with few monitors."""
@@ -57,7 +57,7 @@ class StepResponse(Protocol):
 
 
 def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
-    """Return currents of four heater steps, shape ``(4, n_heaters)``; they are the same at every call."""
+    """Return currents of four heater steps in mA, shape ``(4, n_heaters)``; every call returns the same currents."""
     phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
     currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
     return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
@@ -71,10 +71,10 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
         steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
-        The time constant; ``None`` if the light was always settled when it was read, or never moved.
+        The time constant in s; ``None`` if the light was already settled at every reading, or never changed.
 
     Raises:
-        CalibrationError: The light does not come to rest.
+        CalibrationError: The light never becomes constant.
     """
     off_ma = np.zeros_like(steps_ma[0])
     wait_s = _settling_wait_s(mesh, off_ma, steps_ma[0] * math.sqrt(_SEARCH_GAIN))
@@ -94,7 +94,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait after which the light stays constant for four times as long; ``None`` if it never moved."""
+    """Return a wait in s after which the light stays constant for four times as long; ``None`` if it never changed."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -140,7 +140,7 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
-    """Fit a series with a given number of terms; return its mean square per degree of freedom, and log tau."""
+    """Fit a power series with a given number of terms; return the residual mean square and the logarithm of tau."""
     from scipy.optimize import minimize_scalar
 
     def left(log_tau: float) -> float:

@@ -2,7 +2,7 @@
 
 The survey measures a reference setting with all heaters off, which is repeated during a run. If the light becomes
 weaker at all monitors together, the laser or its polarization has changed. If the distribution of the light changes,
-the mesh has changed: its temperature, or aging heaters (docs/calibration.md, step 1, and 11).
+the mesh has changed: its temperature, or its heaters by aging (docs/calibration.md, step 1, and 11).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIN_LOOKS = 24
 _FURTHER_BACKGROUNDS = 6
 _LIVE_SIGMA = 10.0
 MIN_CONTRAST = 300.0
-"""Smallest contrast at which a good monitor with 15 dB less light than typical differs from a dead one."""
+"""Smallest contrast at which a working monitor with 15 dB less light than a typical one differs from a dead one."""
 _BRIGHT_SIGMA = 1000.0
 _MIN_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
@@ -259,9 +259,9 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 
 
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
-    """Return all readings of the reference setting in time order, by source and its tuned frequency.
+    """Return all readings of the reference setting in time order, keyed by source and tuned frequency.
 
-    The key of a source that was not tuned has frequency 0. The frequency tuned last comes last.
+    For a source that was not tuned, the frequency in the key is 0. The frequency tuned last is the last key.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}

@@ -17,7 +17,7 @@ Read = TypeVar("Read")
 
 
 class TemperatureLock:
-    """Guard of a measurement by the temperature controller of the mesh. Without a controller all checks pass.
+    """Checks that the chip temperature is stable during a measurement. Without a controller all checks pass.
 
     Args:
         bench: The bench.

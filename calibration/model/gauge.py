@@ -84,7 +84,7 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
 
 
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the gauge-fixed rms difference of two sets of joint phases per loop, √(Σ r² / N_loop)."""
+    """Return the rms difference of joint phases per loop, √(Σ r² / N_loop), without unobservable parts."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
 

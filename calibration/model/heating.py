@@ -217,7 +217,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the thermal coupling of all pairs at amplitude one, its derivative by decay length, and the floor."""
+        """Return the thermal coupling of all pairs at amplitude 1, its derivative by decay length, and the floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -236,7 +236,7 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
     """Return own phases ``(N, 2E)`` with deviations from the three-term law, and derivatives by these deviations.
 
-    The relative deviation is zero at rest, linear between the points, and constant beyond the last point.
+    The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
     if deviation is None:
         return own_rad, 1.0

@@ -144,8 +144,8 @@ class AmplitudeModel:
 
         Args:
             upper_rad: Shape ``(n, E)``; phases of the upper arms, including the passive part.
-            lower_rad: Shape ``(n, E)``.
-            joint_rad: Shape ``(n, J)`` or ``(J,)``.
+            lower_rad: Shape ``(n, E)``; phases of the lower arms.
+            joint_rad: Shape ``(n, J)`` or ``(J,)``; phases of the waveguide joints.
             source: Shape ``(n,)``; index of the source.
             monitor: Shape ``(n, k)``; indices of the monitors.
             second: Shape ``(S,)``; field at the second port of every source relative to the first, 0 without a second

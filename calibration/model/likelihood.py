@@ -133,7 +133,7 @@ class Likelihood:
         Args:
             reading_ma: Shape ``(N, M)``; predicted readings.
             drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
-            maximum: Largest result, returned if no smaller value explains the residuals.
+            maximum: Largest discrepancy, returned if no smaller value explains the residuals.
         """
 
         def unexplained(discrepancy: float) -> bool:

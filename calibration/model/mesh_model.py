@@ -68,7 +68,7 @@ class _SettingLight:
 
     Attributes:
         number: Shape ``(n,)``; index of the source.
-        detuning_hz: Shape ``(n, 1)``.
+        detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
         cells: The unit cells.
         elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
         joints: Shape ``(n, 1, J)``; transmission of the joints.
@@ -76,8 +76,8 @@ class _SettingLight:
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
-        monitors: Shape ``(M,)``; positions of the monitors among these ports.
-        by_field: Shape ``(n, M)``; 2·scale·S*, the factor of the adjoint light of a monitor.
+        monitors: Shape ``(M,)``; positions of the monitors among the k ports of ``waves``.
+        by_field: Shape ``(n, M)``; 2·scale·S* with the field S, the factor of the adjoint light of a monitor.
     """
 
     number: NDArray[np.int64]
@@ -162,7 +162,7 @@ class MeshModel:
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def with_physics(self, physics: Physics) -> MeshModel:
-        """Return a model of the same mesh and light with another set of additional physical effects."""
+        """Return a model of the same mesh and light with the given set of additional physical effects."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
@@ -173,7 +173,7 @@ class MeshModel:
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
     def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
-        """Return a model of the same mesh and light, read at other ports."""
+        """Return a model of the same mesh and light with monitors at other ports."""
         return self._with(self.space.physics, monitors, precise=self._precise)
 
     def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
@@ -185,7 +185,7 @@ class MeshModel:
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
-        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and heat, ``(N, 2E)``.
+        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and the heat, ``(N, 2E)``.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -486,9 +486,9 @@ class MeshModel:
     def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
 
-        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With S = Σ h·a, a
-        derivative by a phase (factor -j) is an imaginary part and one by a loss a real part. The precision is that of
-        the adjoint light.
+        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With the field S =
+        Σ h·a (adjoint light h, waves a), a derivative by a phase (factor -j) is an imaginary part and a derivative by a
+        loss a real part. The result has the precision of the adjoint light.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B

@@ -125,8 +125,8 @@ class WhiteRows:
 
     Attributes:
         settings: Indices of the settings.
-        rows: Shape ``(n, M, P)``; in single precision, like the derivatives.
-        misfit: Shape ``(n, M)``.
+        rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
+        misfit: Shape ``(n, M)``; whitened residuals.
         by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
         heat_mw: Shape ``(n, 2E)``; heat of every heater.
     """
@@ -213,9 +213,9 @@ def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: R
 
 
 def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return the mean squared residual of the readings that depend on each parameter, shape ``(size,)``.
+    """Return, for each parameter, the mean squared residual of the readings that depend on it, shape ``(size,)``.
 
-    The value is 1 if the model is right, large for parameters of faulty elements, and 0 if no reading depends on them.
+    It is 1 if the model is right, large for a parameter of a faulty element, and 0 if no reading depends on it.
     """
     felt, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):

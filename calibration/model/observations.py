@@ -104,8 +104,8 @@ class NoiseModel:
     """Noise of one monitor reading: σ² = (relative · value)² + floor².
 
     Attributes:
-        relative: Relative part.
-        floor_ma: Additive part, with the quantization step.
+        relative: Relative standard deviation.
+        floor_ma: Additive standard deviation in mA, including the quantization step.
     """
 
     relative: float

@@ -77,7 +77,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(
         "arm_difference_db", "unequal losses of the arms of a PUC", "puc", 0.03, 0.5,
-        "loss of PUCs spreads by 0.03 dB (Sánchez-Jácome 2025): that of arms is assumed to",
+        "PUC losses spread by 0.03 dB (Sánchez-Jácome 2025); the same is assumed for arms",
     ),
     PhysicsRow("monitor_leak", "leakage between neighbouring photodiodes", "neighbours", 1e-3, 0.05, "assumed"),
     PhysicsRow(
@@ -199,7 +199,7 @@ class Physics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the included effects, in the order of the table."""
+        """Names of the included effects, in the order of the table ``PHYSICS``."""
         return tuple(row.name for row in PHYSICS if row.name in self.widths)
 
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:

@@ -44,7 +44,7 @@ class Prior:
         return Prior(self.mean, sigma, self.precision)
 
     def with_physics(self, space: ParameterSpace) -> Prior:
-        """Return the prior for a parameter space with other additional effects, whose parameters have mean zero."""
+        """Return the prior for a parameter space with the given additional effects, whose parameters have mean zero."""
         rest = [name for name in space.groups if name not in space.physics.widths]
         kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
         widths = [
@@ -99,7 +99,7 @@ MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_com
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """Parameter groups that a calibration with one laser determines."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
-"""Groups of phases that are known modulo a turn even without any reading."""
+"""Phase groups; a phase is known modulo 2π even without readings, which limits its uncertainty."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
 """Parameter groups that a calibration with separate lasers determines: also their frequencies and a phase slope."""
 
@@ -112,7 +112,7 @@ _REFERENCE_HZ = 1e5
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return information, shape ``(P, P)``, in which every phase is known at least modulo a turn."""
+    """Add to an information matrix, ``(P, P)``, that every phase is known modulo 2π (standard deviation π)."""
     known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     return known
 

@@ -22,11 +22,11 @@ Slopes = NDArray[np.floating[Any]]
 _LN10_PER_10 = np.log(10.0) / 10.0
 
 DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
-"""Table rows that act on detectors only."""
+"""Names of effects in ``PHYSICS`` that act on detectors only."""
 
 
 REFLECTIONS = ("facet_reflection", "joint_reflection")
-"""Table rows that reflect light."""
+"""Names of effects in ``PHYSICS`` that reflect light."""
 _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
@@ -36,7 +36,7 @@ def mesh_physics(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
 
 
 def without_reflections(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the parameters of additional effects without those of reflections."""
+    """Return the parameters of additional effects, without those of reflections."""
     return {name: value for name, value in extra_physics.items() if name not in REFLECTIONS}
 
 

@@ -1,6 +1,6 @@
 """The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases are coordinates along observable directions (``gauge.visible_joint_directions``), and monitors are in dB;
+Joint phases are given along observable directions (``gauge.visible_joint_directions``), monitor sensitivities in dB;
 all other parameters are as in :class:`calibration.model.parameters.MeshParameters`.
 """
 
@@ -141,7 +141,7 @@ class ParameterSpace:
         return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a parameter vector with one given number per group, and ``otherwise`` in all other groups.
+        """Return a parameter vector with a given value for each listed group, and ``otherwise`` in all other groups.
 
         Raises:
             ConfigError: A group does not exist.

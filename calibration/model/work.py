@@ -13,8 +13,8 @@ SLOPES = 8
 SCANNED = 1
 """Work per reading and frequency in the frequency scan of the phase search."""
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
-"""Factors for :func:`pairs_work`: choice of directions, score of the chosen ones, other pairs in the
-errors, and other pairs in the weights of readings."""
+"""Factors for :func:`pairs_work`: choice of directions, score of the chosen directions, unfitted pairs in the errors,
+and unfitted pairs in the reading weights."""
 DRIFTED = 8
 """Work per reading to determine the drift of power and phase of every setting, in addition to predictions."""
 
@@ -23,7 +23,7 @@ USUAL = 1800
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
 """The same for larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total on 265 PUCs)."""
 OTHERWISE = 300
-"""Work of a run outside its fits."""
+"""Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25
 """Limit for phase searches before the first fit, as a multiple of an undisturbed run; more would leave no work for the
 fit.
@@ -55,7 +55,7 @@ def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) ->
 
 
 def chosen_work(parameters: int) -> float:
-    """Return the computational work per reading to choose a setting by its information on a number of parameters."""
+    """Return the computational work per reading to choose a setting by its information on ``parameters`` parameters."""
     return 90.0 + 3.9e-4 * parameters**2
 
 
@@ -65,7 +65,7 @@ def solution_work(parameters: int) -> float:
 
 
 def usual_work(readings: int, parameters: int) -> float:
-    """Return the computational work of a run without complications, given its random readings and parameters."""
+    """Return the work of a run without complications, given its numbers of random readings and parameters."""
     return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
 
 
@@ -85,7 +85,7 @@ class FitWork:
 
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
-        """Return the limit of the computational work of a run, given its random readings and basic parameters."""
+        """Return the work limit of a run, given its numbers of random readings and basic parameters."""
         return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
@@ -94,7 +94,7 @@ class FitWork:
 
     @property
     def left(self) -> float:
-        """Work that is still allowed now, including the end of the run."""
+        """Work that is still allowed now, including that reserved for the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property

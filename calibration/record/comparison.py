@@ -90,7 +90,7 @@ class Comparison:
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, joints by their loops (docs/calibration.md, 1.2).
+    Passive phases are compared modulo 2π, joint phases through loop phases (docs/calibration.md, 1.2).
 
     Raises:
         CalibrationError: The records belong to different meshes, or a record has crosstalk that is not a distance
@@ -147,7 +147,7 @@ def _without_different_ports(
     # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
         return first, second
-    notes.append("sources or monitors differ, so their levels and the covariances are not compared")
+    notes.append("sources or monitors differ, so power levels, sensitivities and covariances are not compared")
     monitors = tuple(port for port in first.monitor_ports if port in second.monitor_ports)
     return _without_sources(first, monitors), _without_sources(second, monitors)
 
@@ -158,7 +158,7 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the gauge-fixed parameter difference of two records as a vector, NaN where a record has no value."""
+    """Return the observable parameter difference of two records as a vector; NaN where a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]

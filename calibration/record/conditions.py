@@ -1,4 +1,4 @@
-"""Conditions of a calibration, and the ranges in which it holds; every range states its derivation.
+"""Conditions of a calibration, and the ranges in which it holds; each range is stored with its derivation.
 
 The ranges hold for switching: bar and cross states of single PUCs. Loops are much more sensitive. The phase of a loop
 of six PUCs changes by 2π · 6 · 11.25 ps · Δf (0.1 rad in 0.24 GHz) and by 3.6 rad/K. Rings and interferometers
@@ -39,9 +39,9 @@ _RESISTANCE_PER_K = 3e-3
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
-    """Return how far from the measured wavelengths bar and cross states stay below the allowed leakage, in nm.
+    """Return how far in nm from the measured wavelengths bar and cross states stay below the allowed leakage.
 
-    The slope of the differential phase is the worst that published bandwidths allow: 25 mrad/nm (docs/sources.md).
+    The slope of the differential phase is the largest that published bandwidths allow: 25 mrad/nm (docs/sources.md).
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9

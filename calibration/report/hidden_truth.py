@@ -27,7 +27,7 @@ class TruthReport:
 
     Attributes:
         phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases against the true phases at rest, which
-            include heaters stuck at a current. With several source frequencies the phases hold at the mean.
+            include heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.
@@ -117,7 +117,7 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 def _extinction_db(
     bench: Bench, record: CalibrationRecord, found: NDArray[np.int64], state: State
 ) -> NDArray[np.float64]:
-    """Program all PUCs to one state and return the extinction of each, from the true cells."""
+    """Program all PUCs to one state and return the extinction of each in dB, calculated from the true parameters."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
     bench.clock.sleep(REST_S)
     cells = bench.emulated.world.cells()

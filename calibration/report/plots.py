@@ -94,7 +94,7 @@ def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) 
     """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
 
     Args:
-        named: Fringes, each with its rank, such as ``worst``.
+        named: Fringes, each with the rank of its misfit, such as ``worst``.
         law_reach_ma: By heater, the current up to which its law holds.
     """
     columns = min(3, len(named))
@@ -133,7 +133,7 @@ def _fringe(axes: Axes, fringe: Fringe) -> None:
 
 @_styled
 def residuals(readings: Readings) -> Figure:
-    """Return plots of residuals in units of σ: histogram with unit normal, by setting in time order, and by monitor."""
+    """Return plots of residuals in units of σ: histogram with normal density, over time, and by monitor."""
     figure = _figure(5.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.2))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
@@ -244,7 +244,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
 
     Args:
         rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
-        distance_mm: Shape ``(2E, 2E)``.
+        distance_mm: Shape ``(2E, 2E)``; distance between arm (row) and heater (column).
         kernel: The crosstalk kernel over distance; its formula labels the curve.
     """
     from matplotlib.colors import LogNorm

@@ -154,7 +154,7 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
 
     Raises:
         ConfigError: The bench is not emulated.
-        CalibrationError: The record has no covariance, or crosstalk of another kind than the global fit.
+        CalibrationError: The record has no covariance, or its crosstalk is not a distance kernel as in the global fit.
     """
     truth = true_parameters(bench, record)
     normalised, phases = phase_errors(bench, record, truth)

@@ -28,7 +28,7 @@ _DISPERSION = (
 
 
 def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard errors of the passive phases in a record, without PUCs that have none."""
+    """Return the standard errors of a record's passive phases in mrad; PUCs without a standard error are left out."""
     return {
         puc: 1e3 * entry.passive_phase_sigma_rad
         for puc, entry in enumerate(record.pucs)
@@ -39,7 +39,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 def cell_loops(mesh: MeshTopology) -> Real:
     """Return which joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
-    No phase gauge changes these sums (docs/calibration.md, 1.2), so they are observable at the ports.
+    The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
     """
     number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
@@ -128,7 +128,7 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 
 
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
-    """Return the free groups and the largest correlation between a parameter of one and a parameter of another.
+    """Return the free parameter groups and, for each pair of groups, the largest correlation between their parameters.
 
     The matrix is symmetric; the correlation of a parameter with itself does not count. ``None`` without a covariance.
     """
@@ -149,7 +149,7 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
 def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
     """Return the names of parameters that the prior determines more than the readings do.
 
-    A record without such a list counts parameters whose variance is more than half that of the default prior.
+    If the record has no such list, these are parameters with more than half the variance of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
     from calibration.model.space import space_from_record

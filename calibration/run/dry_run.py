@@ -65,8 +65,8 @@ class StagePlan:
         name: Name of the stage.
         settings: Number of settings of heaters and light.
         source_changes: Number of source changes.
-        hardware_s: Hardware time without source changes.
-        peak_mw: Largest total heat of all heaters.
+        hardware_s: Hardware time in s, without source changes.
+        peak_mw: Largest total heat of all heaters, in mW.
     """
 
     name: str

@@ -115,12 +115,12 @@ def check_same(begun: JournalHeader, now: JournalHeader) -> None:
         CalibrationError: The message lists the differences.
     """
     different = [
-        f"{words} was {_shown(getattr(begun, name))}, is {_shown(getattr(now, name))}"
+        f"{words}: {_shown(getattr(begun, name))} at the start, now {_shown(getattr(now, name))}"
         for name, words in _SAME
         if getattr(begun, name) != getattr(now, name)
     ]
     if None not in (begun.emulated_chip, now.emulated_chip) and begun.emulated_chip != now.emulated_chip:
-        different.append(f"the emulated chip was {begun.emulated_chip}, but now is {now.emulated_chip}")
+        different.append(f"the emulated chip: {begun.emulated_chip} at the start, now {now.emulated_chip}")
     if different:
         raise CalibrationError(
             f"the run of this journal cannot be resumed here: {'; '.join(different)}",

@@ -92,7 +92,7 @@ def jobs_for(
     seed: int = 0,
     tolerance_db: float | None = None,
 ) -> list[BenchJob]:
-    """Return the jobs of some benches after checking that they share no device; nothing is opened.
+    """Return one calibration job per bench, after a check that the benches share no device; nothing is opened.
 
     Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order, so that they are different chips.
 
@@ -182,7 +182,7 @@ def unstarted_outcome(job: BenchJob) -> BenchOutcome:
 
 
 class _Steps:
-    """Progress callback of a run that reports each stage once, and stops the run on request."""
+    """Progress callback of a run: reports each stage once, and stops the run on request."""
 
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""

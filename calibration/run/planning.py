@@ -195,7 +195,7 @@ class AdaptiveMeasurement:
     def _next_batch(
         self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
-        """Return the next batch of settings, its predicted standard error, and the reason if it is the last batch."""
+        """Choose the next batch; return its settings, predicted standard error, and why it is the last (or empty)."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
@@ -258,7 +258,7 @@ def shortfall(
 
 
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
-    """Return the average time of a source change on this bench so far, beyond the settings themselves.
+    """Return the average time in s that a source change has taken on this bench, without the settings themselves.
 
     The value is calculated from journal entries, so a resumed run finds the same value.
     """
@@ -302,7 +302,7 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors, shape ``(size,)``, that follow from an information matrix plus the prior."""
+    """Return the standard errors, shape ``(size,)``, for an information matrix and the prior of a fit."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -326,7 +326,7 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
 
 
 def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
-    """Return a sentence about phases that no setting determines."""
+    """Return a sentence about phases that this bench cannot determine with any setting."""
     groups = {"PUC": "passive_phase_rad", "loop": "loops"}
     counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
     what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)

@@ -124,7 +124,7 @@ class Calibration:
 
     @property
     def fitted(self) -> Observations | None:
-        """Settings and readings of the fit; ``None`` before they are measured."""
+        """Settings and readings of the fit; ``None`` before the random settings are measured."""
         return self._start.random if self._start else None
 
     @on_one_blas_thread
@@ -443,7 +443,7 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions of the record; for tuned light, with the wavelength of its phases."""
+        """Return the conditions of the record. If sources were tuned, its wavelength is that at which phases hold."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)

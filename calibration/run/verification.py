@@ -78,7 +78,7 @@ class Verification:
     suspects: tuple[int, ...] = ()
 
     def of(self, kind: Kind) -> Verification:
-        """Return the comparisons of one kind of settings."""
+        """Return the comparisons for settings of one type (``random`` or ``states``)."""
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
@@ -168,7 +168,7 @@ TOLERANCE_DB = 0.1
 # Largest mean squared error, in standard errors of reading and record, that counts as explained.
 _EXPLAINED_CHI2 = 1.5
 MIN_DBM = -40.0
-"""Ports that are darker than this in prediction and measurement are not compared."""
+"""Smallest power in dBm that is compared; a port must reach it in prediction or measurement."""
 # Ports less than 10 dB above the noise floor are not compared either (docs/calibration.md, step 8).
 _FLOOR_SIGMA = 10.0
 _OFF_SHARE = 0.25
@@ -235,7 +235,7 @@ def verify(
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """A setting that no fit used; after measurement it includes the slow heat of earlier settings."""
+    """One setting of the verification; after measurement it includes the slow heat left by earlier settings."""
 
     kind: Kind
     source: int

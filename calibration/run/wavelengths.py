@@ -161,7 +161,7 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse covariance of delay and slopes, scaled first because its entries differ by decades."""
+        """Return the inverse covariance of delay and slopes, scaled for inversion because units differ by decades."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -258,7 +258,7 @@ class WavelengthExtension:
             stepped, last_hz = True, reach_hz
 
     def _at(self, asked_hz: float, settings: int) -> float:
-        """Measure at one wavelength, update the slopes, and return the actual wavelength in nm."""
+        """Measure at one wavelength, update delay and slopes, and return the actual wavelength in nm."""
         observations = self._measured(asked_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)

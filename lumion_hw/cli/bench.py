@@ -96,7 +96,7 @@ def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _expected_identity(device: DeviceModel) -> str | None:
-    """Return the serial number or modules that the bench file expects of a device; ``None`` without an expectation."""
+    """Return the serial number or modules that the bench file states for a device; ``None`` if it states none."""
     modules = getattr(device, "modules", None)
     return " ".join(modules) if modules else getattr(device, "serial", None)
 

@@ -187,7 +187,7 @@ def _request_options(function: Any) -> Any:
             show_default=True,
             help="Priority, an integer; circuits with a higher priority are routed first.",
         ),
-        click.option("--exclusive", is_flag=True, help="Share no PUC with other circuits."),
+        click.option("--exclusive", is_flag=True, help="Use no PUC that another circuit uses."),
         click.option(
             "--lease",
             "lease_s",
@@ -660,7 +660,7 @@ def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[A
 
 
 def _mark_broken(circuit: ActiveCircuit, reason: str) -> ActiveCircuit:
-    """Return the circuit marked as broken, without its earlier measured values."""
+    """Return a copy of the circuit that is marked as broken and has no measured values."""
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {reason}",), seen_utc=now_utc())

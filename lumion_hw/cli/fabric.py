@@ -52,8 +52,8 @@ def fabric() -> None:
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.
 
-    If a manager is killed, the next one continues from the journals and the state of the mesh. The program of --hook
-    is called with stop, rebuild, restore or go, followed by the job and its members.
+    If a manager is killed, the next manager continues from the journals and the state of the mesh. The program of
+    --hook is called with stop, rebuild, restore or go, followed by the job and its members.
     """
     with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()

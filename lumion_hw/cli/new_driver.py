@@ -1,4 +1,4 @@
-"""``lumion new-driver``: create a package for a new kind of device; its tests pass from the start."""
+"""``lumion new-driver``: create a package for a new kind of device; its tests pass at once."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ COUNTED_BY = click.option(
     type=click.Choice(("jobs", "accelerators")),
     default="jobs",
     show_default=True,
-    help="Whether the shares in the mix file count jobs, or the accelerators of these jobs.",
+    help="Whether the shares in the --mix file count jobs, or the accelerators of these jobs.",
 )
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 

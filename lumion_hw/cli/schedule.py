@@ -399,7 +399,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 @click.option("--modules", metavar="NAME,...", help="Device name of the module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
-@click.option("--regroup", is_flag=True, help="Distribute the transfers over other rounds (all-to-all and matchings).")
+@click.option("--regroup", is_flag=True, help="Regroup the transfers into other rounds (all-to-all and matchings).")
 @out_option("JSON file of the resulting schedule to write.")
 @out_option("Phase file of the settings to write, for `lumion schedule phases`; needs --bench.", "--phases")
 @click.option(

@@ -208,7 +208,7 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
 
 
 def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return the table cells that show two values of a setting; for long arrays, the element that differs most."""
+    """Return table cells that show the two values of a setting; of a long array, the element that differs most."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):

@@ -266,7 +266,7 @@ class _Password(ParameterType[str]):
 @click.option(
     "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive bank."
 )
-@click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is then off.")
+@click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is off afterwards.")
 @click.option("--hitless", is_flag=True, help="With --run: keep the traffic running, if the module supports it.")
 @click.option("--commit", is_flag=True, help="Use the running image at every start from now on.")
 @click.option(

@@ -126,7 +126,7 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
     """Compare two calibration records of one mesh, in units of their standard errors.
 
-    Parameter combinations that no port can observe are excluded.
+    Parameter combinations that cannot be observed at the ports are excluded.
     """
     from calibration.record.comparison import compare_records
 
