@@ -209,7 +209,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
 
     def state(self) -> LaserState:
-        """Read NOP, ResEna, StatusF, StatusW and the settings, and the output power (OOP) if the laser emits."""
+        """Read status (NOP, ResEna, StatusF, StatusW) and settings, and the output power (OOP) if the laser emits."""
         read = self._session.read
         with self._session.transaction():
             nop = read(ItlaRegister.NOP)

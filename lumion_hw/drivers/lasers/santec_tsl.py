@@ -48,7 +48,7 @@ _DARK_DBM = -99.0
 _STOPPED = 0
 _MAX_LOG_POINTS = 500_000
 _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
-"""Number type and factor to nm of a log, by bytes per value."""
+"""Number type of the wavelengths in a log, and their unit in nm, by the number of bytes per value."""
 
 
 class Dialect(enum.Enum):

@@ -279,7 +279,7 @@ class PowerRun:
             if clock.now() >= deadline:
                 raise self._meter.session.error(
                     DeviceTimeoutError,
-                    f"the run of {self._plan.n_samples} samples was not complete after "
+                    f"the log of {self._plan.n_samples} samples was not complete after "
                     f"{clock.now() - self.started_s:.3g} s and was stopped",
                     command="FUNC:STAT?",
                     hint="There were too few triggers, or the time was too short.",

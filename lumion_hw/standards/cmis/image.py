@@ -104,7 +104,7 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
         raise ConfigError(f"{source or 'dump'}: key 'lower' is missing", hint=_HINT)
     pages = document.get("pages", {})
     if not isinstance(pages, dict):
-        raise ConfigError(f"{source or 'dump'}: 'pages' must be a table of pages", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'pages' must be a JSON object of pages", hint=_HINT)
     texts: dict[Half, object] = {LOWER: document["lower"]}
     texts |= {_half(key, source): text for key, text in pages.items()}
     halves, unknown, remarks = {}, _unread(document.get("unread", {}), source), []
@@ -169,7 +169,7 @@ def _bytes_after(half: Half, n_known: int) -> frozenset[int]:
 
 def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{source or 'dump'}: 'unread' must be a table of bytes", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unread' must be a JSON object of bytes", hint=_HINT)
     unknown = {}
     for key, numbers in table.items():
         if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
@@ -180,5 +180,5 @@ def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
 
 def _unreadable(table: object, source: str) -> dict[Half, str]:
     if not isinstance(table, dict) or not all(isinstance(reason, str) for reason in table.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of pages and reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a JSON object of reasons by page", hint=_HINT)
     return {LOWER if key == "lower" else _half(key, source): reason for key, reason in table.items()}

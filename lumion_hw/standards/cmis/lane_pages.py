@@ -210,7 +210,7 @@ TUNING_FLAGS = (
     "fine_tuning_oor",
     "target_output_power_oor",
 )
-"""Tuning flags and masks from bit 0 upwards."""
+"""Names of the tuning flags, and of their masks, from bit 0 upwards."""
 _TUNABLE = "transmitter_tunable"
 _BY_BYTE = Array(MEDIA, LANES, 8)
 _BY_WORD = Array(MEDIA, LANES, 16)

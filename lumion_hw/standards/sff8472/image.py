@@ -50,7 +50,7 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
             raise ConfigError(f"{source or 'dump'}: {key!r} is not hexadecimal: {error}", hint=_HINT) from error
     failed = document.get("unreadable", {})
     if not isinstance(failed, dict) or not all(isinstance(reason, str) for reason in failed.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a JSON object of reasons", hint=_HINT)
     name = document.get("source")
     image = _image(memories[0], memories[1], name if isinstance(name, str) else source)
     return replace(image, unreadable=failed)

@@ -136,7 +136,7 @@ class LumionMeshController(Driver):
 
     @property
     def info(self) -> ControllerInfo:
-        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         return controller_info(self._session.hello)
 
     @property

@@ -122,7 +122,7 @@ class Tables:
                 f"table {generation} was not confirmed",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"{reply}",
-                hint="Read back the driven table, then program again.",
+                hint="Read back the driven currents, then program again.",
             )
         self.confirmed = table
         return Generation(generation, table.crc32, self._clock.now())

@@ -169,7 +169,7 @@ class QontrolController(Driver):
 
     @property
     def info(self) -> ControllerInfo:
-        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         chain = self._require_outputs("info").chain
         kinds = sorted({module.kind for module in chain.modules})
         versions = sorted({module.firmware for module in chain.modules})
@@ -190,7 +190,7 @@ class QontrolController(Driver):
 
     @property
     def chain(self) -> ModuleChain:
-        """Modules found by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Modules found by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         return self._require_outputs("chain").chain
 
     @property

@@ -131,7 +131,7 @@ def faults_from_reports(
 def faults_from_log(
     entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return the faults logged in the last two seconds, whose reports were suppressed (``E30``)."""
+    """Return faults that the modules logged in the last two seconds but did not report (``E30``: suppressed)."""
     faults: dict[tuple[int, int], Fault] = {}
     for entry in entries:
         channel = chain.channel(entry.module, entry.local_channel)

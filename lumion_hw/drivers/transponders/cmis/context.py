@@ -230,7 +230,7 @@ class ModuleContext:
                 raise self.error(
                     DeviceTimeoutError,
                     f"{stage()} for {timeout_s:.3g} s",
-                    "This exceeds the advertised time. See wait_for_lock() and flags() for the reason.",
+                    "This exceeds the time that the module advertises. See wait_for_lock() and flags() for the reason.",
                 )
             now_s = self.clock.now()
             self.clock.sleep(min(max(period_s, 0.02 * (now_s - began_s)), max(end - now_s, 0.0)))

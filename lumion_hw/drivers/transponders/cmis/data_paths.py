@@ -52,8 +52,8 @@ class DataPath:
 def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
     """Return the media lanes of an application that begins on a host lane.
 
-    The k-th possible first host lane belongs to the k-th possible first media lane. If there are fewer first media
-    lanes, as in a muxponder, the remaining first host lanes share the last first media lane.
+    The k-th possible first host lane uses the k-th possible first media lane. If the list of first media lanes is
+    shorter, as in a muxponder, the remaining host lanes share the last media lane in the list.
     """
     starts, media = application.first_host_lanes, application.first_media_lanes
     position = starts.index(first_host_lane) if first_host_lane in starts else 0

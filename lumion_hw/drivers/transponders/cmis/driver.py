@@ -223,7 +223,7 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
 
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
+        """Start a pattern: ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
         Raises:
             NotSupportedError: The module does not support it.

@@ -263,4 +263,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     limits,
     media,
 )
-"""Checks of constant content."""
+"""All checks of the constant content of a dump."""

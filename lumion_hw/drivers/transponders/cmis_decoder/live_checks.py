@@ -307,4 +307,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     diagnostics,
     reserved,
 )
-"""Checks of changing content."""
+"""All checks of the changing content of a dump."""
