@@ -51,7 +51,7 @@ class UnknownNameError(ConfigError, KeyError):
 
 
 class IdentityError(ConfigError):
-    """A device other than the expected one answered at this address."""
+    """Another device than expected answered at this address."""
 
 
 class LinkError(LumionError, ConnectionError):

@@ -45,7 +45,7 @@ class FittedCurve:
     Attributes:
         x: x values, shape ``(n,)``.
         y: Measured values, shape ``(n,)``.
-        residual: Point minus curve, shape ``(n,)``.
+        residual: Measured value minus fitted curve, shape ``(n,)``.
         x_label: Name and unit of x.
         y_label: Name and unit of y.
         n_left_out: Number of points left out because they have no number.
@@ -138,7 +138,7 @@ def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool
     names = select_names([reading], devices)
     if len(names) > 1:
         raise ConfigError(
-            f"{reading!r} matches {len(names)} channels, but a fit takes one",
+            f"{reading!r} matches {len(names)} channels, but a fit needs exactly one",
             hint=f"Give one name, such as {names[0]}.",
         )
     values = data.value[names[0]].ravel()
@@ -151,7 +151,7 @@ class LeastSquares(NamedTuple):
     Attributes:
         at: Fitted parameters, shape ``(k,)``.
         covariance: Covariance of the parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
-        residual: Point minus curve, shape ``(n,)``.
+        residual: Measured value minus fitted curve, shape ``(n,)``.
         slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
     """
 

@@ -77,7 +77,7 @@ def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) ->
 def followers(
     bench: Bench, lights: Sequence[SweptSource], columns: Sequence[Column], swept: Collection[str]
 ) -> list[Follower]:
-    """Return the meter settings that follow the sources of a scan.
+    """Return the wavelength settings of meters that follow the light sources of a scan.
 
     If only one of several sources is swept, the meters follow that source. If all sources are constant and have
     different wavelengths, the meters follow none.
@@ -104,7 +104,7 @@ def followers(
         raise ConfigError(
             f"{first.name} and {apart[0]} have different wavelengths, but {settings[0].device} can follow only one",
             device=settings[0].device,
-            hint=f"Sweep {settings[0].name} with one of them, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
+            hint=f"Sweep {settings[0].name} with one source, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
             + _KEEP_METERS_HINT,
         )
     found = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]

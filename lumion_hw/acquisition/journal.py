@@ -81,7 +81,7 @@ class LogHeader:
         period_s: Time between rows; 0 for a scan, which has no fixed period.
         n_rows: Number of planned rows.
         started: Time of the first row, ISO 8601 with time zone.
-        software: Name and version of the software that started it.
+        software: Name and version of the software that started the recording.
         emulated: Whether the bench was emulated.
         devices: Identities of the devices, by name.
         bench_file: Copy of the bench file; ``None`` if there was none or it is unknown.
@@ -254,7 +254,7 @@ class LogJournal:
 
         Raises:
             ConfigError: The file does not exist or is not a journal.
-            BusyError: Another process is using it.
+            BusyError: Another process is using the file.
         """
         path = Path(path)
         if not path.is_file():
@@ -362,7 +362,7 @@ def check_rows(path: AnyPath, header: LogHeader, index: NDArray[np.uint32]) -> N
     if len(index) and int(index.max()) >= header.n_rows:
         raise ConfigError(
             f"{path} is damaged: it has row {int(index.max())}, but only rows 0 to {header.n_rows - 1} are planned",
-            hint="Restore it from a copy, or start again with another file.",
+            hint="Restore the file from a copy, or start again with another file.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Draws a recording over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
+"""Plots of recordings over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _Track:
 
 
 class Moves:
-    """Checks the settings of a scan and sets them point by point. Creating it changes nothing.
+    """Checks the settings of a scan and sets them point by point. Creating an object changes no setting.
 
     Args:
         bench: The open bench.
@@ -169,7 +169,7 @@ def _settings(bench: Bench, pattern: str) -> list[Setting]:
         raise ConfigError(
             f"{found[0].name} is an array of {found[0].shape[0]} values",
             device=found[0].device,
-            hint=f"Sweep its values by name: {_example(bench, found[0])}.",
+            hint=f"Sweep the array's values by name: {_example(bench, found[0])}.",
         )
     return single
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SET = ".set"
-"""Suffix of the columns with the values that were set."""
+"""Suffix of the names of columns with the values of swept settings."""
 BY_INSTRUMENT = "scan.by_instrument"
 """Name of the column that is 1 for points swept by an instrument and 0 for points that this program set and read."""
 

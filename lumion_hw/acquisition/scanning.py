@@ -324,7 +324,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
                 raise BusyError(
                     "another scan of this program is using this device",
                     device=name,
-                    hint="Wait until it ends. Nothing was changed.",
+                    hint="Wait until that scan ends. Nothing was changed.",
                 )
         used.update(prepared.devices)
     try:
@@ -424,7 +424,7 @@ def _settings_restored(prepared: PreparedScan, snapshot: Snapshot, leave: bool) 
                 error.hint = f"{error.hint or ''} {problem}.".lstrip()
         raise
     if problem := _restore_failures(prepared, snapshot):
-        raise LumionError(f"all points are saved, but {problem}", hint="Check the device and restore it manually.")
+        raise LumionError(f"all points are saved, but {problem}", hint="Restore the device manually.")
 
 
 def _restore_failures(prepared: PreparedScan, snapshot: Snapshot) -> str:

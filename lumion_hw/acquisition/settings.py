@@ -264,7 +264,7 @@ class Settings(Mapping[str, Setting]):
         return len(self._settings)
 
     def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
-        """Read all independent settings, with each query sent only once.
+        """Read all independent settings, and send each query to a device only once.
 
         Settings of a device that fails are missing; its error is in :attr:`failures`.
 

@@ -1,7 +1,7 @@
 """Snapshots: save the settings of a bench to a file, compare them, and restore them in a safe order.
 
-Light sources whose settings change are switched off first and on last. Modules leave the low-power mode before other
-settings are written. Every setting that cannot be restored is reported, with the settings skipped because of it.
+Light sources whose settings change are switched off first and switched on last. Modules leave the low-power mode before
+other settings are written. Every setting that cannot be restored is reported, with the settings skipped because of it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     raw = read_file(
-        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one."
+        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes a snapshot."
     )
     try:
         text = raw.decode("utf-8-sig")

@@ -109,12 +109,11 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
             ``serial://port?baud=...``, ``visa://RESOURCE``.
         clock: A wall clock.
 
-    Returns:
-        The instruments found, in the order of the places, and the errors of the places that could not be reached. A
-        place that was reached but did not reply is in neither.
+    Returns: The instruments found, in the order of ``places``, and the errors of addresses that could not be reached.
+        An address that was reached but did not reply is in neither list.
 
     Raises:
-        ConfigError: A place is not a valid address.
+        ConfigError: An entry of ``places`` is not a valid address.
     """
     instruments: list[FoundInstrument] = []
     failures: dict[str, LumionError] = {}

@@ -50,8 +50,8 @@ class EventLog:
 
         Args:
             path: The file.
-            max_bytes: Size above which the file is renamed to ``NAME.old``, replacing an older one, and a new file is
-                started.
+            max_bytes: Size in bytes above which the file is renamed to ``NAME.old``, replacing an older file, and a new
+                file is started.
 
         Raises:
             ConfigError: The path is not writable, or contains another kind of file.

@@ -18,7 +18,7 @@ from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationR
 
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
-"""Default wait after programming: ten thermal time constants of an undercut heater."""
+"""Default wait after programming, in seconds: ten thermal time constants of an undercut heater."""
 MIN_WAIT_TAUS = 5.0
 """Shortest accepted wait, in thermal time constants: 0.7 % of a temperature change then remains."""
 _DEFAULT_WAIT_TAUS = 10.0

@@ -41,7 +41,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
     Args:
         bench: The bench.
         record: The calibration record of the bench.
-        policy: Whether an age or temperature out of range gives a warning or an error, as for
+        policy: Whether an age or temperature outside its range causes a warning or an error, as for
             :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:

@@ -43,7 +43,7 @@ class HeldSetting:
     tolerance: float = 0.0
 
     def is_unchanged(self, reply: str) -> bool:
-        """Return whether the reply to the query equals the value that the driver set."""
+        """Return whether the reply to the setting's query equals the value that the driver set."""
         if isinstance(self.value, str):
             return reply.strip().strip('"').upper() == self.value
         try:
@@ -72,7 +72,7 @@ class HeldSetup:
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Restore this setting as well whenever a checked setting has changed: ``*RST`` changes both.
+        """Restore this unchecked setting too whenever a checked one has changed, because ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.

@@ -381,5 +381,5 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         return self.identity.firmware
 
     def _identify(self) -> None:
-        """Open the session and check the identity. Raises as ``open`` of every driver."""
+        """Open the session and check the identity. Raises the errors of ``open``."""
         self._identity = checked_identity(self._session, self._session.open(), self._expected)

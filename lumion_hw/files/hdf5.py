@@ -1,8 +1,8 @@
 """Reads HDF5 files safely, even damaged or malicious ones.
 
 No array is allocated that is larger than the file can contain. For a damaged file h5py raises many types of errors
-(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all become one error that names
-the file.
+(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all of them become one error
+that names the file.
 """
 
 from __future__ import annotations

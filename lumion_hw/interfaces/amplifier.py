@@ -56,8 +56,8 @@ class AmplifierState:
     Attributes:
         emitting: Whether the pump is switched on.
         ready: Whether the pump is on, no operation is pending and no alarm is active.
-        input_power_dbm: Power at the input; ``None`` if it is dark or not measured.
-        output_power_dbm: Power at the output; ``None`` if it is dark or not measured.
+        input_power_dbm: Power at the input; ``None`` if the input is dark or not measured.
+        output_power_dbm: Power at the output; ``None`` if the output is dark or not measured.
         pump_current_ma: Current of the first pump; ``None`` if not measured.
         temperature_c: Case temperature; ``None`` if not measured.
         flags: Active warnings and alarms, in plain words.

@@ -178,7 +178,7 @@ class SweepResult:
         saturated: Shape ``(n_points, n_monitors)``.
         monitors: Monitor channel of each column.
         generation: Generation number of the sweep.
-        late: Number of points that took longer than planned.
+        late: Number of points whose measurement took longer than planned.
     """
 
     photocurrent_ma: NDArray[np.float64]
@@ -272,7 +272,7 @@ class MeshController(Protocol):
         If the controller refuses the currents, nothing changes.
 
         Args:
-            currents_ma: Shape ``(n_heaters,)``.
+            currents_ma: Current of each heater, shape ``(n_heaters,)``.
 
         Raises:
             LimitError: A value is outside the limits; the message names the channel.

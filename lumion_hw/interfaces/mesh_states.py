@@ -29,7 +29,7 @@ class MeshStatesInfo:
 
 @dataclass(frozen=True)
 class Submission:
-    """Record of a configuration that was sent. It does not prove that anything changed.
+    """Record of a configuration that was sent, which does not prove that anything changed.
 
     Attributes:
         line: Text that was sent.

@@ -164,7 +164,7 @@ class PowerMeter(Protocol):
         """
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one power reading and return it."""
+        """Trigger one power reading and return the reading."""
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one power reading per channel, all measured at the same time."""

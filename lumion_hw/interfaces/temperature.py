@@ -47,7 +47,7 @@ class TemperatureState:
         setpoint_c: Target temperature.
         current_a: Current through the cooler, negative when heating; ``None`` if not measured.
         enabled: The output is switched on.
-        locked: The output is on, and the temperature has been within the tolerance for the window.
+        locked: Whether the output is on and the temperature has been within the tolerance for ``window_s``.
         losses: Number of times that the lock was lost since opening, including losses that have recovered.
         faults: Active faults in plain words, such as an open interlock or sensor.
         timestamp_s: Host clock when the last of these values arrived.

@@ -59,10 +59,10 @@ class SignalStatus:
     """Live status bits of a module.
 
     Attributes:
-        rx_los: The receiver has lost its signal.
-        tx_fault: The transmitter has shut itself down.
-        tx_disabled: The transmitter is switched off, by pin or by software.
-        data_ready: The monitor values are valid.
+        rx_los: Whether the receiver has lost its signal.
+        tx_fault: Whether the transmitter has shut itself down.
+        tx_disabled: Whether the transmitter is switched off, by pin or by software.
+        data_ready: Whether the monitor values are valid.
         timestamp_s: Host clock when the bits were read.
     """
 
@@ -185,8 +185,8 @@ class TransponderSettings:
     """Present settings of a module.
 
     Attributes:
-        powered: The module is not in low-power mode.
-        enabled: The transmitter is on.
+        powered: Whether the module is out of low-power mode.
+        enabled: Whether the transmitter is on.
         applications: AppSel code of each data path, by its first host lane.
         frequency_thz: Laser frequency; ``None`` if the laser is not tunable, or is set to an unknown grid.
         tx_power_dbm: Output power; ``None`` if it cannot be set.
@@ -318,7 +318,7 @@ class LockReport:
     Attributes:
         stage: Stage of the link.
         detail: Description of the stage and its cause.
-        lane: Lane that the link waits for; ``None`` if it does not wait for a single lane.
+        lane: Lane that keeps the link down; ``None`` if the cause is not a single lane.
         code: Register code that identifies the stage.
         code_name: Name of this register code.
         flag: Name of the flag that identifies the stage.

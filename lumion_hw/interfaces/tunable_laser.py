@@ -54,8 +54,8 @@ class LaserState:
     """State of a laser at one moment.
 
     Attributes:
-        emitting: The output is switched on.
-        ready: The output is on and no operation is pending: it emits the set frequency and power.
+        emitting: Whether the output is switched on.
+        ready: Whether the output is on and no operation is pending, so that frequency and power are as set.
         frequency_thz: Set frequency.
         power_dbm: Set power.
         measured_power_dbm: Output power that the laser measures; ``None`` if the laser is dark or has no monitor.

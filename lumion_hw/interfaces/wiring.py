@@ -55,7 +55,7 @@ class InputPath:
     Attributes:
         transponder: Device name of the module; ``None`` if the source is a laser.
         port: Mesh port.
-        polarization: Device name of the polarization controller in this path; ``None`` without one.
+        polarization: Device name of the polarization controller in this path; ``None`` if there is none.
         loss_db: Passive loss from the module to the mesh facet, with the polarization controller, without the facet
             loss.
         gain_db: Gain of the booster amplifier in this path; 0 without an amplifier. If ``through`` names an amplifier,

@@ -159,7 +159,7 @@ class FaultLink:
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Send the bytes that are due to the device, unless the link is unplugged."""
+        """Send the bytes whose delay has passed to the device, unless the link is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 

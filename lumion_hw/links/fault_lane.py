@@ -118,7 +118,7 @@ class FaultLane:
         return chunk
 
     def _shots(self, start: int, end: int) -> list[FaultEvent]:
-        """Return and remove the single events that hit these bytes."""
+        """Return and remove the planned single faults (``FaultEvent``) that hit these bytes."""
         shots = [event for event in self._events if start <= event.at_byte < end]
         if shots:
             self._events = [event for event in self._events if event not in shots]

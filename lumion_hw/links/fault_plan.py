@@ -47,11 +47,11 @@ class FaultRates:
         burst: Probability per chunk of a burst of wrong bytes.
         delay: Probability that a chunk is delayed.
         split: Probability that a chunk is split in two.
-        swap: Probability that a chunk changes places with the next chunk.
+        swap: Probability that a chunk and the next chunk arrive in reverse order.
         burst_bytes: Length of the longest burst, in bytes.
         delay_s: Additional delay of a delayed chunk, in seconds.
         gap_s: Time between the parts of a split chunk, in seconds.
-        max_swap_wait_s: Longest wait of a chunk for the next chunk, with which it changes places, in seconds.
+        max_swap_wait_s: Longest wait in seconds of a chunk for the next chunk, before which it would have arrived.
     """
 
     flip: float = 0.0
@@ -81,7 +81,7 @@ class FaultEvent:
 
     Attributes:
         kind: Kind of the fault.
-        direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both).
+        direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both directions).
         at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the next byte.
         duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time without reconnection.
         n_bytes: Length of a burst, in bytes.

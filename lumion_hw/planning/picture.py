@@ -49,7 +49,7 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
         axes.set_title(title, fontsize="medium")
     bar = figure.colorbar(image, ax=panels, ticks=[0.01, 0.1, 1.0, 10.0, 100.0], format="%g")
     bar.set_label("above 1: in-rack spares cost less")
-    figure.suptitle(f"How many times the accelerators of in-rack spares each policy takes (counted: {found.counting})")
+    figure.suptitle(f"Accelerators that each policy costs, relative to in-rack spares (counted: {found.counting})")
     save_figure(figure, target, over)
 
 

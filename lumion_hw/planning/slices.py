@@ -384,7 +384,7 @@ def _draw_requests(
 
 
 def training_speedup(communication_share: float, faster: float) -> float:
-    """Return the speed-up of a training iteration when its communication gets faster (Amdahl's law).
+    """Return the speed-up of a training iteration whose communication gets faster (Amdahl's law).
 
     Args:
         communication_share: Fraction of the original iteration spent in communication that nothing hides, 0 to 1.

@@ -225,7 +225,7 @@ class BenchFabric:
         return self._chosen
 
     def _fail(self, failed: str) -> None:
-        self._manager.mark_failed(failed, "its process is gone")
+        self._manager.mark_failed(failed, "its process has ended")
 
     def restore(self) -> None:
         """Repair all failed servers, and run the job on its original servers again."""

@@ -249,7 +249,7 @@ class NamespaceNetwork:
         ])  # fmt: skip
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the file descriptors that a worker of this server needs: its namespace."""
+        """Return the file descriptors that a worker of this server needs: that of the namespace."""
         return [self._handles[server]]
 
     def close(self) -> None:

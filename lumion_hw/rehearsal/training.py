@@ -176,7 +176,7 @@ class RingGroup:
             server.settimeout(0.05)
             while self._before is None or self._next is None:
                 if time.monotonic() > deadline_s or self._is_cut.is_set():
-                    raise DeviceError("the ranks did not find each other")
+                    raise DeviceError("the ranks could not connect to each other")
                 if self._next is None:
                     with contextlib.suppress(OSError):
                         self._next = socket.create_connection((addresses[(self.rank + 1) % self.world], port), 0.2)

@@ -171,7 +171,7 @@ def _decode_array(document: Mapping[str, Any], values: list[Any]) -> Any:
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
-    """Return an error in JSON form: the names of its classes, its message, attributes and notes."""
+    """Return an error in JSON form: its message, attributes and notes, and the names of its classes."""
     fields = {name: _encode_or_text(value) for name, value in vars(error).items() if not name.startswith("__")}
     document = {
         "classes": [cls.__name__ for cls in type(error).__mro__],

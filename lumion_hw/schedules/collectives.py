@@ -201,7 +201,7 @@ def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) ->
     Args:
         name: A name of :data:`MAKERS`.
         ranks: Number of ranks.
-        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule that needs a search.
+        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule found by a search.
 
     Raises:
         UnknownNameError: There is no schedule of this name; the message lists all.

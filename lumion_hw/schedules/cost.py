@@ -54,7 +54,7 @@ class CostModel:
         return max(0.0, self.switching_s + self.relock_s - self.hidden_s)
 
     def with_delta_s(self, delta_s: float) -> CostModel:
-        """Return the cost model with another dark time per change, none of it hidden."""
+        """Return the cost model with the given dark time per change of circuits, of which no part is hidden."""
         return replace(self, switching_s=delta_s, relock_s=0.0, hidden_s=0.0)
 
 
@@ -102,7 +102,7 @@ class ScheduleCost:
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time below which this schedule is faster than one that programs less often.
+        """Return the dark time below which this schedule is faster than ``static``, which changes circuits less often.
 
         Returns:
             Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.

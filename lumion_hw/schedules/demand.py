@@ -76,7 +76,7 @@ def demand_from_counts(
     if matrix.shape[0] != matrix.shape[1]:
         raise ConfigError(
             f"a demand must be a square matrix of ranks, found shape {matrix.shape}",
-            hint="If its columns are experts, give the rank of each.",
+            hint="If the columns are experts, give the rank of each expert.",
         )
     check_ranks(len(matrix), "a demand")
     if not 0.0 < bytes_per_count < _MAX_BYTES:

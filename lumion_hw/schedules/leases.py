@@ -1,4 +1,4 @@
-"""Leases of circuits: a port is lent to one holder at a time, for a limited time.
+"""Leases of circuits: two ports and their circuit are lent to one holder, for a limited time.
 
 A job that needs a circuit for a while (to use another accelerator's memory, for example; AQUA, arXiv 2407.21255)
 requests a lease for two ports. A request is granted completely, or refused with the name of the blocking lease and the
@@ -222,7 +222,7 @@ class LeaseTable:
         return lost
 
     def take_changes(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-        """Return the leases that have ended and those that have started since the last call."""
+        """Return the leases that have ended and the leases that have started since the last call."""
         now_s = self._clock.now()
         over = [lease for lease in self._leases.values() if lease.ends_s <= now_s]
         ended = tuple(lease for lease in over if lease.number in self._started)
@@ -312,7 +312,7 @@ class LeaseTable:
 
 
 def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-    """Take down the circuits of ended leases and set up those of started leases, in both directions.
+    """Take down the circuits of ended leases and set up the circuits of started leases, in both directions.
 
     The ports of the leases are device names of modules. If a circuit cannot be set up, its lease ends.
 

@@ -1,4 +1,4 @@
-"""Matchings that together connect every rank with every other once, and the search for a heavy matching."""
+"""Matchings (sets of disjoint pairs) that together connect all ranks, and the search for a matching of large weight."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class MeshSchedule:
 
     @cached_property
     def rerouted(self) -> int:
-        """Number of circuits that continue but had to change their path, over all steps."""
+        """Number of circuits that stay active but change their path, summed over all steps."""
         return sum(
             len(set(before.circuits) & set(after.circuits) - after.kept)
             for before, after in zip(self.steps, self.steps[1:], strict=False)
@@ -251,7 +251,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
         impossible: Whether the circuits provably cannot be routed together.
 
     Raises:
-        RoutingError: A circuit has no path even alone.
+        RoutingError: A circuit has no path even without other circuits.
     """
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
@@ -281,7 +281,7 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
     """Group circuits into units that stay together: pairs on duplex ports, if both directions can be routed.
 
     Raises:
-        RoutingError: A circuit has no path even alone.
+        RoutingError: A circuit has no path even without other circuits.
     """
     units: list[Unit] = []
     pairs = sorted(circuits)
@@ -343,7 +343,7 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
 
     Raises:
         ConfigError: The schedule's rounds depend on each other, or there are more ranks than ports.
-        RoutingError: A circuit has no path even alone.
+        RoutingError: A circuit has no path even without other circuits.
     """
     sent = {(transfer.source, transfer.target): transfer for round_ in schedule.rounds for transfer in round_.transfers}
     straight = all(
@@ -351,7 +351,7 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
     )
     if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
         raise ConfigError(
-            f"{schedule.name}: its rounds depend on each other, so they cannot be regrouped",
+            f"{schedule.name}: the rounds depend on each other, so they cannot be regrouped",
             hint="Regroup only matchings, all-to-all and all-to-all-shifts; other schedules can be relabelled.",
         )
     as_given = route_schedule(router, schedule)

@@ -1,4 +1,4 @@
-"""Model of the phase file: the YAML file with a job's phases."""
+"""Model of a phase file, the YAML file that lists the phases of a job and their circuits."""
 
 from __future__ import annotations
 

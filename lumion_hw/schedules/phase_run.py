@@ -284,7 +284,7 @@ class PhaseSwitch:
         return _paths_of(() if active is None else active.circuits)
 
     def _new_circuits(self, tag: str) -> list[tuple[str, str]]:
-        """Return the circuits of a configuration that are not active on its paths."""
+        """Return the circuits of a configuration that are not active on the paths planned for it."""
         return sorted(pair for pair, _ in _paths_of(self._prepared[tag].plan.circuits) - self._active_circuits())
 
     def _needs_switch(self, tag: str) -> bool:
@@ -346,7 +346,7 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
 
 @dataclass(frozen=True)
 class PortDarkTimes:
-    """Dark times of one port before one phase, over all iterations in which its partner changed.
+    """Dark times of one port before one phase, over all iterations in which the port's partner changed.
 
     Attributes:
         tag: Name of the phase.

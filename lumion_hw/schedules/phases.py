@@ -437,7 +437,7 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    """Return a plan with all circuits in the given order, whether they were active before or not."""
+    """Return a circuit plan in the given order of circuits, with active and new circuits alike."""
     by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
     ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)

@@ -91,7 +91,7 @@ def plot_costs(
 
     Args:
         schedules: The schedules.
-        model: The fabric; its own dark time is marked.
+        model: The fabric; the picture marks its dark time.
         buffer_bytes: Buffer of one rank.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.

@@ -114,7 +114,7 @@ class Calls:
         """Count a call while it runs. Raises ``BusyError`` if too many calls of the connection are running."""
         with self._lock:
             if self._under_way[connection] >= _MAX_CALLS:
-                raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait for one to end.")
+                raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait until a call ends.")
             self._under_way[connection] += 1
         try:
             yield
@@ -154,7 +154,7 @@ class Calls:
             if handle is not None and method == "close":
                 del self._handles[name]
         if handle is None or handle.connection != caller.connection:
-            raise ConfigError("this stream or watch of the served bench is closed", hint="Open a new one.")
+            raise ConfigError("this stream or watch of the served bench is closed", hint="Open a new stream or watch.")
         if method == "__next__":
             return self._next_reading(handle)
         interface = find_interface(handle.source)

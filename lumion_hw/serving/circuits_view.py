@@ -33,7 +33,7 @@ def served_circuits(
     Args:
         service: The circuits; ``None`` without a calibration record.
         health: Measured health of the circuits, as far as available.
-        silent: Devices that do not answer.
+        silent: Names of devices that do not answer.
         trouble: Reason why circuits are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller.
         wall_s: Function that returns the time of day, in seconds since 1970.

@@ -180,7 +180,7 @@ class BenchKeeper:
         job = self.job
         if job is not None and not job.is_over:
             raise BusyError(
-                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait for its end."
+                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait until the job ends."
             )
         circuits = () if self.service is None else self.service.state.circuits
         if circuits:
@@ -372,7 +372,7 @@ class BenchKeeper:
             raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists the arguments of each job.") from error
         with self._news:
             if self.job is not None and not self.job.is_over:
-                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait for its end.")
+                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait until the job ends.")
             number = 1 if self.job is None else self.job.number + 1
             self.job = ServedJob(number, what, by, self._wall_s())
             self._work, self._error = work, None

@@ -64,7 +64,7 @@ class BenchMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics of the newest state."""
+        """Yield all metrics of the newest bench state."""
         state = self._owner.state
         for name, (description, labels, rows) in _GAUGES.items():
             yield _family(GaugeMetricFamily, name, description, labels, rows(state))

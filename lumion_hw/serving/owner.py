@@ -108,7 +108,7 @@ class BenchOwner:
         bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
-        record: Calibration record; ``None`` if there is none yet.
+        record: Calibration record of the mesh; ``None`` if none has been made yet.
         fabric: Whether to maintain the jobs of the bench file.
         heaters_off_on_loss: Whether to switch unused heaters off when a lease ends without being released.
         clock: Clock that measures device silence and lease times; the wall clock if not given. On a virtual clock, use
@@ -213,7 +213,7 @@ class BenchOwner:
         """Do one round of all work in this thread, instead of the threads of :meth:`start`.
 
         Run the waiting job, maintain circuits or fabric for ``keep_s``, end leases of lost clients, read all devices
-        once and publish one state. On a virtual clock, days of a served bench take minutes.
+        once and publish one state. On a virtual clock, days of serving take minutes.
 
         Args:
             keep_s: Duration of the maintenance, in seconds.
@@ -254,7 +254,7 @@ class BenchOwner:
         return self._readings.points()
 
     def point(self, name: str) -> Point:
-        """Return one point with its present value. Raises ``KeyError`` if no point has this name."""
+        """Return one point (reading or setting) with its present value. Raises ``KeyError`` if none has this name."""
         point = self._readings.point(name)
         if point is None:
             raise KeyError(name)

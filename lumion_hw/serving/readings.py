@@ -192,7 +192,7 @@ class DeviceReadings:
             self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
-        """Return all points of the device; all are marked invalid if the device is silent."""
+        """Return all points (readings and settings) of the device; all are marked invalid if the device is silent."""
         with self._guard:
             if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
                 values, told_s = self._settings_read
@@ -204,7 +204,7 @@ class DeviceReadings:
         return points if self.silent is None else {name: self._stale(point) for name, point in points.items()}
 
     def point(self, name: str) -> Point:
-        """Return one point of the device."""
+        """Return one point (reading or setting) of the device."""
         with self._guard:
             values, told_s = self._settings_read or ({}, 0.0)
             is_setting = name in values
@@ -320,11 +320,11 @@ class BenchReadings:
         self._threads.clear()
 
     def points(self) -> dict[str, Point]:
-        """Return all points by name, in the order of the bench file."""
+        """Return all points (readings and settings) by name, in the order of the bench file."""
         return {name: point for device in self._devices.values() for name, point in device.points().items()}
 
     def point(self, name: str) -> Point | None:
-        """Return one point; ``None`` if no point has this name."""
+        """Return one point (reading or setting); ``None`` if none has this name."""
         device = self._device_of.get(name)
         return None if device is None else device.point(name)
 

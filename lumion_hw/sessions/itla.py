@@ -96,9 +96,10 @@ class ItlaSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Read two registers in turn; after a failure, send one zero byte first.
 
-        A module that waits for the rest of a damaged request takes the new bytes for that rest. The zero shifts them by
-        one byte in each round, until one starts at a frame boundary. Zeros are the request NOP, which changes nothing.
-        A shifted request has a valid checksum but addresses another register: OPSH (0x51) would become 0x40 or 0x00.
+        A module that waits for the rest of a damaged request takes the new bytes for that rest. The zero shifts the
+        requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
+        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) would become 0x40 or
+        0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)

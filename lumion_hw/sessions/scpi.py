@@ -29,9 +29,9 @@ class ScpiSession(Conversation):
         block_limit_bytes: Longest block accepted.
         terminator: Bytes that end a message to the instrument. Replies end with LF or CR LF, or with CR alone if the
             terminator is CR.
-        identity_query: Query whose reply identifies the instrument and cannot be confused with others; also proves that
-            the session is in sync.
-        gap_s: Minimum time between two messages, for instruments that lose faster ones.
+        identity_query: Query whose reply identifies the instrument and cannot be confused with another reply; also
+            proves that the session is in sync.
+        gap_s: Minimum time between two messages in seconds, for instruments that lose messages sent faster.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
 
 TRANSPORTS = ("memory", "tcp", "pty", "hislip")
-"""Kinds of wires. A device in memory runs on virtual time in one thread, the others on the wall clock."""
+"""Kinds of wires. With ``memory`` the device runs on virtual time in one thread, otherwise on the wall clock."""
 _SERVER_TIMEOUT_S = 120.0
 """Longest wait for the server thread, in seconds; only a hang reaches it."""
 _CUT_HINT = "The test cut this link on purpose."

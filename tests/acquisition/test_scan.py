@@ -178,7 +178,7 @@ def pol_is_untouched(bench: Bench, before: np.ndarray) -> bool:
         ({POL: []}, ConfigError, "at least one: pol-a.setting.1 has 0"),
         ({POL: [[0.0, 1.0]]}, ConfigError, "expected a number"),
         ({"pol-a.setting.99": [0.0]}, ConfigError, r"no setting 'pol-a.setting.99'.*Did you mean"),
-        ({"pol-a.settings": [0.0]}, ConfigError, r"is an array of 4.*Sweep its values by name: pol-a.setting.1"),
+        ({"pol-a.settings": [0.0]}, ConfigError, r"array of 4.*Sweep the array's values by name: pol-a.setting.1"),
         ({(POL, "pol-b.setting.1"): ([0.0, 1.0], [0.0])}, ConfigError, "pol-a.setting.1 has 2, pol-b.setting.1 has 1"),
         ({(POL, "pol-b.setting.1"): ([0.0],)}, ConfigError, "2 settings change together, but values are given for 1"),
         ({POL: [0.0], "pol-?.setting.1": [0.0]}, ConfigError, "are the same setting, swept twice"),

@@ -220,7 +220,7 @@ class BenchData:
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
     def topology(self) -> MeshTopology | None:
-        """Return the mesh, or ``None`` if the file does not contain a valid one."""
+        """Return the mesh, or ``None`` if the file contains no valid mesh."""
         try:
             return topology_of(self.mesh)
         except ConfigError:
@@ -447,7 +447,7 @@ _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
-    """Check that an input has either a module or a laser as its source, and no module keys for a laser."""
+    """Check that the source of a fibre is either a module or a laser, and that a laser has no key ``tributary``."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")
     if "laser" not in fibre:

@@ -44,7 +44,7 @@ class DeviceModel(StrictModel):
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number that the emulated device reports: from the bench file, or an invented one.
+        """Return the serial number that the emulated device reports: from the bench file, or derived from the name.
 
         Args:
             name: Device name of the bench file.

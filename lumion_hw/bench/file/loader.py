@@ -253,7 +253,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake; the message gives the line of the second key, if there is one."""
+    """Return path, position and message of a mistake; the message gives the line of a second key, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"

@@ -202,7 +202,7 @@ class OutputModel(StrictModel):
 
 
 class FibreModel(StrictModel):
-    """A fibre that bypasses the mesh: from a module or laser to a module (also the same one) or to meters."""
+    """A fibre that bypasses the mesh: from a module or laser to a module (possibly itself) or to meters."""
 
     transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
@@ -213,7 +213,7 @@ class FibreModel(StrictModel):
 
 
 class LoopModel(StrictModel):
-    """A fibre between two ports of the mesh; it carries light in both directions."""
+    """A fibre that connects two ports of the mesh and carries light in both directions."""
 
     ports: tuple[Whole, Whole] = Field(description="The two ports.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without the facets.")

@@ -14,10 +14,10 @@ class ModuleFormat:
     """A line format of a module.
 
     Attributes:
-        name: Name of the format; both ends of a circuit must use the same.
+        name: Name of the format; both ends of a circuit must use the same format.
         rate_gbps: Line rate in Gb/s.
         required_osnr_db: Required OSNR in 0.1 nm at a power of ``ample_dbm`` or more, in dB; ``None`` for no limit.
-        media_id: Media interface code (SFF-8024) with which a CMIS module selects the format; ``None`` for others.
+        media_id: Media interface code (SFF-8024) that selects the format of a CMIS module; otherwise ``None``.
     """
 
     name: str

@@ -166,8 +166,8 @@ class CmisModel(PluggableModel):
         if self.frequency_thz is not None and not optics.receives_nm[0] <= optics.emits_nm <= optics.receives_nm[1]:
             low, high = optics.receives_nm
             raise ValueError(
-                f"expected a frequency_thz between {low:g} and {high:g} nm ({self.profile}), "
-                f"found {self.frequency_thz:g} THz, which is {optics.emits_nm:.2f} nm"
+                f"expected a frequency_thz at a wavelength of {low:g} to {high:g} nm ({self.profile}), "
+                f"found {self.frequency_thz:g} THz ({optics.emits_nm:.2f} nm)"
             )
         return self
 

@@ -198,7 +198,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "module_out",
             "a module is removed from the chain: its outputs stop working and later channels are renumbered",
-            (Argument("index", "index in the chain", among="module"),),
+            (Argument("index", "index of the module in the chain, from 0", among="module"),),
             passes("remove_module"),
             places=_places,
         ),

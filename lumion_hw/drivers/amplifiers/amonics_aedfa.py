@@ -142,7 +142,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 raise self._device_error(
                     "open",
                     "the amplifier reports no limits for any mode",
-                    "Check that it is an AEDFA with a serial port.",
+                    "Check that the amplifier is an AEDFA with a serial port.",
                 )
             counts = {
                 name: self._reply_or_none(partial(self._scpi.setting, quantity))
@@ -270,7 +270,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         if mode not in self._quantities:
             available = " and ".join(quantity.value for quantity in self._quantities)
             raise self._session.error(
-                NotSupportedError, f"this amplifier cannot hold the {mode.value}", hint=f"It can hold: {available}."
+                NotSupportedError, f"this amplifier cannot hold the {mode.value}", hint=f"Its modes are: {available}."
             )
         mode_name = next(mode_name for mode_name, mode_of_name in MODE_BY_NAME.items() if mode_of_name is mode)
         with self._session.transaction():

@@ -111,7 +111,7 @@ class LoggedInSession(ScpiSession):
             raise self.error(
                 ConfigError,
                 f"the environment variable {self._password_env} does not contain a password",
-                hint="Set it to the password of this user, in printable ASCII.",
+                hint="Set the variable to the user's password, in printable ASCII.",
             )
         return password
 

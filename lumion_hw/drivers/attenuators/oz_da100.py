@@ -30,7 +30,7 @@ ERRORS = {
     "Error-6": "the value is too large",
     "Error-7": "the motor voltage is not safe",
 }
-"""Meaning of the error numbers."""
+"""Meaning of the error numbers in replies."""
 _MOVE_S = 30.0
 _HOME_S = 60.0
 _ATTENUATION = re.compile(r"(?<!MAX )\bATTEN\w*\s*[:=]\s*(UNKNOWN|[+-]?\d+(?:\.\d+)?)")
@@ -180,7 +180,7 @@ class OzDa100(Driver):
                 DeviceError,
                 "D: the unit does not know its motor position",
                 command="D",
-                hint="It lost power. Open it again, or call home().",
+                hint="The unit lost power. Open the attenuator again, or call home().",
             )
         return float(match)
 
@@ -201,7 +201,7 @@ class OzDa100(Driver):
             raise not_open("the attenuator", self._device, self._session.address)
         if channel != CHANNEL:
             raise self._session.error(
-                ConfigError, f"there is no channel {channel}", hint=f"Its only channel is {CHANNEL}."
+                ConfigError, f"there is no channel {channel}", hint=f"This attenuator has only channel {CHANNEL}."
             )
 
 

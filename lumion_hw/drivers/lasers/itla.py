@@ -46,7 +46,7 @@ _READY = 0x0010  # NOP, MRDY
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
 _LATCHED = 0x00FF
-"""Value for StatusF that clears its latched bits."""
+"""Value that clears the latched bits of register StatusF when written to it."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
 _NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
@@ -275,7 +275,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return self._session.error(
             IdentityError,
             f"expected an ITLA, serial {self._expected_serial or 'any'}; found {actual}",
-            hint="Check the address, its baud rate (9600 by default) and what is connected there.",
+            hint="Check the address, the baud rate (9600 by default) and which device is connected there.",
         )
 
     def _has(self, register: ItlaRegister) -> bool:

@@ -119,7 +119,7 @@ class KeysightLaser(ScpiLaser):
         with self._session.transaction():
             if on and self._scpi.setting("LOCK?"):
                 if self._pin is None:
-                    raise self._refused("enable", "the laser is locked", "Set the PIN that unlocks the laser.")
+                    raise self._refused("enable", "the laser is locked", "Set the laser's PIN (key pin).")
                 self._scpi.set(f"LOCK 0,{self._pin}")
             self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
 

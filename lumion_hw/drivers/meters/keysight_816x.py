@@ -37,7 +37,7 @@ class Keysight816x(LoggingKeysightMeter):
         return head.module, int(head.sense.rpartition("CHAN")[2])
 
     def read_heads(self) -> tuple[Head, ...]:
-        """Read the list of heads from the mainframe: pairs of uint16, slot and channel."""
+        """Read the list of sensor heads from the mainframe: slot and channel of each head, as two uint16."""
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         pairs = list(struct.iter_unpack("<HH", payload)) if payload and len(payload) % 4 == 0 else []
         sane = all(1 <= slot <= _LARGEST_SLOT and head in (1, 2) for slot, head in pairs)

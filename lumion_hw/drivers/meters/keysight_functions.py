@@ -302,7 +302,7 @@ class PowerRun:
     def _ended_by_other_error(self, reply: str) -> DeviceError:
         return self._meter.session.error(
             DeviceError,
-            f"the run was ended by another program: {reply}",
+            f"the log was ended by another program: {reply}",
             command="FUNC:STAT?",
-            hint="Settings at the panel or by another program end a run.",
+            hint="A setting at the panel or by another program ends a log.",
         )

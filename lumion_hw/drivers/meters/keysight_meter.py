@@ -28,7 +28,7 @@ from lumion_hw.quantities import w_from_dbm
 _log = logging.getLogger(__name__)
 
 WAVELENGTH_TOLERANCE_NM = 0.006
-"""Largest accepted difference between the wavelength set and read back: half a step of 0.01 nm, and float32."""
+"""Largest accepted difference between the wavelength set and read back: half a step of 0.01 nm, plus rounding."""
 AVERAGING_TOLERANCE = 1e-3
 """Largest accepted relative difference between the averaging time set and read back."""
 # The instrument silently rounds to the nearest multiple of 10 dB (N774xC Programming Guide).
@@ -83,7 +83,7 @@ class KeysightMeter(ScpiMeter):
 
     @abc.abstractmethod
     def read_heads(self) -> tuple[Head, ...]:
-        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` if they are unexpected."""
+        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` for unexpected channels."""
 
     def open(self) -> None:
         """Open the link, check identity and channels, and bring the channels into a known state.
@@ -302,7 +302,7 @@ class KeysightMeter(ScpiMeter):
         self._check_open()
         if self._run is not None:
             raise self._session.error(
-                BusyError, f"{label}: {self._run} is in progress", command=label, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: {self._run} is in progress", command=label, hint="Wait for the log, or stop it."
             )
 
     def mark_run_started(self, label: str) -> None:
@@ -347,7 +347,7 @@ class KeysightMeter(ScpiMeter):
         self.averaging_s(channel)
 
     def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
-        """Check the calibration offset that the user has set with every reading, and restore it if it changed."""
+        """Check the calibration offset, as set by the user, with every reading, and restore a changed offset."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(

@@ -39,7 +39,7 @@ WAVELENGTHS_NM = (1250.0, 1630.0)
 AVERAGING_S = (1e-5, 10.0)
 LARGEST_LOG = 1_000_000
 RANGE_OF_LEVEL_DBM = {1: 10.0, 2: 0.0, 3: -10.0, 4: -20.0, 5: -30.0}
-"""Range of each gain level. The command list has only the levels; the powers are from memory (unverified)."""
+"""Power range of each gain level, in dBm. The command list gives only the levels; the powers are unverified."""
 LARGEST_W = w_from_dbm(max(RANGE_OF_LEVEL_DBM.values()))
 _N_MODULES = 5
 _COMMON = 0
@@ -152,7 +152,7 @@ class SantecMpm(ScpiMeter):
         return self._set("AVG", f"{requested_ms:.6g}", "AVG?", requested_ms, tolerance_ms, "averaging time in ms")
 
     def _hold_averaging(self, averaging_ms: float) -> None:
-        """Expect this averaging time in every reading; it determines how long a reading waits."""
+        """Check this averaging time with every reading; the time determines how long a reading waits."""
         self._averaging_s = 1e-3 * averaging_ms
         restore = partial(self._set_averaging_ms, averaging_ms)
         tolerance_ms = _AVERAGING_TOLERANCE * averaging_ms
@@ -363,7 +363,7 @@ class SantecMpm(ScpiMeter):
         self._check_open()
         if self._is_running:
             raise self._session.error(
-                BusyError, f"{label}: a log is in progress", command=label, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: a log is in progress", command=label, hint="Wait for the log, or stop it."
             )
 
     def _set(
@@ -459,7 +459,7 @@ class MpmRun:
         self._ended = False
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the run in any case. Raises as :meth:`LogRun.wait`."""
+        """Wait for the last sample, read all samples and stop the log in any case. Raises as :meth:`LogRun.wait`."""
         try:
             wait_s = _BASE_TIMEOUT_S if timeout_s is None else timeout_s
             values_w = self._meter.fetch(self._channels, self._n_samples, wait_s)

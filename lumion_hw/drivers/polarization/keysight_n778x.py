@@ -79,7 +79,7 @@ class KeysightN7785C(ScpiDriver):
             self._started = True
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit of the present polarization; the instrument makes one step to reduce it.
+        """Report the figure of merit of the present polarization; the instrument makes one step to reduce the figure.
 
         Args:
             factor: Figure of merit, above 0 and at most 100. Scale its largest value to about 100 for fast convergence.
@@ -95,7 +95,7 @@ class KeysightN7785C(ScpiDriver):
                 requested=factor,
                 limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
                 unit="",
-                hint="Scale it so that its largest value is near 100. Nothing was sent.",
+                hint="Scale the figure of merit to a largest value near 100. Nothing was sent.",
             )
         with self._session.transaction():
             self._check_open()

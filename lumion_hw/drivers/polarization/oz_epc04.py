@@ -122,7 +122,7 @@ class OzEpc04(Driver):
                         "drive voltages in mV",
                         wrote=list(requested_mv),
                         read=list(actual_mv),
-                        hint="Another program may use this controller, or it is scrambling.",
+                        hint="Another program may use this controller, or its scrambling mode is on.",
                     )
             self._known_mv = requested_mv
 
@@ -142,7 +142,7 @@ class OzEpc04(Driver):
                 "mode",
                 wrote="MDC",
                 read=" / ".join(lines),
-                hint="The controller is still scrambling. Switch it to DC at its panel.",
+                hint="The controller is still scrambling. Select DC at its panel.",
             )
 
     def _checked_settings(self, settings: NDArray[np.float64]) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ class ThorlabsMpc(Driver):
                 DeviceTimeoutError,
                 f"{name} did not stop at {STEP_DEG * target:.1f}°: it is at {STEP_DEG * status.counts:.1f}°",
                 command=f"move {name}",
-                hint="Check whether the fibre or something else blocks it.",
+                hint="Check whether the fibre or something else blocks the paddle.",
             )
         raise self._session.error(
             VerifyError,
@@ -238,7 +238,7 @@ class ThorlabsMpc(Driver):
                     DeviceTimeoutError,
                     f"paddle {_number(channel)} did not find its home position within {_HOMING_S:g} s",
                     command=f"home paddle {_number(channel)}",
-                    hint="Check whether the fibre or something else blocks it.",
+                    hint="Check whether the fibre or something else blocks the paddle.",
                 )
 
     def _wait_until(
@@ -283,7 +283,7 @@ class ThorlabsMpc(Driver):
             self._completed.add(frame.channel)
 
     def _setting_counts(self, status: AptStatus) -> int:
-        """Return the position of a paddle: its target if it is within tolerance, limited to the range of settings."""
+        """Return a paddle's position as a setting: near its target, the target; near an end of the range, that end."""
         target = self._targets.get(status.channel)
         if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
             return target

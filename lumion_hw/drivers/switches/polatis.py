@@ -114,7 +114,7 @@ class Polatis(ScpiDriver):
                     BusyError,
                     f"ports {', '.join(map(str, busy))} belong to other connections",
                     command=":OXC:SWIT:CONN:ADD",
-                    hint="Nothing was changed. Disconnect them first, or use set_connections().",
+                    hint="Nothing was changed. Disconnect these ports first, or use set_connections().",
                 )
             self._set_and_verify(f":OXC:SWIT:CONN:ADD {_channel_lists(new)}" if new else None, {**before, **new})
 
@@ -136,7 +136,7 @@ class Polatis(ScpiDriver):
             )
 
     def _set_and_verify(self, command: str | None, requested: Mapping[int, int]) -> None:
-        """Send a command unless it is empty, and verify the connections."""
+        """Send a command, if one is given, and verify the connections."""
         if command is None:
             return
         self._scpi.set(command)

@@ -37,7 +37,7 @@ _OUT_OF_TOLERANCE = 1 << 9
 _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6
 _ONLY_SLOW = 1 << 0 | 1 << 1
-"""Current and voltage limit: the controller continues to work within them."""
+"""Faults at which the controller continues to work: current limit and voltage limit."""
 _MODE_AND_SENSOR = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
 """Queries for the settings on which temperatures depend; all replies arrive in one line, separated by commas."""
 _SETPOINT_TOLERANCE_C = 0.0051
@@ -215,7 +215,7 @@ class ArroyoTec(ScpiDriver):
                 DeviceError,
                 f"the sensor settings changed from {self._sensor} to {sensor}, so temperatures are not comparable",
                 command=_MODE_AND_SENSOR,
-                hint="Restore them at the panel. If the new settings are right, close and reopen the controller.",
+                hint="Restore the settings at the panel. If the new ones are right, close and reopen the controller.",
             )
 
     def _tolerance(self) -> tuple[float, float]:

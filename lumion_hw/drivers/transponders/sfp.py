@@ -67,7 +67,7 @@ class Flag:
 
     Attributes:
         name: Quantity and side, such as ``rx_power_low``.
-        is_alarm: Whether it is an alarm rather than a warning.
+        is_alarm: Whether the flag is an alarm rather than a warning.
         first_seen_s: Host time of the first reading with this flag.
         last_seen_s: Host time of the last reading with this flag.
     """

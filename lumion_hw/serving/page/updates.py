@@ -30,7 +30,7 @@ class PageUpdates:
     """Parts of the bench state as JSON, each with the number of the state that changed this part last.
 
     A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
-    pages cost little more than one.
+    pages cost little more work than one page.
 
     Args:
         about: Constant properties of the bench.

@@ -258,7 +258,7 @@ def check_echo(request: Request[Message], reply: Message, target: DeviceAddress)
 
 
 def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress) -> None:
-    """Raise ``FrameError`` if a HELLO reply describes an impossible controller, or one that does not fit this host."""
+    """Raise ``FrameError`` if a HELLO reply describes an impossible or unsuitable controller."""
     # All later messages are sized by HELLO, so 0 channels or an MTU above the
     # host's limit is refused here; otherwise confusing errors follow later.
     wrong = hello.out_of_range()

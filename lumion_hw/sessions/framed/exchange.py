@@ -107,7 +107,7 @@ class FramedExchange:
         seq: Sequence number of the HELLO.
 
     Attributes:
-        read_retry_s: Time in seconds for which requests that change nothing are repeated; 0: as all others.
+        read_retry_s: Time in seconds for which requests that change nothing are repeated; 0 for no extra time.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class FramedExchange:
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
         """Send requests until all are answered or the board finally refuses a request.
 
-        BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE ones while each
-        repeat completes a request. After that, or after a wrong checksum, all requests are sent once more.
+        BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE requests, while
+        every attempt completes at least one. Then, or after a wrong checksum, all requests are sent once more.
 
         Raises:
             LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
@@ -256,7 +256,7 @@ class FramedExchange:
         return overlaps and self._window.can_send()
 
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
-        """Read until data arrives or the next repeat is due; return whether a request was refused."""
+        """Read until data arrives or a repeat must be sent; return whether a request was refused."""
         self._line.read(Deadline(min(job.due_s for job in waiting)), waiting[0].name)
         refused = False
         now = self._clock.now()

@@ -65,7 +65,7 @@ class LinkQuality:
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
-            repeats: Number of sends before the last one.
+            repeats: Number of repeats of the request: sends after the first.
             late_s: Arrival time minus the computed time, in seconds.
         """
         self._bytes += n_bytes * (repeats + 1)
@@ -206,7 +206,7 @@ class Line:
             hint = f"The host received its own requests: check for an echo or a loop-back cable. {hint}"
         outcome = "it may or may not have been executed" if took_effect is None else "nothing was changed"
         text = f"{label}: no answer within {elapsed_s * 1e3:.0f} ms; {outcome}."
-        _log.warning("%s @ %s: %s Counters: %s", self._target.device, self._target.address, text, counters)
+        _log.warning("%s @ %s: %s Session counters: %s", self._target.device, self._target.address, text, counters)
         error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error

@@ -59,7 +59,7 @@ class TurnLock:
         event: Creates an event of the session's clock.
 
     Attributes:
-        shared: More than one thread has held the lock so far.
+        shared: Whether more than one thread has held the lock so far.
     """
 
     def __init__(self, event: Callable[[], ClockEvent] = threading.Event) -> None:
@@ -308,7 +308,7 @@ class FramedSession(DeviceErrors):
             return hello
 
     def shorten_retries(self) -> None:
-        """Limit the retries of read requests to those of all others until the next session; used when closing."""
+        """Until the next session, give read requests no more retries than other requests; used when closing."""
         if self._exchange is not None:
             self._exchange.read_retry_s = 0.0
 
@@ -354,7 +354,7 @@ class FramedSession(DeviceErrors):
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
         """Send a request unless the session is busy or closed; never wait for another transaction.
 
-        Use this in periodic actions: on a virtual clock these run while the session itself waits.
+        Use this in periodic actions: on a virtual clock, such actions run while the session itself waits.
 
         Returns:
             The reply, or ``None`` if nothing was sent. Raises as :meth:`request`.

@@ -1,4 +1,4 @@
-"""Base of the I2C adapters of this computer: one bus transaction per call, to any device address, and general pins.
+"""Base of the I2C adapters of this computer: one bus transaction per call to any device address; optional pins.
 
 An adapter can reach every pluggable module: ``BridgedI2c`` uses one of its addresses for a CMIS module, and
 :class:`AdapterRegisters` provides the registers of an SFP+.

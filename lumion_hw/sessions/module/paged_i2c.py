@@ -194,7 +194,7 @@ class PagedI2c:
         self._proven = False
 
     def _select(self, page: Page, bank: int) -> None:
-        """Select ``page`` for the upper bytes and verify the selection."""
+        """Select the page that bytes 128 to 255 show, and verify the selection."""
         if page is None:
             return
         requested = (bank, page)

@@ -27,7 +27,7 @@ _POWER_FULL_SCALE = 0xFFFF
 
 
 def decode_from(field: Field, half: bytes, index: int | None = None) -> Value:
-    """Return the value of a field from the 128 bytes of its page (or of the lower memory). Errors: :func:`raw`."""
+    """Return a field's value from the 128 bytes of its page or of the lower memory. Errors as for :func:`raw`."""
     return decode(field, cut(field, half, index), index)
 
 

@@ -26,7 +26,7 @@ class GridRule:
 
     Attributes:
         unit_mhz: Frequency difference between consecutive channel numbers.
-        step: Allowed channel numbers are multiples of this.
+        step: Step between allowed channel numbers, which are multiples of this step.
         offset: Offset that is added to the channel number.
     """
 

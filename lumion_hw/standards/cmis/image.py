@@ -30,7 +30,7 @@ class MemoryImage:
     """Known bytes of a module's memory.
 
     Attributes:
-        halves: For each known half its 128 bytes; unknown bytes are 0 there.
+        halves: The 128 bytes of each known half (lower memory or page); unknown bytes are 0.
         unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
         source: Origin of the image, such as a file name.
         remarks: Problems found in the file.

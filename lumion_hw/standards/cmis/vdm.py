@@ -21,7 +21,7 @@ INSTANCES = 64
 THRESHOLD_SETS = 16
 """Number of threshold sets in a group."""
 DESCRIPTOR_PAGE = 0x20
-"""Page with the descriptors of the first group; the other groups follow."""
+"""Page with the descriptors of the first group; the pages of the other groups follow."""
 SAMPLE_PAGE = 0x24
 """Page with the samples of the first group."""
 THRESHOLD_PAGE = 0x28
@@ -47,8 +47,8 @@ class Observable:
         kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
         scale: Size of one count, in ``unit``.
         unit: Unit of the scaled value.
-        statistic: Whether it is a minimum, maximum, average or total over the interval, to be read frozen, instead of a
-            current value.
+        statistic: Whether the observable is a minimum, maximum, average or total over the interval, which is read
+            frozen, and not a current value.
         certainty: How certain the definition is.
     """
 

@@ -20,7 +20,7 @@ class SfpImage:
 
     Attributes:
         a0: Bytes of device A0h: identity.
-        a2: Bytes of device A2h: diagnostics; empty if it does not exist.
+        a2: Bytes of device A2h: diagnostics; empty if the module has no such device.
         source: Origin of the image, such as a file name.
         remarks: Problems found in the file.
         unreadable: Reasons why ``a0`` or ``a2`` could not be read completely.
@@ -57,7 +57,7 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:
-    """Return the image of a linear file: A0h, then A2h from 256 on. Raises ``ConfigError`` if it is too short."""
+    """Return the image of a linear file: A0h, then A2h from byte 256 on. Raises ``ConfigError`` for a short file."""
     return _image(data[:MEMORY_SIZE], data[MEMORY_SIZE : 2 * MEMORY_SIZE], source)
 
 

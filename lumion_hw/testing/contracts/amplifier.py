@@ -74,7 +74,7 @@ class OpticalAmplifierContract(DeviceContract):
     def test_a_mode_changed_by_another_session_is_reported(
         self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
     ) -> None:
-        """After another session has changed the mode, settings show it and the next set takes effect, or both fail."""
+        """After a mode change by another session, settings show it and the next set works, or both calls fail."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return

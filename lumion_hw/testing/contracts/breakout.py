@@ -85,7 +85,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_switching_one_path_leaves_the_light_of_others(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """Selecting, enabling and disabling one path does not change the light of the others."""
+        """Selecting, enabling and disabling one path does not change the light of the other paths."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
@@ -104,7 +104,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_the_module_switches_all_paths(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """``disable`` of the module switches off every path, also paths that were enabled one by one."""
+        """``disable`` of the module switches off every path, even a path that was enabled separately."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
             driver.path(start).enable()

@@ -107,7 +107,7 @@ class CoherentTransponderContract(TransponderContract):
     # -- application and power
 
     def test_an_application_that_is_not_there_is_refused(self, driver: CoherentTransponder) -> None:
-        """An application that the module does not offer raises ``ConfigError``; an offered one can be selected."""
+        """An offered application can be selected; selecting any other raises ``ConfigError``."""
         offered = {item.number for item in driver.capabilities().applications}
         missing = next(number for number in range(1, 17) if number not in offered)
         expect_error(ConfigError, f"application {missing}", lambda: driver.select_application(missing))

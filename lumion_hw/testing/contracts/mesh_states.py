@@ -36,7 +36,7 @@ class MeshStatesContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the line sent for one configuration; this device has no read-back."""
+        """Return the text line sent for one configuration, because this device has no read-back."""
         return driver.program_states(_SETTING).line
 
     @pytest.fixture

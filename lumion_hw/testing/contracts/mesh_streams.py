@@ -101,7 +101,7 @@ class MeshStreamContract(DeviceContract):
     def test_every_row_of_a_sweep_belongs_to_its_point(
         self, controller: MeshController, limits: ControllerLimits, request: pytest.FixtureRequest
     ) -> None:
-        """Each row is measured at its own point: the photocurrents follow heater currents that go up and down."""
+        """Each row is measured at its own point: the photocurrents rise and fall with the heater currents."""
         if not controller.info.on_board_sweep:
             expect_unsupported("sweep", lambda: controller.sweep(SweepPlan(_points(limits))))
             return

@@ -248,7 +248,7 @@ class PowerMeterContract(DeviceContract):
     def test_all_channels_are_read_together_in_order(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None]
     ) -> None:
-        """``read_all`` returns one reading per channel, in order, each of its own channel's light."""
+        """``read_all`` returns one reading per channel, in order, and each reading matches the light of its channel."""
         light_w = {channel: self.bright_w * 0.7**index for index, channel in enumerate(driver.channels)}
         for channel, power_w in light_w.items():
             illuminate(channel, power_w)
@@ -364,7 +364,7 @@ class PowerMeterContract(DeviceContract):
             expect(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
 
     def test_a_range_is_in_force_until_the_meter_ranges_by_itself(self, driver: PowerMeter) -> None:
-        """A range is active until automatic ranging is selected; a meter with one range always reports this range."""
+        """A range stays active until automatic ranging is selected; a meter with a single range always reports it."""
         channel = driver.channels[-1]
         ranges_dbm = driver.limits(channel).range_dbm
         if ranges_dbm is not None:

@@ -114,7 +114,7 @@ class SessionSetup:
             return self._sync_after_connect(hello)
 
     def apply_limits(self, limits: ControllerLimits) -> None:
-        """Apply limits, power limit and watchdog unless the controller already has them. Raises as ``configure``."""
+        """Apply limits and watchdog unless the controller already has them. Raises the errors of ``configure``."""
         hello = self._session.hello
         requested = board_configuration(limits, hello, self._target, self._rule)
         # Applying drops an armed commit (section 7.2), so a reconnecting host does not apply the same settings again.

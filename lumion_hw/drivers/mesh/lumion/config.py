@@ -87,7 +87,7 @@ def board_configuration(
 
     Args:
         limits: Limits of the bench file.
-        hello: HELLO reply of the controller, which contains its numbers of channels and its ranges.
+        hello: HELLO reply of the controller, with its numbers of channels and its ranges.
         target: Device name and address, for messages.
         rule: Action when the watchdog trips; by default the outputs are switched off immediately.
 

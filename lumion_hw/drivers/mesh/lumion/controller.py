@@ -204,7 +204,7 @@ class LumionMeshController(Driver):
                 raise self._target.error(
                     SafetyError,
                     "an earlier program left the outputs on, and the controller is holding them",
-                    hint="Nothing was changed. Open the bench with leave_on_s to keep them, or switch everything off:  "
+                    hint="Nothing was changed. Open the bench with leave_on_s to keep the outputs, or switch all off:  "
                     "`lumion disconnect BENCH --all`.",
                 )
             self._session_setup.apply_limits(limits)

@@ -138,7 +138,7 @@ class FaultWatch:
             return None
 
     def stop(self, timeout_s: float | None) -> None:
-        """Make an emergency stop and verify that the outputs are safe. Raises as ``outputs_off`` of the driver."""
+        """Make an emergency stop and verify that the outputs are safe. Raises the errors of ``outputs_off``."""
         reply = self._session.emergency_stop(timeout_s)
         if reply.outputs_state is not OutputsState.SAFE:
             raise self._session.error(

@@ -28,7 +28,7 @@ _SLICE_S = 0.05  # longest single sleep of a waiting call; closing ends the call
 
 @dataclass(frozen=True)
 class Attachment:
-    """State in which the driver found the controller on attaching, and what the driver restored.
+    """State in which the driver found the controller on attaching, with the settings that it restored.
 
     Attributes:
         first: Whether this is the driver's first attachment.
@@ -196,7 +196,7 @@ class Reconnector:
             self._report_event(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
-        """Make one attempt to reconnect if it is due and no other thread is trying; link errors are not raised."""
+        """Try to reconnect if the next attempt is due and no other thread is trying; link errors are not raised."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
         # The ticker and calling threads all poll; simultaneous attempts would open the same port twice.

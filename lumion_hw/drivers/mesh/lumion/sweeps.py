@@ -90,7 +90,7 @@ class TableLimits:
 
     Attributes:
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
-        limits: Limits in force, for the power cap; ``None`` before :meth:`configure`.
+        limits: Configured limits, with the limit of the total power; ``None`` before :meth:`configure`.
     """
 
     max_ma: NDArray[np.float64]
@@ -105,7 +105,7 @@ def planned_sweep(
     Args:
         plan: The plan.
         base: Codes driven now, shape ``(n_heaters,)``.
-        hello: HELLO reply of the controller, which contains its sizes.
+        hello: HELLO reply of the controller, with its numbers of channels and its memory size.
         allowed: Limits of the heater currents.
         target: Device name and address, for messages.
 
@@ -133,7 +133,7 @@ def planned_sweep(
         mask=b"" if plan.monitors is None else mask_from_channels(monitors, hello.n_adc),
         start_table=None if plan.start_ma is None else start,
     ).encode()
-    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", target)
+    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split the plan into several sweeps.", target)
     # Not larger than the ring: records that are overwritten before they are pushed are not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
     window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))

@@ -40,7 +40,7 @@ class BoardTable:
     """A complete table of heater current codes, one per channel.
 
     Attributes:
-        codes: Shape ``(n_heaters,)``.
+        codes: Current code of each heater, shape ``(n_heaters,)``.
         crc32: CRC-32 of the table.
     """
 
@@ -146,7 +146,7 @@ class Tables:
         except LinkTimeout:
             raise error from None
         if driven.generation == generation:
-            _log.info("table %d is driven, but its answers were lost", generation)
+            _log.info("table %d of heater currents is driven, but the controller's answers were lost", generation)
             return CommitReply(generation, driven.tick, driven.crc32, True, driven.outputs_state)
         self.in_flight = None
         timeout = self._target.error(
@@ -222,7 +222,7 @@ class Tables:
             "READBACK: the codes do not match their checksum",
             wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(checksums)),
             read=f"CRC 0x{table.crc32:08X}",
-            hint="The table changed during the reading. Read it again.",
+            hint="The currents changed during the reading. Read them again.",
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:

@@ -125,8 +125,8 @@ class QontrolController(Driver):
         headroom: Ratio of the voltage limit to the needed voltage, see ``compliance_v``.
         tolerance_ma: Largest accepted difference between a current set and its reading.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
-        idle_off_s: Time without a call after which a thread of this process switches the outputs off. It ends with the
-            process.
+        idle_off_s: Time without a call after which a thread of this process switches the outputs off. The thread ends
+            with the process.
         reenumerate: Let the modules renumber themselves at :meth:`open`.
         leave_on: Leave the outputs on at :meth:`close`.
     """
@@ -317,7 +317,7 @@ class QontrolController(Driver):
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Raise ``NotSupportedError``: the modules have no sweeps."""
         del plan
-        self._not_supported("sweep", "have no sweeps", "Program the points one by one.")
+        self._not_supported("sweep", "have no sweeps", "Set the points of the sweep one by one with program().")
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1

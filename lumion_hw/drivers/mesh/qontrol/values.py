@@ -42,8 +42,8 @@ class ChannelReadings:
     """Voltages and currents of the outputs, measured by the modules.
 
     Attributes:
-        voltage_v: Shape ``(n_channels,)``.
-        current_ma: Shape ``(n_channels,)``.
+        voltage_v: Voltage of each channel, shape ``(n_channels,)``.
+        current_ma: Current of each channel, shape ``(n_channels,)``.
         timestamp_s: Host clock when the last line arrived.
     """
 
@@ -57,8 +57,8 @@ class Compliance:
     """Current and voltage limits that the modules supervise.
 
     Attributes:
-        current_ma: IMAX, shape ``(n_channels,)``.
-        voltage_v: VMAX, shape ``(n_channels,)``.
+        current_ma: Current limit (IMAX) of each channel, shape ``(n_channels,)``.
+        voltage_v: Voltage limit (VMAX) of each channel, shape ``(n_channels,)``.
     """
 
     current_ma: NDArray[np.float64]
@@ -226,5 +226,5 @@ def _damaged_error(session: QontrolSession, label: str, content: str) -> FrameEr
     return session.error(
         FrameError,
         f"{label}: the reply is damaged: {content}",
-        hint="Read again. If it happens often, check the cable.",
+        hint="Read again. If this happens often, check the cable.",
     )

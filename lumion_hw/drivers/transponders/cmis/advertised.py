@@ -137,7 +137,7 @@ class Advertised:
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Maximum duration in s of each of the ``STAGES``; ``None`` if it states none or the page is unknown."""
+        """Maximum duration in s of each of the ``STAGES``; ``None`` where not advertised or unknown."""
         duration_codes = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
         return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in duration_codes.items()}
 

@@ -55,7 +55,7 @@ class Quirks:
 
 @dataclass(frozen=True)
 class ModuleModel:
-    """Modules with the same deviations: identity patterns, changed quirks, and the reason."""
+    """Modules with the same deviations from CMIS: identity patterns, changed quirks, and the reason."""
 
     vendor: str = ".*"
     part_number: str = ".*"

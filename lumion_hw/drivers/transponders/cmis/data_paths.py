@@ -34,7 +34,7 @@ class DataPath:
     """A data path: the lanes that belong to one application.
 
     Attributes:
-        application: AppSel code.
+        application: AppSel code: number of the application in the module's list.
         host_lanes: Host lanes, from 1.
         media_lanes: Media lanes, from 1.
     """
@@ -189,7 +189,7 @@ def _await(
             raise module.error(
                 DeviceError,
                 f"{stage or 'waiting'}: the module changed to state {codes.describe('module_state', state)}",
-                "It was reset or set to low power. Call power_up() and start again.",
+                "The module was reset or set to low power. Call power_up() and start again.",
             )
         last.update(states(module))
         return all(last[lane] in targets for lane in lanes)

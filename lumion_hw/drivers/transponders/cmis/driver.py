@@ -207,7 +207,7 @@ class CmisTransponder(PathDriver, Driver):
             raise self._opened.error(
                 NotSupportedError,
                 "IntL is not wired to a pin",
-                "Add it under 'pins' of an ftdi:// or mcp2221:// connection.",
+                "Add IntL under 'pins' of an ftdi:// or mcp2221:// connection.",
             )
         return self._shared.pins.is_asserted("int_l")
 

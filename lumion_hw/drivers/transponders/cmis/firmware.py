@@ -84,7 +84,7 @@ def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
             f"firmware image {_NAMES[bank]}",
             "valid",
             "missing" if image is None else "invalid",
-            "Download it again. The module continues with its present image.",
+            "Download the file again. The module continues with its present image.",
         )
 
 
@@ -197,7 +197,7 @@ def _inactive_bank(module: ModuleContext, stored: Images) -> int:
         raise module.error(
             NotSupportedError,
             f"the module reports that {'both images run' if running else 'neither image runs'}",
-            "It may run its factory image or have only one bank. Use the vendor's tool.",
+            "The module may run its factory image or have only one bank. Use the vendor's tool.",
         )
     return 1 - running[0]
 

@@ -156,7 +156,7 @@ class CmisMemory(DeviceErrors):
             f"{field.name} ({field})",
             wrote=wrote,
             read=read,
-            hint="The module ignored the write. It may not support this setting in its present state.",
+            hint="The module ignored the write; its present state may not allow this setting.",
         )
 
 

@@ -55,7 +55,7 @@ class PathDriver:
         return module.identity
 
     def can_switch(self) -> bool:
-        """Return whether the transmitter can be switched; modules with flat memory, such as cables, have none."""
+        """Return whether the transmitter can be switched; modules with flat memory (cables) have no control."""
         return not self._opened.advertised.flat
 
     def capabilities(self) -> TransponderCapabilities:
@@ -126,7 +126,7 @@ class PathDriver:
         return monitors.lane_readings(module, self._scope.media_lane_of(module) if lane is None else lane)
 
     def status(self) -> SignalStatus:
-        """Read the live status; a flag or an enabled transmitter of any media lane counts."""
+        """Read the live status; a bit is set if its condition is met on any of the media lanes."""
         module = self._opened
         module.needs(not module.advertised.flat, "reading lane status")
         with module.memory.pages.transaction():
@@ -198,7 +198,7 @@ class PathDriver:
         Data paths on other lanes do not change.
 
         Args:
-            number: AppSel code.
+            number: AppSel code: number of the application in the module's list.
             first_lane: First host lane, from 1; by default that of this data path, or the first that the module offers.
             check: Refuse applications that the module does not advertise; otherwise the module decides.
 
@@ -280,7 +280,7 @@ class PathDriver:
         An active data path is deactivated for tuning and activated again.
 
         Args:
-            frequency_thz: Frequency.
+            frequency_thz: Frequency to tune to.
             grid_ghz: Use only the grid with this spacing.
 
         Raises:
@@ -329,7 +329,7 @@ def _media_lanes(paths: Collection[DataPath]) -> frozenset[int]:
 
 
 class ModulePath(PathDriver):
-    """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens and closes.
+    """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens it.
 
     Low power and the statistics interval belong to the whole module.
     """

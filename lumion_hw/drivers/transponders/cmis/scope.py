@@ -61,7 +61,7 @@ class Scope:
 
         Args:
             module: The module.
-            number: AppSel code.
+            number: AppSel code: number of the application in the module's list.
             requested: Host lane requested by the caller, or ``None``.
 
         Raises:

@@ -14,7 +14,7 @@ from lumion_hw.standards.cmis.image import MemoryImage
 from lumion_hw.standards.registers import Checksum
 
 ALL_LANES = frozenset(range(1, LANES + 1))
-"""Lanes of a bank."""
+"""Lane numbers of one bank (eight lanes)."""
 
 
 class Dump:
@@ -31,7 +31,7 @@ class Dump:
         self.advertised = Advertised(self._known_half, lambda page: (0, page) in image.halves)
 
     def half(self, page: Page) -> bytes | None:
-        """Return the bytes of a page, of the selected bank if there are banks."""
+        """Return the 128 bytes of a page, from the selected bank if the page has banks."""
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
