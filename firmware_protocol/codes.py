@@ -295,7 +295,7 @@ class ConfigOp(IntEnum):
 
 
 class CommitWhen(IntEnum):
-    """Time at which a COMMIT latches its bank (field ``when``, protocol section 8.3)."""
+    """Time at which a COMMIT latches its staging bank (field ``when``, protocol section 8.3)."""
 
     NEXT_TICK = 0
     AT_TICK = 1
@@ -303,7 +303,7 @@ class CommitWhen(IntEnum):
 
 
 class SparseBase(IntEnum):
-    """``base`` of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank."""
+    """``base`` of STAGE_SPARSE (protocol section 8.2): initial content of a staging bank that the frame opens."""
 
     EMPTY = 0
     DRIVEN = 1

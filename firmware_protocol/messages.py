@@ -169,7 +169,7 @@ class GetStatsRequest(Message):
 
 
 class StageReply(Message):
-    """Number of channels staged so far in a bank (protocol section 8.2)."""
+    """Number of channels staged so far in a staging bank (protocol section 8.2)."""
 
     bank_generation: int = wire(0, "u32", "", "", "echo")
     staged: int = wire(4, "u16", "channels", "", "distinct channels staged so far in this bank generation")
@@ -213,7 +213,7 @@ class CommitReply(Message):
 
 
 class CommitRequest(Message):
-    """Latch a staged bank (protocol section 8.3)."""
+    """Latch the codes of a staging bank at the outputs (protocol section 8.3)."""
 
     command: ClassVar[Command] = Command.COMMIT
     reply: ClassVar[type[CommitReply]] = CommitReply

@@ -3,9 +3,9 @@
 Two deviations from the fit can be measured in every single setting: the excess power (σ about 0.01 dB) and a phase
 shift that all PUCs have in common (σ about 1 mrad). A common phase means a change of the temperature or of the source's
 frequency. All settings of a run are used in time order, sweeps included. A temperature change moves all sources alike;
-a change of one source only is a change of that source. The model consists of one temperature trajectory that is
-piecewise linear between a few instants, one frequency per source, and one power trajectory per source. The drift found
-is removed from readings and settings, and the mesh is fitted again.
+a change seen with one source only is attributed to that source. The model consists of one temperature trajectory that
+is piecewise linear between a few instants, one frequency per source, and one power trajectory per source. The drift
+found is removed from readings and settings, and the mesh is fitted again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
 
 The Fisher information of a plan comes from the normal equations at the readings that the model predicts. Combinations
-of parameters without any information are described as text. Joint phases are counted as loop phases, so the phase gauge
-does not appear among these combinations (docs/calibration.md, 1.2).
+of parameters without any information are described as text. Joint phases enter as loop phases, so their unobservable
+part does not appear among these combinations (docs/calibration.md, 1.2).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bound:
         free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
-        reachable_rank: Rank that random settings of the same ports reach; ``None`` if not calculated. Near the
+        reachable_rank: Rank that random settings with the same ports reach; ``None`` if not calculated. Near the
             threshold, settings chosen for their information may reach a higher rank.
     """
 

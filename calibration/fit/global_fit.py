@@ -95,8 +95,8 @@ class FitResult:
         vector: The point of largest likelihood as a parameter vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
-        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo a
-            turn and gets the corresponding error.
+        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo 2π
+            and gets the corresponding error.
         converged: Whether the steps became smaller than the standard errors.
         discrepancy: Model discrepancy η at the end; above 0 the model does not explain the readings.
         chi2_per_reading: Mean squared residual of the readings used, relative to noise alone.

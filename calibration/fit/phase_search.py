@@ -85,7 +85,7 @@ class Levels:
     second: Real | None = None
 
     def first_source_only(self) -> Levels:
-        """Return the levels without those of all sources but the first."""
+        """Return the power levels for the first source and all monitors."""
         return Levels(self.source[:1], self.monitor, None if self.second is None else self.second[:1])
 
 
@@ -103,7 +103,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return the levels with which the predicted mean light equals the median reading of every source and monitor."""
+    """Return the levels with which the predicted mean light equals the median reading for every source and monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -140,7 +140,7 @@ def guess_passive_phases(
         phase_rad: Shape ``(N, 2E)``; heater phases in these settings.
         sources: Sources in ascending order.
         light: Mean transmission of the mesh over random settings.
-        levels: Levels of sources and monitors.
+        levels: Power levels of sources and sensitivities of monitors.
     """
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
@@ -225,7 +225,7 @@ class SearchResult:
         passive_rad: Shape ``(E,)``; passive phases.
         joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
         source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
-        levels: Levels of sources and monitors.
+        levels: Power levels of sources and sensitivities of monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.
         steps: Number of steps from the last start.
@@ -297,7 +297,7 @@ class PhaseSearch:
 
         Args:
             guess: Estimated passive phases.
-            levels: Initial levels of sources and monitors.
+            levels: Initial power levels of sources and sensitivities of monitors.
             on_step: Called at each step with the step number and the unexplained fraction.
             before: Result of the search to continue.
             seed_result: Result of a search from another start; this search ends if it reaches the same minimum.
@@ -332,7 +332,7 @@ class PhaseSearch:
 
         Args:
             corrected: Search result for the light of the first source.
-            levels: Initial levels of all sources and monitors.
+            levels: Initial power levels of all sources and sensitivities of all monitors.
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])

@@ -30,7 +30,7 @@ class HeaterSweepPlan:
 
     Attributes:
         levels: Number of currents per sweep, uniform in squared current.
-        turns: Range of a sweep, in turns of the least efficient heater expected.
+        turns: Phase range of a sweep, in turns, for the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
     """

@@ -39,7 +39,7 @@ class LogbookEntry:
             meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
             the answer is its reported frequency in Hz, shape ``(1, 1)``.
         source: Port of the source, or :data:`DARK`.
-        currents_ma: Settings of the batch, shape ``(n, 2E)``; no rows for the other kinds.
+        currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
@@ -349,7 +349,7 @@ class Logbook:
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each port into its fibre, by the external meters.
+        """Return the power in dBm that leaves each port into its fibre, read by external meters.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -534,7 +534,7 @@ class Logbook:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the effort inside the block to a stage."""
+        """Add the effort spent inside a ``with`` block to that of a stage."""
         effort, cpu_s = self._effort, time.process_time()
         try:
             yield

@@ -43,8 +43,8 @@ class SettingDrift:
 
 
 SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
-"""Usual drift from setting to setting: polarization in the fibres and laser power (assumption), and the temperature,
-whose lock leaves 10 mK to 0.1 K of 0.6 rad/K (assumed)."""
+"""Usual drift from setting to setting: power by fibre polarization and laser (assumption); phase by temperature, which
+varies by 10 to 100 mK even when locked (assumed), at 0.6 rad/K."""
 MODEL_ERROR = 5e-4
 """Relative error of the model, which matters with low-noise meters: a fit explains readings with 1e-4 noise with this
 value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps are known and not included."""

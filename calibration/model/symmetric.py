@@ -49,7 +49,7 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
 
 
 def solved(matrix: Real, right: Real) -> Real:
-    """Solve equations with a positive matrix ``(P, P)`` for right-hand sides ``(P,)`` or ``(P, n)``."""
+    """Solve linear equations with a positive definite matrix ``(P, P)``; right-hand sides ``(P,)`` or ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve
 
     solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)

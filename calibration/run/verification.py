@@ -450,7 +450,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers from the record's covariance, shape ``(N, M)``; 0 without one."""
+    """Return the variance of predicted powers, ``(N, M)``, from the record's covariance; 0 without a covariance."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0

@@ -184,7 +184,7 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 @click.option(
     "--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Buffer of each rank, in bytes."
 )
-@out_option("Figure of time against dark time to write: .png, .svg or .pdf.", "--plot")
+@out_option("Figure of schedule time against dark time to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @click.option(
     "--late",

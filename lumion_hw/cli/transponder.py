@@ -264,7 +264,7 @@ class _Password(ParameterType[str]):
 @transponder.command()
 @_device_arguments
 @click.option(
-    "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive bank."
+    "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive image bank."
 )
 @click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is off afterwards.")
 @click.option("--hitless", is_flag=True, help="With --run: keep the traffic running, if the module supports it.")
