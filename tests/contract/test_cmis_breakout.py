@@ -320,7 +320,7 @@ def test_a_path_without_an_application_is_refused_by_its_lane(dr4: Bench) -> Non
 
 @pytest.mark.parametrize("first", [0, 2, 9])
 def test_there_is_no_path_where_no_application_begins(dr4: Bench, first: int) -> None:
-    with pytest.raises(ConfigError, match=rf"no path from host lane {first}.*1, 3, 5, 7"):
+    with pytest.raises(ConfigError, match=rf"no data path can begin on host lane {first}.*1, 3, 5, 7"):
         dr4.driver.path(first)
 
 
