@@ -2,11 +2,11 @@
 
 Frames (:mod:`~firmware_protocol.frames`), one typed class per message (:mod:`~firmware_protocol.messages`,
 :mod:`~firmware_protocol.config`, :mod:`~firmware_protocol.stream_messages`), the sweep image
-(:mod:`~firmware_protocol.sweep`), the tables they are made from (:mod:`~firmware_protocol.codes`,
-:mod:`~firmware_protocol.layouts`) and the rules that both sides share (:mod:`~firmware_protocol.rules`,
-:mod:`~firmware_protocol.sequence`, :mod:`~firmware_protocol.streams`, :mod:`~firmware_protocol.records`). Nothing here
-has a clock, a thread or a port. The section numbers in these modules are those of ``docs/protocol.md``. The modules are
-private: import from here.
+(:mod:`~firmware_protocol.sweep`), the tables that define them (:mod:`~firmware_protocol.codes`,
+:mod:`~firmware_protocol.layouts`) and the rules for both sides (:mod:`~firmware_protocol.rules`,
+:mod:`~firmware_protocol.sequence`, :mod:`~firmware_protocol.streams`, :mod:`~firmware_protocol.records`). No module
+uses a clock, a thread or a port. Section numbers are those of ``docs/protocol.md``. The modules are private: import
+from here.
 """
 
 import lazy_loader

@@ -1,8 +1,8 @@
 """Base of the message classes: packs and unpacks a payload by its layout.
 
-The growth rule of section 5 is implemented here: a longer tail is ignored, and a payload shorter than its layout or its
-own counts is a :class:`PayloadError`. Ranges of received messages are not checked here, because the board replies
-BAD_VALUE itself (see :meth:`Message.out_of_range`). A value that does not fit its field cannot be sent.
+The growth rule of section 5 is implemented here: bytes after the known layout are ignored, and a payload that is too
+short for its layout or its own counts raises :class:`PayloadError`. Ranges of received messages are not checked here:
+the board replies BAD_VALUE itself (:meth:`Message.out_of_range`). Values that do not fit their field cannot be sent.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
 
 
 def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> bytes:
-    """Return the ``size`` bytes of a payload's variable part. Raises ``PayloadError`` if the payload is too short."""
+    """Return ``size`` bytes of a payload's variable part. Raises ``PayloadError`` if the payload is too short."""
     end = field.offset + size
     if len(payload) < end:
         raise PayloadError(layout.name, field.name, offset=field.offset, length=len(payload), minimum=end)
@@ -132,7 +132,7 @@ def wire_bytes(layout: Layout, field: PayloadField, value: object) -> bytes:
 
 
 def wire_array(layout: Layout, field: PayloadField, value: object) -> NDArray[Any]:
-    """Return ``value`` as a read-only array of the field's elements. Raises ``FieldError`` if one does not fit."""
+    """Return ``value`` as a read-only array of the field's type. Raises ``FieldError`` if an element does not fit."""
     dtype = _ELEMENTS[field.element]
     array = np.asarray(value)
     owner: object = array.base
@@ -172,7 +172,7 @@ def _check_elements(layout: Layout, field: PayloadField, rows: NDArray[Any], kin
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(wire,))
 class Message:
-    """A payload as an object. Subclasses become frozen dataclasses; their fields, made by ``wire``, are the layout.
+    """Base class of payload objects. Subclasses become frozen dataclasses; ``wire`` defines fields and layout.
 
     Two messages are equal if they have the same class and the same bytes.
     """
@@ -206,7 +206,7 @@ class Message:
         return pack_fixed(self.layout, values) + (array if isinstance(array, bytes) else array.tobytes())
 
     def _counts(self) -> dict[str, int]:
-        """Return the count fields of the array, which give its shape."""
+        """Return the values of the count fields, which transmit the shape of the array."""
         field = self.layout.array
         if field is None:
             return {}
@@ -220,7 +220,7 @@ class Message:
 
         Raises:
             PayloadError: The payload is too short for its layout or for its own counts.
-            FieldError: A state or kind of a reply is unknown.
+            FieldError: A reply contains an unknown code for an enumerated field.
         """
         values = unpack_fixed(cls.layout, payload)
         field = cls.layout.array
@@ -236,7 +236,7 @@ class Message:
     def out_of_range(self) -> tuple[int, int] | None:
         """Return ``(payload offset, value)`` of the first field outside its specified range, or ``None``.
 
-        The board checks the ranges that depend on it (``n_dac``, ``n_banks``, ``code_max``).
+        Ranges that depend on the board (``n_dac``, ``n_banks``, ``code_max``) are checked by the board.
         """
         counts = self._counts()
         for field in self.layout.fixed:

@@ -1,6 +1,6 @@
-"""Codes, bits and states of the protocol: one row per code, the row is the enum member (sections 3, 5, 6, 11, 12).
+"""Codes, bits and states of the protocol as enums, one member per code (sections 3, 5, 6, 11, 12).
 
-Each table is an enum whose members have the columns of the specification as attributes, so there is only one list.
+Members have the other columns of the specification's table as attributes, so each code is defined only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SATURATED = 0xFFFF
 """Monitor code that means "above full scale" (section 6.1)."""
 
 DRIVEN_TABLE = 255
-"""``bank`` of READBACK that selects the table driven now (section 8.5)."""
+"""Value of READBACK's ``bank`` field for the currently driven codes instead of a staging bank (section 8.5)."""
 
 FULL_SCALE_CODE = 65535
 """Drive and monitor code at full scale, whatever the converter's resolution (section 6.1)."""
@@ -123,7 +123,7 @@ class Command(IntEnum):
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeated request executes again instead of replaying its stored reply; also CONFIG ops 3, 4."""
+        """Whether a repeat is executed again instead of getting the stored reply. CONFIG ops 3, 4 too, without mark."""
         return "R" in self.marks
 
 
@@ -295,7 +295,7 @@ class ConfigOp(IntEnum):
 
 
 class CommitWhen(IntEnum):
-    """Time at which a COMMIT latches its bank (field ``when``, protocol section 8.3)."""
+    """Time at which a COMMIT latches its staging bank (field ``when``, protocol section 8.3)."""
 
     NEXT_TICK = 0
     AT_TICK = 1
@@ -303,7 +303,7 @@ class CommitWhen(IntEnum):
 
 
 class SparseBase(IntEnum):
-    """``base`` of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank."""
+    """``base`` of STAGE_SPARSE (protocol section 8.2): initial content of a staging bank that the frame opens."""
 
     EMPTY = 0
     DRIVEN = 1

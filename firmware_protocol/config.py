@@ -43,7 +43,7 @@ class GlobalBlock(Message):
 
 
 class LimitsBlock(Message):
-    """Limit records of neighbouring channels; ``limits`` has ``LIMIT_DTYPE`` or rows of its three columns."""
+    """Limit records of neighbouring channels; ``limits`` is an array of ``LIMIT_DTYPE`` or rows of its three fields."""
 
     _reserved_1 = wire(1, "u8")
     start: int = wire(2, "u16", "channel", "0..n_dac-1", "first channel")

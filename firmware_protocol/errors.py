@@ -1,4 +1,4 @@
-"""Errors of the protocol code: wrong payloads. Bad frames and refusals are not errors but returned as values."""
+"""Exceptions for wrong payloads. Bad frames and refusals of a board are returned as values instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FieldError(ProtocolError, ValueError):
         layout: Name of the layout.
         field: Name of the field.
         offset: Payload offset of the field in bytes.
-        value: The value, if it is a number.
+        value: Value of the field, if it is a number.
         reason: Problem with the value.
     """
 
@@ -61,7 +61,7 @@ class UnknownCommandError(ProtocolError, ValueError):
 
 
 class ChannelError(ProtocolError, ValueError):
-    """A channel that the board does not have. A board replies BAD_CHANNEL (protocol section 12).
+    """A channel does not exist on the board. A board replies BAD_CHANNEL (protocol section 12).
 
     Args:
         channel: The channel.
@@ -83,7 +83,7 @@ class ImageError(ProtocolError, ValueError):
     Args:
         offset: Image offset in bytes of the field that is wrong or does not fit.
         reason: Problem with the field.
-        point: Point of the field; ``None`` before the first point.
+        point: Number of the sweep point that contains the field; ``None`` before the first point.
     """
 
     def __init__(self, offset: int, reason: str, point: int | None = None) -> None:
@@ -94,7 +94,7 @@ class ImageError(ProtocolError, ValueError):
 
 
 class FrameTooBigError(ProtocolError, ValueError):
-    """A frame would not fit the MTU, whatever its bytes are (protocol section 2.4); nothing was encoded.
+    """A frame of this length may exceed the MTU after byte stuffing (protocol section 2.4); nothing was encoded.
 
     Args:
         bound: Largest wire size of the frame in bytes.

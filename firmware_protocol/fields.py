@@ -1,4 +1,4 @@
-"""The fields of a payload, and the layout of a message made of its fields.
+"""Definition of the fields of a payload and of the layout of a message.
 
 Each field is defined once, in the message class (:func:`wire`). Documentation, C header and schema are generated from
 there.
@@ -37,7 +37,7 @@ class PayloadField:
         meaning: Description in one line.
         none: Wire value that means "none"; it is ``None`` in the message.
         const: Value of a field that is the same in every message of this layout.
-        view: Name of the enum (or ``bool``) of the number in a reply.
+        view: Name of the enum (or ``bool``) to which the number in a reply is converted.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class PayloadField:
 
     @cached_property
     def is_array(self) -> bool:
-        """Whether the field is the variable part after the fixed fields."""
+        """Whether the field is the array of variable length after the fixed fields."""
         return "[" in self.type and not self.type.split("[")[1][:-1].isdigit()
 
     @cached_property
@@ -97,7 +97,7 @@ class Layout:
 
     Attributes:
         name: Name of the message class.
-        code: Name of the command or event it belongs to; empty for parts shared by several.
+        code: Name of the command or event of the message; empty for a part shared by several messages.
         fields: The fields, by offset; an array is the last one.
     """
 
@@ -118,7 +118,7 @@ class Layout:
 
     @cached_property
     def named(self) -> tuple[PayloadField, ...]:
-        """The fields of fixed size that are not reserved."""
+        """Fields of fixed size that are not reserved."""
         return tuple(field for field in self.fixed if field.name)
 
     @cached_property
@@ -140,7 +140,7 @@ class Layout:
 
 
 WIRE = "wire"
-"""Key of a message's field in the metadata of its dataclass field."""
+"""Key of the :class:`PayloadField` in the metadata of a message's dataclass field."""
 
 
 def wire(
@@ -155,7 +155,7 @@ def wire(
     view: str = "",
     default: Any = dataclasses.MISSING,
 ) -> Any:
-    """Return a field of a message class: one row in the table of its payload; see :class:`PayloadField`.
+    """Define a field of a message class: one row in the table of its payload; see :class:`PayloadField`.
 
     An attribute whose name begins with ``_`` is on the wire but not in the class. It is a count (the length of an
     array), a constant (its field has the name without ``_``), or reserved bytes (``_reserved_<offset>``).
@@ -168,7 +168,7 @@ def wire(
         meaning: Description in one line.
         none: Wire value that means ``None``.
         const: Value that is always the same.
-        view: Type of the number in a reply.
+        view: Enum (or ``bool``) to which the number in a reply is converted.
         default: Default value in the class.
     """
     field = PayloadField(offset, type, "", unit, range, meaning, none, const, view)
@@ -176,7 +176,7 @@ def wire(
 
 
 def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
-    """Return the layout of the fields in a class body, added to the fields of its base class."""
+    """Return the layout of a message class: the fields of its base class, then those of its own body."""
     found = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:

@@ -1,6 +1,6 @@
 """Frames on the wire: ``00 | COBS(header | payload | CRC-32) | 00`` (sections 2, 3 and 13).
 
-The decoder gets bytes and returns frames. A bad frame is a value that names the problem, never an exception.
+The decoder gets bytes and returns frames. A bad frame is returned as a value that names the problem, never raised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CRC_SIZE = 4
 """Bytes of the CRC after the body."""
 
 GOOD_RESIDUE = 0x2144DF1C
-"""CRC-32 over the whole content of a good frame including its own CRC (section 2.3)."""
+"""Value of the CRC-32 over the whole content of any good frame, including the frame's own CRC (section 2.3)."""
 
 _HEADER = struct.Struct("<BBBBHH")
 _MIN_CONTENT = HEADER_SIZE + CRC_SIZE
@@ -92,7 +92,7 @@ class BadFrame:
 
     Attributes:
         cause: Problem of the bytes.
-        length: Bytes between the delimiters. For an oversize piece: the count where it was given up, MTU − 1.
+        length: Number of bytes between the delimiters. Of an oversize frame: MTU − 1, where it was discarded.
     """
 
     cause: BadCause
@@ -123,7 +123,7 @@ def encode_frame(frame: Frame, mtu: int | None = None) -> bytes:
         mtu: Largest frame the receiver accepts, in bytes on the wire; ``None`` for no check.
 
     Raises:
-        FrameTooBigError: The bound of the frame exceeds ``mtu``, whatever its bytes are.
+        FrameTooBigError: The largest wire size of a frame with this payload length exceeds ``mtu``.
         FieldError: A header value does not fit its field.
     """
     bound = wire_bound(len(frame.payload))
@@ -193,8 +193,8 @@ def _bad(cause: BadCause, block: bytes) -> BadFrame:
 class Decoder:
     """Stream decoder: accepts bytes and returns frames and bad frames, in the order of the wire.
 
-    It holds at most ``mtu − 2`` bytes and never raises. After any damage it finds the next frame at the next delimiter;
-    no reset is needed.
+    It stores at most ``mtu − 2`` bytes and never raises. After damaged bytes it continues at the next delimiter; no
+    reset is needed.
 
     Args:
         mtu: Largest accepted frame in bytes on the wire, both delimiters included.

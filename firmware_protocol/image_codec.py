@@ -39,7 +39,7 @@ _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
 IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
-"""Bytes of an image before its mask."""
+"""Number of bytes of a sweep image before its channel mask."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
     """Return the bytes of the record of one sweep point.
 
     Args:
-        body: Changes, or with ``whole`` a table.
+        body: Changes, or a whole table if ``whole`` is set.
         times: ``(settle_us, dwell_us)`` of this point, or ``None``.
-        whole: ``body`` is a whole table.
+        whole: Whether ``body`` is a whole table of codes.
 
     Raises:
-        ImageError: Too many changes, or a time that does not fit 32 bits; the offset counts from the record.
+        ImageError: Too many changes, or a time that does not fit 32 bits; its offset is relative to the record.
     """
     if not whole and len(body) > MAX_CHANGES:
-        raise ImageError(0, f"{len(body)} changes in one point; at most {MAX_CHANGES}")
+        raise ImageError(0, f"{len(body)} changes in one point, but at most {MAX_CHANGES} are allowed")
     head = (FULL_TABLE if whole else len(body)) | (0 if times is None else POINT_TIMING)
     try:
         tail = b"" if times is None else _TIMES.pack(*times)
@@ -119,7 +119,7 @@ class ImageReader:
         self._offset = 0
 
     def read(self, size: int, what: str, point: int | None = None) -> bytes:
-        """Return the next ``size`` bytes. Raises ``ImageError`` when the image ends before them."""
+        """Return the next ``size`` bytes. Raises ``ImageError`` if fewer are left."""
         end = self._offset + size
         if end > len(self._data):
             raise ImageError(
@@ -162,4 +162,4 @@ class ImageReader:
         """Check that the image ends here. Raises ``ImageError`` if it does not."""
         if self._offset != len(self._data):
             # More bytes mean another version or a damaged count; such an image must not drive heaters.
-            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes after the last point")
+            raise ImageError(self._offset, f"there are {len(self._data) - self._offset} bytes after the last point")

@@ -109,4 +109,4 @@ _ALL = (
 )
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _ALL}
-"""Every layout by name: that of its message class, or of a part several messages share (empty ``code``)."""
+"""Every layout by name: of a message class, or of a part shared by several messages (empty ``code``)."""

@@ -14,7 +14,7 @@ from firmware_protocol.errors import ChannelError
 def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) -> bytes:
     """Return the shortest mask that selects ``channels``: it has no bytes after the highest channel.
 
-    Order and repetition do not matter: values always travel by ascending channel.
+    Order and repetition do not matter: values are always sent in ascending channel order.
 
     Args:
         channels: Channels to select, at least one.
@@ -45,7 +45,7 @@ def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
         n_channels: Number of channels the board has.
 
     Raises:
-        ChannelError: A bit of a channel that does not exist is set (BAD_CHANNEL); the first one is named.
+        ChannelError: A bit of a channel that does not exist is set (BAD_CHANNEL); names the first such channel.
     """
     if not mask:
         return np.arange(n_channels, dtype=np.intp)

@@ -1,7 +1,7 @@
 """One frozen class per message; a request names its reply. CONFIG and refusals are in :mod:`~firmware_protocol.config`.
 
-Every class packs itself by the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units, ranges
-and meanings of the fields. Special wire values for "none" are ``None`` here; counts are the lengths of their arrays.
+Every class encodes itself with the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units,
+ranges and meanings of the fields. Special wire values for "none" are ``None`` here; counts are array lengths.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Codes = NDArray[np.uint16]
 """Drive or monitor codes, one per channel."""
 
 Records = NDArray[Any]
-"""Array of limit records (``LIMIT_DTYPE``), of pairs (``PAIR_DTYPE``) or of watched monitors (``WATCH_DTYPE``)."""
+"""Array of limit records (``LIMIT_DTYPE``), channel-code pairs (``PAIR_DTYPE``) or monitors (``WATCH_DTYPE``)."""
 
 ReplyT_co = TypeVar("ReplyT_co", bound=Message, covariant=True)
 
@@ -46,7 +46,7 @@ class Request(Protocol[ReplyT_co]):
 
     @property
     def reply(self) -> type[ReplyT_co]:
-        """Class of the reply that a successful request gets."""
+        """Class of the reply to a successful request."""
 
     def encode(self) -> bytes:
         """Return the payload bytes of the request."""
@@ -169,7 +169,7 @@ class GetStatsRequest(Message):
 
 
 class StageReply(Message):
-    """Number of channels staged so far in a bank (protocol section 8.2)."""
+    """Number of channels staged so far in a staging bank (protocol section 8.2)."""
 
     bank_generation: int = wire(0, "u32", "", "", "echo")
     staged: int = wire(4, "u16", "channels", "", "distinct channels staged so far in this bank generation")
@@ -190,7 +190,7 @@ class StageRequest(Message):
 
 
 class StageSparseRequest(Message):
-    """Stage single channels (protocol section 8.2); ``pairs`` has ``PAIR_DTYPE`` or rows of (channel, code)."""
+    """Stage single channels (section 8.2); ``pairs`` is an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
 
     command: ClassVar[Command] = Command.STAGE_SPARSE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -213,7 +213,7 @@ class CommitReply(Message):
 
 
 class CommitRequest(Message):
-    """Latch a staged bank (protocol section 8.3)."""
+    """Latch the codes of a staging bank at the outputs (protocol section 8.3)."""
 
     command: ClassVar[Command] = Command.COMMIT
     reply: ClassVar[type[CommitReply]] = CommitReply
@@ -256,7 +256,7 @@ class ReadbackReply(Message):
 
 
 class ReadbackRequest(Message):
-    """Request the driven table or a bank (protocol section 8.5); ``DRIVEN_TABLE`` is the table driven now."""
+    """Read back the driven codes (bank ``DRIVEN_TABLE``) or a staging bank (protocol section 8.5)."""
 
     command: ClassVar[Command] = Command.READBACK
     reply: ClassVar[type[ReadbackReply]] = ReadbackReply
@@ -290,7 +290,7 @@ class ReadAdcReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of the readings above full scale, whose codes are not values; same shape as ``adc``."""
+        """Mask of saturated readings (above full scale), whose codes are no measurements; same shape as ``adc``."""
         return cast(NDArray[np.bool_], self.adc == SATURATED)
 
 
@@ -341,7 +341,7 @@ class FaultListReply(Message):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Return the list. If the records are longer than in version 1, their size in the payload is used.
+        """Decode the fault list. Records may be longer than in version 1; the payload states their size.
 
         Raises:
             PayloadError: The payload or its records are too short.

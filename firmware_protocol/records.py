@@ -1,7 +1,7 @@
-"""Record indexes of a sweep, both sides, without the records themselves (sections 10.3 and 10.4).
+"""Bookkeeping of a sweep's record indexes on both sides, without record contents (sections 10.3 and 10.4).
 
-A record's index is ``pass × n_points + point``. The board keeps the newest records in a ring, pushes the records below
-an absolute limit and releases the acknowledged ones. The host requests missing records by index.
+A record's index is ``pass × n_points + point``. The board keeps the newest records in a ring, sends ("pushes") records
+below an absolute index limit, and releases acknowledged records. The host requests missing records by index.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def ring_capacity(sweep_ring: int, n_selected: int) -> int:
         n_selected: Values per record, at least 1.
     """
     if n_selected < 1:
-        raise ValueError("a record has at least one value")
+        raise ValueError("a record needs at least one value")
     return sweep_ring // n_selected
 
 
@@ -67,13 +67,13 @@ class RecordRing:
 
     Args:
         capacity: Capacity of the result memory in records, at least 1.
-        credit_limit: Limit in the SWEEP_START.
+        credit_limit: First index that must not be pushed yet, from SWEEP_START.
         overwrite: If the ring is full, discard the oldest record instead of pausing (OVERWRITE).
 
     Attributes:
-        produced: Number of records produced, which is the index of the next one.
-        oldest: Oldest record still held.
-        dropped: Records overwritten before the host acknowledged them.
+        produced: Number of records produced; also the index of the next record.
+        oldest: Index of the oldest record still stored.
+        dropped: Number of records overwritten before the host acknowledged them.
         next_push: Index of the next record to push, unless it is no longer in the ring.
     """
 
@@ -99,7 +99,7 @@ class RecordRing:
         return self.full and not self.overwrite
 
     def produce(self) -> int:
-        """Return the index of the record that is stored now.
+        """Store the next record and return its index.
 
         Raises:
             ValueError: The ring is full and the run must pause.
@@ -113,7 +113,7 @@ class RecordRing:
         return self.produced - 1
 
     def acknowledge(self, up_to: int, credit_limit: int) -> None:
-        """Release the records below ``up_to`` and move the push limit; neither moves back.
+        """Release the records below ``up_to`` and raise the push limit; smaller values than before have no effect.
 
         Raises:
             ValueError: ``up_to`` is above the number of produced records (BAD_VALUE of ``up_to``); nothing changes.
@@ -138,8 +138,8 @@ class RecordRing:
     def readable(self, first: int, count: int) -> range | None:
         """Return the indexes for SWEEP_READ: ``min(count, produced − first)`` from ``first``.
 
-        ``None`` if the first record is no longer held: OVERFLOW with ``value`` = ``oldest``. A ``count`` of 0 requests
-        only the state and always gets a reply.
+        Return ``None`` if the first record is no longer stored; the reply is then OVERFLOW with ``value`` = ``oldest``.
+        A ``count`` of 0 requests only the state and always gets a reply.
         """
         # Refused, not answered from the oldest record on: the caller would get other records than it requested.
         if count and first < self.oldest:
@@ -151,7 +151,7 @@ class RecordTrack:
     """The host's side of a sweep run: which records arrived, which are missing, and which can be acknowledged.
 
     Args:
-        window: Number of records that the board can send beyond ``contiguous_end``.
+        window: Number of records that the board may send beyond ``contiguous_end``.
 
     Attributes:
         contiguous_end: Every record with a lower index was received or given up.
@@ -159,13 +159,13 @@ class RecordTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"window of {window} records: it must be at least 1, or no record could be sent")
+            raise ValueError(f"the window is {window} records, but must be at least 1 so that a record can be sent")
         self.window = window
         self.contiguous_end = 0
         self._later: list[range] = []
 
     def receive(self, first: int, count: int) -> list[range]:
-        """Add the indexes of a SWEEP_DATA or SWEEP_READ and return the new ones, ascending."""
+        """Add the record indexes of a SWEEP_DATA or SWEEP_READ message; return those not received before, ascending."""
         # Pushed and read records overlap, and frames can arrive twice: only records missing until now are new.
         fresh = [gap for gap in self.missing(first + count) if gap.stop > first]
         fresh = [range(max(gap.start, first), gap.stop) for gap in fresh]
@@ -173,7 +173,7 @@ class RecordTrack:
         return fresh
 
     def missing(self, produced: int) -> list[range]:
-        """Return the missing indexes below ``produced``, ascending: SWEEP_READ must fetch them."""
+        """Return the indexes below ``produced`` that have not arrived, ascending; SWEEP_READ must fetch them."""
         holes, start = [], self.contiguous_end
         for island in self._later:
             if start < min(island.start, produced):
@@ -184,7 +184,7 @@ class RecordTrack:
         return holes
 
     def give_up(self, oldest: int) -> list[range]:
-        """Give up all records below ``oldest``, which the board no longer has; return the indexes lost by this."""
+        """Give up all records below ``oldest``, which the board no longer has; return the indexes of lost records."""
         lost = self.missing(oldest)
         if oldest > self.contiguous_end:
             self._add(range(self.contiguous_end, oldest))

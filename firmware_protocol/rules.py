@@ -53,7 +53,7 @@ def channel_power_uw(
         codes: Codes, shape ``(n,)``.
         load_ohm: Heater resistances in Ω, shape ``(n,)``; 0 contributes nothing.
         dac_full_scale: Output at code 65535 in µV (voltage drive) or µA (current drive).
-        drive: What the outputs drive.
+        drive: Whether the outputs drive a voltage or a current.
     """
     # Both sides calculate in integers and round down at the same places, so
     # they agree on a table exactly at the cap.
@@ -85,7 +85,7 @@ def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[
     # Negated, so that NaN counts as wrong too: every comparison with NaN is false.
     wrong = np.flatnonzero(~((codes >= 0) & (codes <= FULL_SCALE_CODE)))
     if wrong.size:
-        raise ValueError(f"channel {wrong[0]}: {output[wrong[0]]} is outside 0..{full_scale}")
+        raise ValueError(f"channel {wrong[0]}: output {output[wrong[0]]} is outside 0..{full_scale}")
     return codes.astype(np.uint16)
 
 

@@ -1,4 +1,4 @@
-"""The whole protocol as one document, from which documentation, C header and schema CRC are made.
+"""The whole protocol as one document, from which the documentation, the C header and the schema CRC are generated.
 
 The tables themselves are in :mod:`firmware_protocol.codes` (commands, status, bits, states) and
 :mod:`firmware_protocol.layouts` (fields); this module collects them.

@@ -50,7 +50,7 @@ class Judgement:
     Attributes:
         verdict: EXECUTE it; REPLAY ``stored`` with the flag RETRY; DROP it silently; or reply STALE.
         stored: The reply to send again.
-        gap: Number of skipped sequence numbers, to be added to ``seq_gaps``.
+        gap: Number of skipped sequence numbers, to be added to the counter ``seq_gaps``.
         repeat: Whether the same number was executed before.
     """
 
@@ -82,12 +82,12 @@ class ReplyRing:
         self._slots: list[_Slot | None] = [None] * window
 
     def open(self, seq: int) -> None:
-        """Start a session: clear the ring and take the number of the HELLO as that of the last executed request."""
+        """Start a session: clear the ring; the HELLO's sequence number becomes that of the last executed request."""
         self._slots = [None] * self.window
         self._last = seq
 
     def judge(self, seq: int) -> Judgement:
-        """Decide how to treat a request. EXECUTE makes the number of the request the newest number immediately."""
+        """Decide how to treat a request. On EXECUTE its sequence number becomes the newest immediately."""
         slot = self._slots[seq & (self.window - 1)]
         if slot is not None and slot.seq == seq:
             # The host does not wait for a reply to this request, so none is sent now.
@@ -109,7 +109,7 @@ class ReplyRing:
         return Judgement(Verdict.STALE)
 
     def store(self, seq: int, reply: StoredReply) -> None:
-        """Store the final reply. Raises ``ValueError`` for a payload above 64 bytes, which only reads can have."""
+        """Store the final reply. Raises ``ValueError`` for a payload above 64 bytes, which only reads may return."""
         if len(reply.payload) > MAX_STORED_REPLY:
             raise ValueError(f"a stored reply has at most {MAX_STORED_REPLY} bytes, not {len(reply.payload)}")
         self._slots[seq & (self.window - 1)] = _Slot(seq, reply, silent=False)
@@ -119,19 +119,19 @@ class ReplyRing:
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=False)
 
     def store_silent(self, seq: int) -> None:
-        """Record that a NO_REPLY request was executed: a repeat is dropped."""
+        """Record that a NO_REPLY request was executed, so that a repeat of the request is dropped."""
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=True)
 
 
 class SendWindow:
     """The host's side: which sequence numbers can be in flight (protocol section 4.3).
 
-    A new number is available only while its distance to the oldest unanswered number is below W. This limits a
-    distance, not a count.
+    A new number is available only while its distance to the oldest unanswered number is below W. The limit is on this
+    distance, not on the count of unanswered requests.
 
     Args:
         window: W as the board reported it.
-        last: Number of the HELLO that opened the session.
+        last: Sequence number of the HELLO that opened the session.
     """
 
     def __init__(self, window: int, last: int) -> None:
@@ -141,7 +141,7 @@ class SendWindow:
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Numbers that are sent and not answered, oldest first."""
+        """Sequence numbers that were sent but not answered, oldest first."""
         return tuple(self._unanswered)
 
     def can_send(self) -> bool:
@@ -151,7 +151,7 @@ class SendWindow:
         return not self._unanswered or (self._next - self._unanswered[0]) % _SEQ < self.window
 
     def next_seq(self, *, awaits_reply: bool = True) -> int:
-        """Return the next number. A NO_REPLY request counts as answered immediately.
+        """Return the next sequence number. A NO_REPLY request counts as answered immediately.
 
         Raises:
             ValueError: The window is full; wait for the oldest reply first.

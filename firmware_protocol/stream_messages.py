@@ -70,7 +70,7 @@ class TelemetryEvent(Message):
 
 
 class WatchReply(Message):
-    """The watched monitors (protocol section 9.3); the event with number ``next_event`` gives the state."""
+    """Reply to WATCH (protocol section 9.3); the LIGHT event number ``next_event`` gives the monitors' state."""
 
     next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
     n_watched: int = wire(4, "u16", "channels", "", "monitors watched")
@@ -78,7 +78,7 @@ class WatchReply(Message):
 
 
 class WatchRequest(Message):
-    """Watch the light at monitors, or ask which are dark (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
+    """Watch the light at monitors, or ask which are dark (9.3); ``monitors`` is an array of ``WATCH_DTYPE`` or rows."""
 
     command: ClassVar[Command] = Command.WATCH
     reply: ClassVar[type[WatchReply]] = WatchReply
@@ -93,7 +93,7 @@ class WatchRequest(Message):
 
 
 class LightEvent(Message):
-    """The watched monitors that are dark (protocol section 9.3)."""
+    """Report which watched monitors are dark (protocol section 9.3)."""
 
     event: ClassVar[Event] = Event.LIGHT
     tick: int = wire(0, "u32", "ticks", "", "scan after which the state was this one")
@@ -236,7 +236,7 @@ class SweepAckReply(Message):
 
 
 class SweepAckRequest(Message):
-    """Release records and move the push limit (protocol section 10.4); neither can move back."""
+    """Release records and raise the limit up to which records are pushed (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_ACK
     reply: ClassVar[type[SweepAckReply]] = SweepAckReply

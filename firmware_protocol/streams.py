@@ -1,7 +1,8 @@
 """Credits of a telemetry stream, both sides, without clock or queue (section 9).
 
-A credit limit is absolute: event k is sent only while the limit is newer than k. So a lost or repeated renewal is
-harmless. The board numbers the events it sends and counts what it discards; the host counts what was lost on the way.
+A credit limit is an absolute event number: event k is sent only if the limit is newer than k. A lost or repeated
+renewal is therefore harmless. The board numbers events and counts discarded records; the host counts events lost on the
+way.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class EventCredit:
         self.dropped = 0
 
     def renew(self, credit_limit: int) -> None:
-        """Set the limit of a renewal; an older limit is ignored."""
+        """Set the credit limit to that of a renewal; an older limit is ignored."""
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def can_send(self) -> bool:
@@ -38,7 +39,7 @@ class EventCredit:
         return is_newer(self.credit_limit, self.next_event)
 
     def send(self) -> int:
-        """Return the number of the event to send now; its low 16 bits are the ``seq`` of the frame.
+        """Count one event as sent and return its number, whose low 16 bits are the ``seq`` of the frame.
 
         Raises:
             ValueError: There is no credit; discard the oldest record instead.
@@ -58,7 +59,7 @@ class EventTrack:
     """The host's side of one telemetry stream: received and lost events, and when to renew the credit.
 
     Args:
-        window: Number of events that the board can send without a renewal. The host renews after half of them.
+        window: Number of events that the board may send without a renewal. The host renews after half of them.
 
     Attributes:
         next_event: Next expected number.
@@ -71,7 +72,7 @@ class EventTrack:
 
     def __init__(self, window: int) -> None:
         if window < 1:
-            raise ValueError(f"window of {window} events: it must be at least 1, or no event could be sent")
+            raise ValueError(f"the window is {window} events, but must be at least 1 so that an event can be sent")
         self.window = window
         self.next_event = 0
         self.received = 0
@@ -81,7 +82,7 @@ class EventTrack:
         self.credit_limit = window
 
     def receive(self, seq: int, dropped: int) -> int | None:
-        """Count an event by the ``seq`` of its frame and return its number; ``None`` for a copy to ignore."""
+        """Count an event by the ``seq`` of its frame and return its number; ``None`` for a copy, to be ignored."""
         # A frame has only 16 bits of the event number. A number in the half before the expected one is a copy.
         ahead = (seq - self.next_event) % _SEQ
         if ahead >= _SEQ // 2:
@@ -95,7 +96,7 @@ class EventTrack:
         return number
 
     def count_final_losses(self, next_event: int, dropped: int) -> int:
-        """Compare with the reply of a SUBSCRIBE and return the number of events lost since the last received one."""
+        """Count the events that a SUBSCRIBE reply shows as sent but that did not arrive; return their number."""
         # At the end of a stream, no later event shows the gap.
         missing = (next_event - self.next_event) % _U32 if is_newer(next_event, self.next_event) else 0
         self.lost += missing
@@ -104,7 +105,7 @@ class EventTrack:
         return missing
 
     def renewal(self) -> int | None:
-        """Return the new limit once half of the credit is used, else ``None``. Call :meth:`grant` after sending it."""
+        """Return a new limit once half of the credit is used, else ``None``. Call :meth:`grant` after sending it."""
         # At half of the credit, so the renewal arrives before the board must stop sending.
         left = (self.credit_limit - self.next_event) % _U32
         if is_newer(self.credit_limit, self.next_event) and 2 * left > self.window:

@@ -1,4 +1,4 @@
-"""Canonical COBS (section 2.2): sends the shorter of the two valid forms and accepts both.
+"""Canonical COBS byte stuffing (section 2.2): encodes the shorter of two valid forms and decodes both.
 
 Plain Python with a fast path for runs of zeros (the table with all heaters off). If the C extension of the ``cobs``
 package is installed, it is used and gives the same bytes.
@@ -57,7 +57,7 @@ def decode_plain(block: bytes) -> bytes:
         StuffingError: A code byte is zero or points beyond the end.
     """
     if b"\0" in block:
-        raise StuffingError(f"a zero at {block.index(0)} inside a block of {len(block)} bytes")
+        raise StuffingError(f"there is a zero at byte {block.index(0)} inside a block of {len(block)} bytes")
     out: list[bytes] = []
     pos, end = 0, len(block)
     while pos < end:
@@ -83,7 +83,7 @@ _Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes], type[Exceptio
 
 
 def _native() -> _Codec | None:
-    """Return the functions of the C extension; ``None`` without it, because this module beats its plain Python."""
+    """Return the functions of the C extension; ``None`` if only its Python version is available, which is slower."""
     try:
         package = importlib.import_module("cobs.cobs")
     except ImportError:
@@ -94,7 +94,7 @@ def _native() -> _Codec | None:
 
 
 cobs_encode, decode_raw, DecodeFailure = _native() or (encode_plain, decode_plain, StuffingError)
-"""Encoder, decoder and the decoder's own exception, bound once so that a frame costs no further Python call.
+"""Encoder, decoder and the decoder's exception, chosen once so that no frame needs an extra Python call.
 
 ``cobs_encode(content)`` returns the canonical COBS form of ``content``, without delimiters.
 """

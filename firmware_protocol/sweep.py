@@ -1,7 +1,7 @@
 """The sweep image: a series of points that a controller runs by itself, one after the other (section 10.1).
 
-A host builds a :class:`SweepImage` and sends its bytes in pieces. A board decodes them with its own sizes, which is the
-check of the structure that section 10.2 requires.
+A host builds a :class:`SweepImage` and sends its bytes in pieces. A board decodes the bytes with its own numbers of
+channels; decoding is the check of the structure that section 10.2 requires.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SweepPoint:
     """One sweep point: the changes from the previous point, or a whole table.
 
     Attributes:
-        changes: Pairs of ``PAIR_DTYPE`` or rows of (channel, code); unused with ``table``. If a channel is named twice,
-            the last pair counts.
+        changes: Array of ``PAIR_DTYPE`` or rows of (channel, code); unused if ``table`` is set. If a channel occurs
+            twice, the last pair counts.
         table: Whole table of n_dac codes instead of changes; ``None`` for changes.
         timing: Times of this point; ``None`` for the default times of the image.
     """
@@ -69,7 +69,7 @@ class SweepPoint:
             object.__setattr__(self, "table", codes_array(self.table))
 
     def apply(self, table: NDArray[Any]) -> NDArray[np.uint16]:
-        """Return a new table: ``table`` with the changes of this point."""
+        """Return a new table: ``table`` with the changes of this point applied, or the point's own table."""
         if self.table is not None:
             return np.array(self.table, dtype=CODE_DTYPE)
         result = np.array(table, dtype=CODE_DTYPE)
@@ -91,7 +91,7 @@ class SweepImage:
     Two images are equal if they have the same bytes.
 
     Attributes:
-        points: The points, at least one. Each is based on the previous one, the first on the start table.
+        points: Sweep points, at least one. Each changes the table of the previous point, the first the start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
         dwell_us: Default minimum time from the latch of a point to the next one, in µs.
@@ -143,14 +143,14 @@ class SweepImage:
             if point.table is not None:
                 size = len(point.table) if size is None else size
                 if len(point.table) != size:
-                    raise ImageError(offset, f"a table of {len(point.table)} codes among tables of {size}", number)
+                    raise ImageError(offset, f"one table has {len(point.table)} codes, others have {size}", number)
             parts.append(point.encode())
             offset += len(parts[-1])
         return b"".join(parts)
 
     @classmethod
     def decode(cls, data: bytes, n_dac: int, n_adc: int) -> SweepImage:
-        """Return the image of ``data``, checked in the order of its bytes (protocol section 10.2).
+        """Decode the image in ``data``; check it in the order of its bytes (protocol section 10.2).
 
         Args:
             data: The whole image.
@@ -189,7 +189,7 @@ class SweepImage:
         return zlib.crc32(self.encode())
 
     def monitors(self, n_adc: int) -> NDArray[np.intp]:
-        """Return the recorded monitors, ascending; a record has one value of each. Raises ``ChannelError``."""
+        """Return the recorded monitors, ascending; a record has one value for each. Raises ``ChannelError``."""
         return channels_from_mask(self.mask, n_adc)
 
     def timing(self, point: int) -> PointTiming:
@@ -228,7 +228,7 @@ def delta_points(
 
     Args:
         tables: Whole tables of codes, each of the shape of ``base``.
-        base: Table before the first point.
+        base: Table of codes before the first point.
         timings: Times per point; ``None`` for the default times of the image.
     """
     points: list[SweepPoint] = []
@@ -254,7 +254,7 @@ def load_requests(sweep_id: int, image: bytes, mtu: int) -> Iterator[SweepLoadRe
     """Yield the pieces of an image in order, each as large as the MTU allows (protocol section 10.2).
 
     Args:
-        sweep_id: Number of the image, not 0.
+        sweep_id: Number that identifies the image, not 0.
         image: The encoded image.
         mtu: Largest frame that the board accepts, ``fw_rx_max``.
     """

@@ -1,4 +1,4 @@
-"""How long a host waits for a reply before it sends again (section 4.5). Only numbers; the caller has the clock."""
+"""Times that a host waits for a reply before it sends a request again (section 4.5). The caller has the clock."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from firmware_protocol.messages import GetStatsReply, HelloReply, ReadAdcRequest
 from firmware_protocol.stream_messages import SweepReadRequest
 
 SENDS = 3
-"""How often a request is sent, including the first time."""
+"""Number of times a request is sent, the first time included."""
 
 MOST_SENDS = 12
-"""How often a request is sent at most on a link with losses."""
+"""Largest number of times a request is sent on a link with losses."""
 
 LONGEST_STEP_RTOS = 4
-"""The RTO doubles after each send, up to this many times the first RTO."""
+"""Limit of the retransmission timeout (RTO), which doubles after each send, as a multiple of the first RTO."""
 
 DEADLINE_RTOS = 7
 """Deadline in units of the first RTO on a link without losses: 1 + 2 + 4."""
@@ -37,7 +37,7 @@ HELLO_PATIENCE_S = 3.0
 """Time in seconds during which HELLO is repeated, because opening a port can reset the board."""
 
 MARGIN_S = 0.025
-"""Latency timer of common USB-UART chips plus scheduling, in seconds."""
+"""Margin in seconds for the latency timer of common USB-UART chips and for scheduling."""
 
 BITS_PER_BYTE = 10
 """Bits per byte on a UART with 8N1."""
@@ -69,11 +69,11 @@ def exchange_bytes(request: Request[Message], hello: HelloReply) -> int:
 
 
 def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | None) -> float:
-    """Return the RTO in seconds: wire times of request and largest reply, execution, and a margin (section 4.5).
+    """Return the first RTO in seconds: wire times of request and largest reply, execution, margin (section 4.5).
 
     Args:
         request: The request, sent without others in flight.
-        hello: Times of the board.
+        hello: HELLO reply with the execution times of the board.
         baud: Speed of a UART in bit/s; ``None`` where bytes need no time (USB, pty, TCP).
     """
     # On a UART the bytes need most of the time: 30 of 57 ms for a SET of 144 channels at 115 200 baud.

@@ -29,7 +29,7 @@ class Ticker(Protocol):
 
 
 class ClockEvent(Protocol):
-    """A one-time event: some jobs wait for it until another job sets it."""
+    """An event that is set once: jobs wait for it until another job sets it."""
 
     def set(self) -> None:
         """Set the event: waiting jobs continue, and later calls of :meth:`wait` return at once."""
@@ -52,7 +52,7 @@ class Clock(Protocol):
         """Wait for a duration. Raises ``ValueError`` if it is negative, infinite or NaN."""
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
-        """Call ``action`` every ``period_s`` seconds until the returned ticker is cancelled."""
+        """Call ``action`` every ``period_s`` seconds until the returned object is cancelled."""
 
     def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Run jobs in parallel threads and wait for all; this takes as long as the slowest job.
@@ -75,11 +75,11 @@ class Clock(Protocol):
         """Return a new event on which jobs of :meth:`run_parallel` can wait."""
 
     def thread_event(self) -> ClockEvent:
-        """Return a new event on which only the calling thread waits; the clock need not have started that thread."""
+        """Return a new event on which only the calling thread waits; the clock need not have started this thread."""
 
 
 def run_to_future(job: Callable[[], T]) -> Future[T]:
-    """Run a job now and return a completed future with its result or exception."""
+    """Run a job in this thread and return a completed future with its result or exception."""
     future: Future[T] = Future()
     try:
         future.set_result(job())
@@ -89,7 +89,7 @@ def run_to_future(job: Callable[[], T]) -> Future[T]:
 
 
 def results_of(futures: Sequence[Future[T]]) -> list[T]:
-    """Return the results of jobs, or raise the first error with the others in its notes; interrupts take precedence."""
+    """Return the results of jobs, or raise the first error with the others in its notes. Ctrl-C is raised first."""
     errors = [error for future in futures if (error := future.exception()) is not None]
     errors.sort(key=lambda error: isinstance(error, Exception))
     for error in errors:
@@ -100,16 +100,16 @@ def results_of(futures: Sequence[Future[T]]) -> list[T]:
 
 
 Deadline = NewType("Deadline", float)
-"""The instant, in seconds of a clock, by which a transaction must be complete; made by :func:`deadline_after`.
+"""Time on a clock, in seconds, by which a transaction must be complete; returned by :func:`deadline_after`.
 
 A separate type, so that mypy rejects a duration in its place: links and sessions pass deadlines through many calls.
 """
 
 
 def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
-    """Return the deadline ``timeout_s`` from now on ``clock``; infinity means no deadline.
+    """Return the deadline that lies ``timeout_s`` after the present time of ``clock``; infinity means no deadline.
 
-    Users give durations (``timeout_s``); only links and sessions use deadlines.
+    The user interface has durations (``timeout_s``); only links and sessions use deadlines.
 
     Raises:
         LimitError: The duration is negative or NaN.
@@ -120,7 +120,7 @@ def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
 
 
 def _checked(duration_s: float) -> float:
-    """Return the duration if a clock can sleep it; an infinite sleep would stop a virtual clock for ever."""
+    """Return the duration if it is valid for a sleep; an infinite sleep would stop a virtual clock for ever."""
     if not 0.0 <= duration_s < math.inf:
         raise ValueError(f"the sleep duration must be finite and not negative, not {duration_s} s")
     return duration_s
@@ -146,11 +146,11 @@ class _Timer:
 
 
 class _Runner:
-    """A thread that shares a virtual clock with others; one thread runs at a time, until it waits.
+    """A thread on a virtual clock shared with other threads; one thread at a time runs, until it waits.
 
     Attributes:
-        turn: Lock that the previous thread releases to let this thread run. It is a bare lock, because semaphores and
-            conditions are written in Python and Ctrl-C inside them leaves them broken.
+        turn: Lock that the previous thread releases to let this thread run. A plain lock, because Ctrl-C inside a
+            semaphore or condition, which are written in Python, would leave it in a broken state.
         waits_for: The current wait; the innermost if a periodic action waits inside another wait.
         waits_for_own_jobs: Whether this thread waits for jobs that it started itself.
         error: Exception that the current or next wait raises.
@@ -202,8 +202,8 @@ _TIMER, _WAIT = 0, 1
 class VirtualClock:
     """A clock whose time advances only while jobs sleep; periodic actions run at their exact instants.
 
-    Parallel jobs take turns, so that a run repeats exactly: a job runs until it waits, then the job that is due first
-    continues. Ties go to the longest waiter. Threads not started by this clock must not wait on it.
+    Parallel jobs take turns, so that a run repeats exactly. A job runs until it waits; then the job whose wait ends
+    first continues (of several, the longest waiter). Threads not started by this clock must not wait on it.
     """
 
     is_virtual = True
@@ -223,7 +223,7 @@ class VirtualClock:
         return self._now
 
     def sleep(self, duration_s: float) -> None:
-        """Advance the time by this duration; timers and jobs that fall due meanwhile run in order."""
+        """Advance the time by this duration; timers and jobs whose times come before its end run in order."""
         end = self._now + _checked(duration_s)
         if self.runners or (self._agenda and self._agenda[0][0] <= end):
             self.wait(lambda wait: self._until(end, wait))
@@ -260,7 +260,7 @@ class VirtualClock:
         self._put(self._now, _WAIT, wait)
 
     def wait(self, register: Callable[[_Wait], None]) -> None:
-        """Wait while other threads run; ``register`` receives the new wait and arranges for its end."""
+        """Wait while other threads run; ``register`` receives the new wait object and schedules its end."""
         me = self.current_runner()
         outer, me.waits_for = me.waits_for, _Wait(me)
         try:
@@ -294,7 +294,7 @@ class VirtualClock:
         heapq.heappush(self._agenda, (due_s, rank, next(self._order), item))
 
     def hand_over(self, mine: _Wait | None) -> None:
-        """Process what is due until the wait ``mine`` is over; without one, hand over for good."""
+        """Run timers and other threads until the wait ``mine`` is over; ``None`` ends this thread's turn for good."""
         while mine is None or not mine.is_over:
             if not self._n_waits:
                 self._report_deadlock()
@@ -342,7 +342,7 @@ class VirtualClock:
         self._postponed.clear()
 
     def _report_deadlock(self) -> None:
-        """Make all jobs that wait for an event fail, because no running job could set the event."""
+        """Make all jobs that wait for an event fail, because no running job is left to set the event."""
         for runner in self.runners:
             if runner.waits_for is not None and not runner.waits_for_own_jobs:
                 runner.error = RuntimeError(_DEADLOCK)
@@ -359,7 +359,7 @@ class _ParallelRun(Generic[T]):
 
     Args:
         clock: The clock.
-        jobs: Two or more.
+        jobs: Functions to run, two or more.
     """
 
     def __init__(self, clock: VirtualClock, jobs: Sequence[Callable[[], T]]) -> None:
@@ -386,7 +386,7 @@ class _ParallelRun(Generic[T]):
         return [self._outcomes[number] for number in range(len(self._jobs))]
 
     def _start_and_wait(self) -> None:
-        """Start the jobs from a thread that is not a job, and wait for them; Ctrl-C interrupts all of them."""
+        """Start the jobs from a separate thread and wait for their end; Ctrl-C interrupts all jobs."""
         # In the main thread Ctrl-C can arrive between any two steps, so every step here can be repeated: a second
         # starter thread ends at once, and nothing depends on whether the lock was acquired.
         interrupt: KeyboardInterrupt | None = None
@@ -421,7 +421,7 @@ class _ParallelRun(Generic[T]):
             self._run_job(0)  # in the caller's turn
 
     def _run_job(self, number: int) -> None:
-        """Run one job in the current thread, then hand over for good."""
+        """Run one job in the current thread, then end this thread's turn for good."""
         runner = self._runners[number]
         self._clock.set_current_runner(runner)
         if runner.waits_for is not None:
@@ -461,7 +461,7 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread; waits for a running action, unless the action itself calls this."""
+        """End the thread. Wait for a running action to end, unless the action itself made this call."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)
@@ -488,7 +488,7 @@ class SystemClock:
         """Run jobs in parallel; see :meth:`Clock.run_parallel`.
 
         The first job runs in the caller's thread. Ctrl-C in the main thread therefore interrupts this job, which can
-        make the others end; then all are waited for.
+        make the others end. The call returns when all jobs have ended.
         """
         if len(jobs) < 2:
             return [job() for job in jobs]

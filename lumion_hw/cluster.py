@@ -32,7 +32,7 @@ def connect_cluster(scheduler: str) -> Any:
 
     Raises:
         ConfigError: dask.distributed is not installed.
-        ConnectError: No scheduler answers there.
+        ConnectError: No scheduler answers at this address.
     """
     distributed = require_distributed()
     try:

@@ -1,4 +1,4 @@
-"""The error tree of the package.
+"""The errors of the package, as a hierarchy of classes.
 
 Every message says what was requested, what happened, where, and what to do. The command line prints each error as one
 paragraph and ends with its exit code (:func:`exit_code`). Failures of several devices form an ``ExceptionGroup``.
@@ -51,7 +51,7 @@ class UnknownNameError(ConfigError, KeyError):
 
 
 class IdentityError(ConfigError):
-    """A device other than the expected one answered at this address."""
+    """Another device than expected answered at this address."""
 
 
 class LinkError(LumionError, ConnectionError):
@@ -61,7 +61,7 @@ class LinkError(LumionError, ConnectionError):
 
 
 class ConnectError(LinkError):
-    """The link could not be opened: it does not exist or was refused."""
+    """The link could not be opened: its address does not exist or refused the connection."""
 
 
 class InUseError(ConnectError):
@@ -78,7 +78,7 @@ class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
     """No reply before the deadline; the link itself may still work.
 
     Attributes:
-        took_effect: ``False`` if the command changed nothing and will not (always so for a query); ``None`` if unknown.
+        took_effect: ``False`` if the command has no effect, now or later (always so for a query); ``None`` if unknown.
     """
 
     took_effect: bool | None = None
@@ -97,7 +97,7 @@ class DeviceError(LumionError):
 
     Args:
         message: Text of the error.
-        code: The device's own code.
+        code: Error code of the device.
         command: The command that caused it.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
@@ -130,8 +130,8 @@ class ConfigRejectedError(DeviceError):
     Args:
         message: The rejected operation.
         lane: Host lane.
-        code: The module's code, CMIS 11h:202-205.
-        name: Name of this code.
+        code: Configuration status code of the lane (CMIS 11h:202-205).
+        name: Name of the status code.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -152,7 +152,7 @@ class LimitError(LumionError, ValueError):
         message: The rejected operation.
         requested: The requested value.
         limit: The limit that it exceeds.
-        unit: Unit of both.
+        unit: Unit of ``requested`` and ``limit``.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -197,12 +197,12 @@ class RoutingError(LumionError):
 
 
 class NoPathError(RoutingError):
-    """Proof that no set of routes satisfies the request; the message names the limiting ports or joints.
+    """No set of routes can satisfy the request; the message names the limiting ports or joints (waveguides).
 
     Args:
-        message: The limiting ports and the cut.
+        message: Text that names the limiting ports or joints.
         ports: Ports of the circuits that exclude each other, or the port that cannot be reached.
-        cut: The joints ``(puc, puc)`` of the bottleneck, if a cut is the proof.
+        cut: Joints of the bottleneck, each as ``(puc, puc)``; empty if there is no such bottleneck.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -224,7 +224,7 @@ class UndecidedError(RoutingError):
 
 
 class CircuitError(LumionError):
-    """A circuit failed its verification by light; the message says what was verified and what was rolled back."""
+    """A circuit failed its verification with light; the message gives the result and the changes rolled back."""
 
     exit_code = 3
 
@@ -252,7 +252,7 @@ class HasAddress(Protocol):
 
 
 class DeviceErrors:
-    """Mixin for objects with a device name and an address: their errors carry both."""
+    """Mixin for objects with a device name and an address, which are added to their errors."""
 
     def error(
         self: HasAddress, kind: Callable[ErrorArgs, ErrorT], *args: ErrorArgs.args, **named: ErrorArgs.kwargs
@@ -275,7 +275,7 @@ class DeviceAddress(DeviceErrors):
 
     Attributes:
         device: Name in the bench file.
-        address: Address at which it is reached.
+        address: Address at which the device is reached.
     """
 
     device: str

@@ -50,6 +50,6 @@ def wavelength_m_from_frequency_hz(frequency_hz: float) -> float:
 
 
 def combined_osnr_db(*parts_db: float) -> float:
-    """Return the total OSNR of several noise sources, in dB; an infinite OSNR adds no noise."""
+    """Return the total OSNR in dB of several noise sources, each given as an OSNR in dB; infinity adds no noise."""
     noise = sum(10.0 ** (-part / 10.0) for part in parts_db)
     return -10.0 * math.log10(noise) if noise > 0.0 else math.inf

@@ -2,9 +2,9 @@
 
 The readings are in time order. A fit over all readings is only slightly wrong when an element failed, because most
 readings do not depend on that element. For every heater and every setting this module therefore compares the cost of
-the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these
-differences from n to the end; the n with the largest gain is used. n = 0 describes a heater that never worked although
-its sweep seemed to show an effect.
+the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these cost
+differences from n to the end; the module uses the n with the largest gain. n = 0 describes a heater that never worked
+although its sweep seemed to show an effect.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Breakdown:
     """Failure of one element at some setting of the run.
 
     Attributes:
-        number: Heater (2·PUC + arm), or port of a monitor.
+        number: Heater (heater number, 2·PUC + arm), or port of a monitor.
         first: Number of the first setting in which the element did not work; 0 if it has never worked.
         turn_rad: Change of the passive phase of the heater's PUC after the failure, for a heater stuck at a current.
-        gain: Decrease of the robust cost.
+        gain: Decrease of the fit's robust cost if this failure is assumed.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Breakdown:
 
 
 def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
-    """Return the monitors that stay dark from some setting to the end of the run."""
+    """Return the monitors that stay dark from some setting on until the end of the run."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     deaths = []
     for port, column in zip(observations.monitors, dark.T, strict=True):
@@ -79,7 +79,7 @@ def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[B
 
 
 def without_dead_monitors(observations: Observations, deaths: Collection[Breakdown]) -> Observations:
-    """Return observations in which the readings of dead monitors are not a number."""
+    """Return observations with the readings of dead monitors set to NaN."""
     reading = observations.reading_ma.copy()
     for death in deaths:
         reading[death.first :, observations.monitors.index(death.number)] = np.nan
@@ -87,7 +87,7 @@ def without_dead_monitors(observations: Observations, deaths: Collection[Breakdo
 
 
 def without_dead_heater(observations: Observations, death: Breakdown) -> Observations:
-    """Return observations in which a dead heater has no current after its failure."""
+    """Return observations with the current of a dead heater set to zero from its failure on."""
     currents = observations.currents_ma.copy()
     currents[death.first :, death.number] = 0.0
     return replace(observations, currents_ma=currents)
@@ -99,7 +99,7 @@ def find_dead_heater(
     """Return the heater whose failure explains most of the misfit; ``None`` if no heater does.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Result of the fit.
         likelihood: The readings, in time order.
         dead: Heaters already known to be dead.
@@ -121,14 +121,14 @@ def find_dead_heater(
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
-    """Return by how much the robust cost falls if the readings are replaced by other observations."""
+    """Return the decrease of the robust cost when other observations replace the readings."""
     judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())
 
 
 class _SettingCosts:
-    """Robust cost of every setting, with and without a heater."""
+    """Robust cost of every setting, calculated with all heaters and with one heater assumed dead."""
 
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
@@ -138,18 +138,18 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the robust cost of every setting for other observations, with the weights of the original fit."""
+        """Return the robust cost of every setting with given observations, weighted as in the original fit."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the robust cost of the chosen settings for other parameters."""
+        """Return the robust cost of the chosen settings, predicted with the given parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
-        """Return gain, setting and change of the passive phase for the most likely failure of one heater."""
+        """Return cost decrease, first setting and passive-phase change for the most likely failure of one heater."""
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).
@@ -200,12 +200,12 @@ def exchange(
     """Return a start point for a fit with the channels of two heaters exchanged, and its cost.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Result of a fit without the two heaters, or another start point.
         likelihood: The readings, with the currents of both channels already exchanged.
         one: First heater.
         other: Second heater, whose channel is exchanged with that of the first.
-        prior: Laws of both heaters from their sweeps, stored by channel.
+        prior: Heater laws from the sweeps, each stored under the heater that the channel was assumed to drive.
     """
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
@@ -239,9 +239,9 @@ def find_better_law(
     The sweep of a heater with a weak signal may have found the law of a neighbouring fringe.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Result of the fit.
-        likelihood: The readings.
+        likelihood: Readings with their noise.
         heaters: Expected heaters of the chip.
         dead: Heaters known to be dead.
     """

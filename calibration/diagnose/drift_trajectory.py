@@ -1,11 +1,11 @@
 """Detection of drift during a run: chip temperature, and power and frequency of each source.
 
-The readings of every single setting show two deviations from the fit: the excess power (σ about 0.01 dB) and the phase
-that all PUCs have in common (σ about 1 mrad). A common phase means a change of the temperature or of the source's
+Two deviations from the fit can be measured in every single setting: the excess power (σ about 0.01 dB) and a phase
+shift that all PUCs have in common (σ about 1 mrad). A common phase means a change of the temperature or of the source's
 frequency. All settings of a run are used in time order, sweeps included. A temperature change moves all sources alike;
-a change of one source only is a change of that source. The model consists of one temperature trajectory that is
-piecewise linear between a few instants, one frequency per source, and one power trajectory per source. The drift found
-is removed from readings and settings, and the mesh is fitted again.
+a change seen with one source only is attributed to that source. The model consists of one temperature trajectory that
+is piecewise linear between a few instants, one frequency per source, and one power trajectory per source. The drift
+found is removed from readings and settings, and the mesh is fitted again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Drift:
         power_sigma_db: Shape ``(N,)``; standard error of the power.
         phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
         phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
-        sure: Shape ``(N,)``; whether all heaters are within the fitted range of their laws. Sweeps go beyond it.
+        sure: Shape ``(N,)``; whether all heater currents are within the fitted range of their laws (not so in sweeps).
         square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
@@ -121,11 +121,11 @@ class DriftTrajectories:
     """Drift of a run as a few trajectories that explain the deviations of all settings.
 
     Attributes:
-        at_s: Shape ``(k,)``; instants of the temperature trajectory, for settings within the fitted heater range.
+        at_s: Shape ``(k,)``; times of settings for which the temperature trajectory is given.
         temperature_rad: Shape ``(k,)``; phase of all PUCs due to temperature, 0 at the last setting.
-        hops: By source, the time and the size in rad of a frequency jump.
-        power_at_s: By source, instants of its power trajectory.
-        power_db: By source, the power at these instants, 0 at the last setting.
+        hops: By source, the time in s of a frequency jump and the resulting phase change per PUC in rad.
+        power_at_s: By source, the times in s at which its power trajectory is given.
+        power_db: By source, the power in dB at the times ``power_at_s``, 0 at the last setting.
     """
 
     at_s: Real
@@ -136,7 +136,7 @@ class DriftTrajectories:
 
     @property
     def moved(self) -> bool:
-        """Whether temperature, frequency or power drifted by more than the fit allows from setting to setting."""
+        """Whether temperature, frequency or power drifted by more than the fit tolerates in each setting."""
         return bool(
             np.ptp(self.temperature_rad) > _FOLLOWED_RAD
             or self.hops
@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ from the ones already corrected."""
+        """Return whether these drift trajectories differ significantly from those already corrected for."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -173,7 +173,7 @@ class DriftTrajectories:
         )
 
     def defects(self, delay_s: float) -> tuple[Defect, ...]:
-        """Return one defect for each drift large enough that the user should check the bench."""
+        """Return one defect for each drift that is so large that the user should check the bench."""
         found = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
@@ -202,10 +202,10 @@ def measure_drift(
     noise: NoiseModel,
     reach_ma: Real,
 ) -> Drift:
-    """Return how far power and common phase of every setting deviate from the fit; dark settings are left out.
+    """Measure how far power and common phase of every setting deviate from the fit; skip settings without light.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Result of the fit.
         observations: Settings in time order.
         taken_s: Shape ``(N,)``; time of every setting.
@@ -255,12 +255,12 @@ def excess_db(
     noise: NoiseModel,
     min_mw: float = 1e-4,
 ) -> float:
-    """Return the rms error of the predicted powers in dB, without noise and without the drift of each setting.
+    """Return the rms error of the predicted powers in dB after subtraction of noise and of each setting's drift.
 
     Args:
         drift: Measured deviation of each setting in power and common phase.
-        model: The model.
-        parameters: The parameters to judge.
+        model: Model of the mesh.
+        parameters: Parameters whose prediction error is measured.
         observations: The settings, all with light.
         noise: Noise of a reading.
         min_mw: Smallest port power that is compared.
@@ -281,7 +281,7 @@ def excess_db(
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
     """Return phase and power of every setting, smoothed over the neighbouring settings of its source.
 
-    Smoothing removes outliers and gaps: a setting that routes all light to one port does not measure any phase.
+    Smoothing removes outliers and fills gaps: a setting that routes all light to one port measures no phase.
     """
     result = []
     for values, sigma, telling in (
@@ -300,7 +300,7 @@ def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
 
 
 def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
-    """Return the trajectories that explain the deviations of all settings.
+    """Fit drift trajectories that explain the deviations of all settings.
 
     A phase jump of one source alone is a jump of its frequency; any other phase change is a temperature change.
     """
@@ -334,7 +334,7 @@ def _without_small_drift(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and size of a frequency jump of one source while the phases of all other sources are constant."""
+    """Find frequency jumps of single sources while the phases of all other sources stay constant: time and phase."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -361,7 +361,7 @@ def _spread(values: Real) -> float:
 
 
 def _temperature(drift: Drift) -> Real:
-    """Return the phase of all PUCs due to temperature for every setting; the frequency of each source is free.
+    """Fit the phase of all PUCs due to temperature for every setting, with a free frequency for each source.
 
     The trajectory is piecewise linear; a common deviation of neighbouring settings from it is added. A phase
     proportional to the heat of a setting is crosstalk and not temperature: the chosen settings at the end of a run heat
@@ -399,7 +399,7 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians of the values, with a shorter window at the ends of each group of consecutive settings."""
+    """Return running medians of the values; the window is shorter at the ends of each run of consecutive settings."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

@@ -20,7 +20,7 @@ from lumion_hw.mesh.record.calibration_record import Defect
 Real = NDArray[np.float64]
 
 UNCERTAIN_LAW = "uncertain law"
-"""Kind of the defect that further readings may mend."""
+"""Kind of a defect that may disappear when more readings are measured."""
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
@@ -100,7 +100,7 @@ def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tup
     """Return the defects of stuck PUCs, dead heaters, and heaters whose law remains uncertain.
 
     Args:
-        heaters: Results of the sweeps, by 2·PUC + arm.
+        heaters: Results of the sweeps, by heater number, 2·PUC + arm.
         channels: Drive channel of every heater.
     """
     defects = []
@@ -120,7 +120,7 @@ def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tup
 def stuck_puc_defect(
     puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
 ) -> Defect:
-    """Return the defect of a stuck PUC. If its coupling is known to be bar or cross, that state remains usable."""
+    """Return the defect of a stuck PUC. If the PUC is known to be stuck at bar or cross, this state remains usable."""
     states: tuple[State, ...] = ()
     at = ""
     if coupling is not None:
@@ -143,7 +143,7 @@ def mark_unseen_pucs(
     sources: Sequence[int],
     monitors: Sequence[int],
 ) -> tuple[Defect, ...]:
-    """Return the defects, with PUCs that receive no light reported as unseen instead of stuck or without heaters.
+    """Return the defects, but report PUCs without light as unseen instead of as stuck or without heaters.
 
     Args:
         defects: Defects found.
@@ -200,10 +200,10 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return the defects, with dark elements reported as faint or unseen instead of dead if there is little light.
+    """Return the defects, but in low light report dark elements as faint or unseen instead of as dead.
 
     Args:
-        defects: Defects found.
+        defects: Defects to relabel.
         contrast: Brightest reading of a typical monitor divided by the noise.
         min_contrast: Smallest contrast at which broken elements can be recognized.
         channels: Drive channel of every heater.
@@ -271,7 +271,7 @@ def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
 
 
 def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects, with a dead source and a dead monitor at the same port replaced by one dead port."""
+    """Return the defects, with one dead port in place of a dead source and a dead monitor at the same port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
     # One broken facet is more likely than a dead diode and a dead source at the same port.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
@@ -281,7 +281,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects without duplicates; a stuck PUC replaces the defects of its two dead heaters."""
+    """Return the defects without duplicates. The defect of a stuck PUC replaces those of its two dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
@@ -298,9 +298,9 @@ def defects_from_fit(
     Args:
         parameters: Fitted parameters; dead heaters have no law.
         covariance: Shape ``(size, size)``.
-        phases: Position of the passive phases in the covariance.
+        phases: Slice of the passive phases in the rows and columns of the covariance.
         channels: Drive channel of every heater.
-        max_ma: Largest current.
+        max_ma: Largest heater current allowed, in mA.
     """
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []
@@ -331,7 +331,7 @@ def _off_balance(puc: int, least: float, largest: float) -> Defect:
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    """Return a defect for every heater too weak for a full fringe, with the couplings that it reaches alone."""
+    """Return a defect for every heater too weak for a full fringe, with the range of couplings it still reaches."""
     square = np.linspace(0.0, max_ma**2, 200)
     found = []
     for arm, law in enumerate(laws):

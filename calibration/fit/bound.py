@@ -1,8 +1,8 @@
 """The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
 
 The Fisher information of a plan comes from the normal equations at the readings that the model predicts. Combinations
-of parameters without any information are described as text. Joint phases are counted as loop phases, so the phase gauge
-does not appear among these combinations (docs/calibration.md, 1.2).
+of parameters without any information are described as text. Joint phases enter as loop phases, so their unobservable
+part does not appear among these combinations (docs/calibration.md, 1.2).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SET_BY_PRIOR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Information that the settings of a plan give about P free parameters.
+    """Fisher information that planned settings give about P free parameters out of ``size``.
 
     Attributes:
         space: Layout of the parameter vector.
         free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
-        reachable_rank: Rank that random settings of the same ports reach; ``None`` if not calculated. Near the
+        reachable_rank: Rank that random settings with the same ports reach; ``None`` if not calculated. Near the
             threshold, settings chosen for their information may reach a higher rank.
     """
 
@@ -85,7 +85,7 @@ class Bound:
         return sigma
 
     def rms(self, name: str) -> float:
-        """Return the root mean square of :meth:`sigma`; for ``loops`` it is per loop (docs/calibration.md, 1.2)."""
+        """Return the rms standard error of a parameter group; for ``loops`` per loop (docs/calibration.md, 1.2)."""
         return float(np.sqrt(np.mean(self.sigma(name) ** 2)))
 
     def unseen(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Bound:
 
     @cached_property
     def _unobservable(self) -> Real:
-        """Unobservable parameter combinations, ``(P - rank, P)``, with each parameter scaled by its own information."""
+        """Unobservable combinations, ``(P - rank, P)``, of parameters scaled by the root of their own information."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)
@@ -156,14 +156,14 @@ def plan_bound(
     free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
     drift: SettingDrift | None = None,
 ) -> Bound:
-    """Return the bound of the given settings; the readings only show which values are missing or saturated.
+    """Return the bound of the given settings. Readings only mark which values are missing or saturated.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: The point of evaluation; preferably the true parameters, otherwise the best estimate.
         plan: The settings. Readings that are saturated or not a number are ignored.
         noise: Noise of a reading.
-        prior: Prior, if its information is to be included.
+        prior: Prior whose information is added to that of the readings; ``None`` for readings alone.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
         drift: Quantities that may differ from setting to setting.
     """
@@ -186,9 +186,9 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
     Args:
         fit: The fit.
-        model: Its model, with its source ports and monitor ports.
+        model: Model of the fit, with its source ports and monitor ports.
         max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that stay off.
-        likelihood: Noise of a reading, and the quantities that may differ from setting to setting.
+        likelihood: Source of the noise of a reading and of the quantities that may differ from setting to setting.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
@@ -201,7 +201,7 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 def _remove_single_parameters(rows: Real) -> None:
     """Remove single-parameter directions from all other directions, in place.
 
-    In its own unit, a parameter with hardly any information is larger than all others and would hide them.
+    A parameter with hardly any information has the largest coefficient in its own unit and would hide all others.
     """
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)

@@ -83,12 +83,12 @@ class DiagnosedFit:
         defects: Defects with messages and data.
         exchanged: Pairs of heaters whose channels are exchanged.
         trajectories: Drift during the run; ``None`` if drift was not tested.
-        deaths: Heaters that failed.
+        deaths: Heaters that failed during the run, with the setting of each failure.
         followed: Number of drift corrections since the last settings were added.
         rough: Whether the fit did not converge because its start was too far away for full steps.
         physics: Additional physics that the fit includes.
         gains: By name of an additional effect, the gain in log evidence when the fit added it.
-        refused: Names of effects that were tried and did not explain as much as predicted.
+        refused: Names of effects that were added on trial but explained less than predicted.
         widened: By parameter group, the factor by which standard errors were increased.
         doubts: Reasons why the fit or its errors cannot be certified.
     """
@@ -139,19 +139,18 @@ class FaultDiagnosis:
     """Fits readings and searches for causes where the model does not explain them.
 
     Attributes:
-        model: The model.
+        model: Model of the mesh.
         prior: Knowledge without any readings.
         free: Shape ``(size,)``; which parameters are free.
-        reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit.
+        reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit, for E PUCs.
         channels: Drive channel of every heater, for messages.
-        swept_sigma: By heater, the significance of its effect in the sweep.
+        swept_sigma: By heater, the size of its effect in the sweep, in units of noise.
         heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
-        whole: All settings of the run. The likelihood contains the last of them, those with heated PUCs.
-        done: Called after every step of a fit.
-        trying: Called with a description of the cause that is tested.
-        scored: Scores of the last pass over the data and the fit they belong to, because several steps need the same
-            scores.
+        whole: All settings of the run. The likelihood contains only the last ones, without reference settings.
+        done: Function called after every step of a fit.
+        trying: Function called with a description of the cause that is tested.
+        scored: Cache of the last effect scores with their fit, because several steps need the same scores.
     """
 
     model: MeshModel
@@ -168,7 +167,7 @@ class FaultDiagnosis:
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
-        """Return a diagnosis of the same readings with another set of additional physical effects."""
+        """Return a diagnosis of the same readings with the given set of additional physical effects."""
         if physics is self.model.space.physics:
             return self
         model = self.model.with_physics(physics)
@@ -197,7 +196,7 @@ class FaultDiagnosis:
         return me._with_defects(me._try_exchanged_channels(me._correct_causes(now)))
 
     def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Fit all readings, starting from a fit of fewer of them, then search for causes as :meth:`settle` does."""
+        """Fit all readings, starting from a fit of some of them, then search for causes as :meth:`settle` does."""
         me = self.with_physics(before.physics)
         now = me._extrapolate_drift(before)
         many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
@@ -210,7 +209,7 @@ class FaultDiagnosis:
         return me.settle(me._refit(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with all physical effects that the readings require and with its final standard errors."""
+        """Add all physical effects that the readings require, and return the fit with its final standard errors."""
         if not now.fit.certified:
             return self._with_doubts(now)
         now = self.with_physics(now.physics)._finish_fit(now)
@@ -239,7 +238,7 @@ class FaultDiagnosis:
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
     def _has_work_for_rows(self) -> bool:
-        """Return whether the work limit still allows a fit that explains its readings to add physical effects."""
+        """Return whether the work limit leaves room to add physical effects to a fit that explains its readings."""
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(TAKEN_IN * derivatives)
 
@@ -251,7 +250,7 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
-        """Return the scores of all effects for a fit that explains its readings; ``chosen`` are those it needs."""
+        """Score all effects for a fit that explains its readings; ``chosen`` holds the effects that the fit needs."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
@@ -261,7 +260,7 @@ class FaultDiagnosis:
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings, with the reasons added to its doubts."""
+        """Add the likely reasons to the doubts of a fit that does not explain its readings."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
@@ -280,7 +279,7 @@ class FaultDiagnosis:
         return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        """Return the physical effects to add next, if the readings require any and the work limit allows it."""
+        """Return the scores of the effects to add next; empty if none is required or the work limit is reached."""
         if self.model.work.is_used_up or now.exchanged:
             return ()
         return self._scores(now).chosen
@@ -295,7 +294,7 @@ class FaultDiagnosis:
         return now
 
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
-        """Return the fit with added effects; if they do not help, mark these effects as refused in the old fit."""
+        """Add effects and fit again; if that does not help, return the old fit with these effects marked as refused."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
         _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
@@ -316,7 +315,7 @@ class FaultDiagnosis:
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood with less weight on readings that depend on crosstalk pairs that are not fitted."""
+        """Return a likelihood with less weight on readings that depend on unfitted pair crosstalk."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _estimate_widths(self, now: DiagnosedFit) -> Physics:
@@ -327,7 +326,7 @@ class FaultDiagnosis:
         return physics
 
     def _with_defects(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with the messages of its defects."""
+        """Return the diagnosed fit with a list of its defects, each with a message."""
         if now.exchanged:
             return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
@@ -336,7 +335,7 @@ class FaultDiagnosis:
 
     @cached_property
     def _readings_of_live_monitors(self) -> Likelihood:
-        """The readings without those of dead monitors."""
+        """Readings of all monitors that are not dead."""
         observations = self.likelihood.observations
         alive = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
         return replace(self.likelihood, observations=alive)
@@ -361,7 +360,7 @@ class FaultDiagnosis:
         return now
 
     def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Try to move one source phase by half a turn per PUC; return the fit with the best posterior."""
+        """Try fits with one source phase moved by half a turn per PUC; return the fit with the best posterior."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -381,9 +380,9 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Extend the drift of a fit of fewer settings to all settings of the run, if the fit includes drift.
+        """If a fit of the first settings includes drift, extrapolate this drift to all settings of the run.
 
-        A fit knows phases to a few milliradians. Drift that continues is corrected before it misleads the next fit.
+        Phases of a fit are known to a few milliradians. Continuing drift is corrected before it misleads the next fit.
         """
         now = replace(before, followed=0)
         if now.trajectories is None:
@@ -396,7 +395,7 @@ class FaultDiagnosis:
         )
 
     def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return the fit with one more cause of misfit corrected; ``None`` if no cause explains more."""
+        """Return the fit with one more cause of misfit corrected; ``None`` if no cause improves the fit."""
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
@@ -437,7 +436,7 @@ class FaultDiagnosis:
         )
 
     def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        """Return by how much the misfit falls after correction for these drift trajectories."""
+        """Return the decrease of the misfit after correction for these drift trajectories."""
         other = self._corrected_observations(replace(now, trajectories=trajectories))
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
@@ -454,11 +453,10 @@ class FaultDiagnosis:
         return observations
 
     def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
-        """Return the fit with other drift trajectories, its parameters shifted to the end of these trajectories.
+        """Return the fit with new drift trajectories, its parameters shifted to the end of these trajectories.
 
-        The parameters of a fit hold for the end of its trajectories. Another end means another phase common to all
-        PUCs, the same phase on all joints, and another power of the sources. The difference between old and new
-        corrections gives these values.
+        The parameters of a fit hold for the end of its trajectories. A new end changes the phase common to all PUCs,
+        the phase common to all joints, and the source powers, each by the difference between old and new corrections.
         """
         following = replace(now, trajectories=trajectories, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
@@ -481,7 +479,7 @@ class FaultDiagnosis:
 
         Args:
             now: Diagnosed fit that gives the start point and the known causes.
-            known: The last fit, if its settings and parameters are still almost the same.
+            known: The last fit, if its settings and parameters are almost those of the new fit; saves time.
         """
         likelihood = self._reweight(
             replace(self._readings_of_live_monitors, observations=self._corrected_observations(now)), now.fit.parameters
@@ -519,9 +517,9 @@ class FaultDiagnosis:
     def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with the channels of two heaters exchanged, if this exchange explains all readings.
 
-        This is the last cause that is tested. Exchanged channels spoil the fit of all parameters. At its start point
-        the phases of all other PUCs are about right, and the two PUCs are among those with the worst misfit; exchanging
-        the right two channels removes most of the misfit.
+        This is the last cause that is tested. Exchanged channels spoil the fit of all parameters. At the start point of
+        the fit, however, the phases of all other PUCs are about right, and the two PUCs with exchanged channels are
+        among those with the worst misfit. Exchanging the right two channels removes most of the misfit.
 
         Args:
             start: Start point of the fit.
@@ -593,7 +591,7 @@ def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return the settings of the whole run, the last ones replaced by their corrected versions."""
+    """Return the settings of the whole run, with the fitted settings at the end replaced by corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

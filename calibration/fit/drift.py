@@ -1,8 +1,8 @@
 """Validity of a calibration after some time, and its renewal with a few settings (docs/calibration.md, 6).
 
-The prior of the new fit is the covariance of the last fit, increased by possible changes since. No parameter must be
-fixed: the prior holds parameters that do not drift. :func:`check_health` compares predicted and measured readings in
-units of noise and standard errors.
+The prior of the new fit is the covariance of the last fit, increased by possible changes since. All parameters stay
+free, because the narrow prior keeps parameters that do not drift in place. :func:`check_health` compares predicted and
+measured readings in units of noise and standard errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 MAX_CHI2 = 1.5
-"""χ² per degree of freedom above which the drift is not of the kind assumed (assumed)."""
+"""χ² per degree of freedom above which the drift does not follow :class:`DriftModel` (assumed value)."""
 _WORST = 5
 
 
@@ -36,9 +36,9 @@ class DriftModel:
     Attributes:
         temperature_k: Temperature change of the whole chip, for any duration.
         common_phase_rad_per_k: Phase change of every PUC per kelvin.
-        resistance_per_root_day: Relative change of every heater resistance; random walk.
-        passive_phase_rad_per_root_day: Change of every passive phase; random walk.
-        loop_phase_rad_per_root_day: Phase change of the waveguide joints; random walk.
+        resistance_per_root_day: Relative change of every heater resistance per √day (random walk).
+        passive_phase_rad_per_root_day: Change of every passive phase in rad per √day (random walk).
+        loop_phase_rad_per_root_day: Phase change of the waveguide joints in rad per √day (random walk).
         source_db: Power change of every source, and of its second port relative to its first, for any duration.
         monitor_db: Sensitivity change of every monitor, for any duration.
     """
@@ -66,7 +66,7 @@ class DriftModel:
         return widened
 
     def warmed(self, space: ParameterSpace) -> Real:
-        """Return the change of all parameters for one sigma of temperature, shape ``(size,)``."""
+        """Return the change of all parameters when the temperature changes by one sigma, shape ``(size,)``."""
         # A phase common to all PUCs equals the same phase on every joint: half comes from the PUC on either side.
         added = np.zeros(space.size)
         rise_rad = self.temperature_k * self.common_phase_rad_per_k
@@ -75,7 +75,7 @@ class DriftModel:
 
 
 class Posterior(Protocol):
-    """The last known state: a :class:`~calibration.fit.global_fit.FitResult`, or its part that a record stores."""
+    """Last known parameters and errors: a :class:`~calibration.fit.global_fit.FitResult`, or its part in a record."""
 
     @property
     def parameters(self) -> MeshParameters:
@@ -101,7 +101,7 @@ class Renewal:
         fit: The new fit.
         covariance: Shape ``(size, size)``; of all parameters, prior included; 0 for fixed parameters.
         holds: Whether the measured drift agrees with the drift model.
-        worst_pucs: PUCs with the largest misfit, the worst first; measure these again if the drift was of another kind.
+        worst_pucs: PUCs with the largest misfit, the worst first; measure them again if ``holds`` is false.
     """
 
     fit: FitResult
@@ -134,7 +134,7 @@ def renew(
     """Fit about 30 new settings with the last fit as prior.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         likelihood: The new readings.
         last: The last fit.
         days: Time since the last fit.
@@ -157,9 +157,9 @@ def renew(
 
 
 def _misfit_by_puc(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return the largest mean squared residual over the phase and heaters of every PUC.
+    """Return, for every PUC, the largest mean squared residual of its phase and heater parameters.
 
-    Dead heaters show in the residual of their law.
+    A heater that died since the last fit shows in the residual of its law.
     """
     misfit, space = mean_squared_residual(model, parameters, likelihood), model.space
     heaters = misfit[space.group("rho2")].reshape(-1, 2).max(axis=1)
@@ -174,10 +174,10 @@ def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 
 
 def _covariance_after_readings(covariance: Real, information: Real) -> Real:
-    """Return a covariance after new readings: L·(1 + Lᵀ·I·L)⁻¹·Lᵀ with its root L.
+    """Return a covariance L·Lᵀ after new readings with Fisher information I: L·(1 + Lᵀ·I·L)⁻¹·Lᵀ.
 
     The inverse of a sum of inverses would lose digits: a sum of frequency and loop phases is known to a milliradian,
-    its terms not even to a radian.
+    but each of the two alone not even to a radian.
     """
     spread = np.sqrt(np.diag(covariance))
     # Using the root keeps the digits of sums that are known to a milliradian.
@@ -206,7 +206,7 @@ class Health:
     Attributes:
         readings: Number of compared readings.
         chi2_per_reading: Mean squared residual, correlations included.
-        but_temperature: Mean squared residual with a free chip temperature, which does not affect switching.
+        but_temperature: Mean squared residual with fitted chip temperature, which does not affect switching.
         worst_sigma: Largest residual.
         worst_at: Monitor and source port of the largest residual.
     """
@@ -219,7 +219,7 @@ class Health:
 
     @property
     def holds(self) -> bool:
-        """Whether the record is as accurate as when it was made."""
+        """Whether the record still predicts readings within its stated errors."""
         return self.chi2_per_reading < MAX_CHI2
 
 
@@ -227,10 +227,10 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
     """Compare measured readings with the predictions of a fit or record.
 
     Args:
-        model: The model.
-        likelihood: The readings and their noise.
+        model: Model of the mesh.
+        likelihood: Readings with their noise.
         posterior: Parameters of the fit or record, with their covariance.
-        drift: Changes that are allowed: the power of the sources and, for one of the two figures, the temperature.
+        drift: Allowed changes: source power, and for ``Health.but_temperature`` also the chip temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -259,7 +259,7 @@ class _ComparedReadings:
     Attributes:
         residual: Reading minus prediction, shape ``(n,)``.
         slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
-        places: Setting and monitor of every reading, shape ``(n, 2)``.
+        places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
     """
 
     residual: Real
@@ -267,7 +267,7 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals that follows from a covariance of the parameters."""
+        """Return the covariance of the residuals that results from noise and from the given parameter covariance."""
         covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
         return covariance
 
@@ -294,10 +294,10 @@ def _chi2_at_best_temperature(
     one is refined step by step.
 
     Args:
-        model: The model.
-        likelihood: The readings.
-        vector: Known parameters.
-        spread: Covariance of all other changes, shape ``(size, size)``.
+        model: Model of the mesh.
+        likelihood: Readings with their noise.
+        vector: Parameter vector of the fit or record.
+        spread: Covariance of all changes except that of the temperature, shape ``(size, size)``.
         warmed: Change of the parameters for one sigma of temperature.
     """
 

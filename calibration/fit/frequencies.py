@@ -1,12 +1,12 @@
-"""Search for the frequencies of sources that have a laser each; a fit cannot resolve two ambiguities.
+"""Search for the frequencies of sources with separate lasers, because a fit cannot resolve two ambiguities.
 
 A PUC delays light by 11.25 ps. Sources 6 GHz (0.05 nm) apart therefore see the phase of every loop of six PUCs differ
-by 2.6 rad. This is too far for a fit, but it is one number per source; a scan finds it once the mesh is known at one
-frequency.
+by 2.6 rad. A fit cannot start so far away. But there is only one unknown per source, and a scan finds it once the mesh
+is known at one frequency.
 
-Paths between two ports differ by an even number of PUCs. Half a turn more in every PUC therefore only changes the sign
-of the field. A source whose frequency is wrong by 1/(2τ) = 44 GHz looks almost the same. Only the phase difference of
-the arms (a few milliradians per nanometre) and the stated frequency of the source tell the two apart.
+Paths between two ports differ by an even number of PUCs. An additional phase of half a turn in every PUC therefore only
+changes the sign of the field. A source whose frequency is wrong by 1/(2τ) = 44 GHz looks almost the same. Only the
+phase difference of the arms (a few mrad/nm) and the stated frequency of the source tell the two apart.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SETTINGS = 12
 def find_detunings(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, discrepancy: float = 0.1
 ) -> MeshParameters:
-    """Return parameters with the frequency of every source from a scan; sources without settings stay unchanged.
+    """Return parameters with source frequencies found by a scan; sources without settings stay unchanged.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Parameters that hold at the frequency of one source.
         likelihood: Readings with light from the sources.
         span_hz: Largest frequency offset in either direction.
@@ -69,7 +69,7 @@ _MAX_UNLIKELY = 4.0
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
-    """Return the common phases per PUC of the sources, each shifted by half turns to be close to the others."""
+    """Shift the common phase per PUC of each source by half turns so that all sources are close together."""
     # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
@@ -77,10 +77,10 @@ def nearest_branches(source_phase_rad: Real) -> Real:
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
-    """Return parameters that predict almost the same light, with one source shifted by half a turn per PUC.
+    """Return parameters with one source shifted by half a turn per PUC, which predict almost the same light.
 
     Args:
-        parameters: A point; its phases hold at the mean frequency of the sources.
+        parameters: Parameter values; phases hold at the mean frequency of the sources.
         sigma_hz: Standard error of the stated frequencies.
 
     Returns:

@@ -5,9 +5,9 @@ The fit takes Gauss-Newton steps with exact derivatives and damps steps that do 
 therefore kept while the point stays within a standard error or two of where the matrix was calculated. The slope is
 exact in every round and corrects the matrix (BFGS).
 
-Far from the solution the model discrepancy of :mod:`calibration.model.likelihood` weights the readings: it is the noise
-that a wrong model would cause. It is estimated from the residuals and falls with them. At the end it is zero, and the
-result is the maximum-likelihood solution for the noise alone.
+Far from the solution, errors of the model exceed the noise. Readings are then weighted with a model discrepancy
+(:mod:`calibration.model.likelihood`), which is estimated from the residuals and falls with them. At the end it is zero,
+and the result is the maximum-likelihood solution for the noise alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Round:
 
     Attributes:
         discrepancy: Model discrepancy η: assumed relative error of the predicted field.
-        chi2_per_reading: Mean squared residual against noise alone, each cut at three sigma.
+        chi2_per_reading: Mean squared residual relative to noise alone, with residuals clipped at three sigma.
         step_sigma: Root mean square step, in standard errors.
     """
 
@@ -95,15 +95,15 @@ class FitResult:
         vector: The point of largest likelihood as a parameter vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
-        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo a
-            turn and gets the corresponding error.
+        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo 2π
+            and gets the corresponding error.
         converged: Whether the steps became smaller than the standard errors.
-        discrepancy: η at the end; above 0 the model does not explain the readings.
-        chi2_per_reading: Sum of squared residuals divided by the number of readings used, noise alone.
+        discrepancy: Model discrepancy η at the end; above 0 the model does not explain the readings.
+        chi2_per_reading: Mean squared residual of the readings used, relative to noise alone.
         readings: Number of readings used.
         rounds: All steps.
         settings: Number of fitted settings.
-        gathered_sigma: Rms distance from the end to the point of the information matrix, in standard errors.
+        gathered_sigma: Rms distance, in standard errors, from the end to the point of ``information``.
         stated: Shape ``(P, P)``; covariance of the free parameters including the effects that the model leaves out
             (:mod:`calibration.fit.stated_errors`); ``None`` before this covariance is calculated.
     """
@@ -134,7 +134,7 @@ class FitResult:
 
     @property
     def chi2_per_dof(self) -> float:
-        """Sum of squared residuals per degree of freedom; parameters held by the prior do not reduce the degrees."""
+        """Sum of squared residuals per degree of freedom. Parameters determined by the prior do not count as fitted."""
         # The trace counts the parameters that the readings determine; parameters held by their prior do not count.
         determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
@@ -158,11 +158,11 @@ class _FitState:
 
     Attributes:
         point: Shape ``(size,)``.
-        equations: Normal equations at this point; their information may come from a nearby point.
-        discrepancy: η used for their weights.
+        equations: Normal equations at ``point``; their information matrix may come from a nearby point.
+        discrepancy: Model discrepancy η used for the reading weights of ``equations``.
         curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
         gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
-        taken_over_sigma: Distance from that point to the point of the other fit's calculation, in standard errors.
+        taken_over_sigma: Distance in standard errors to the other fit's ``gathered`` point when its matrix was adopted.
     """
 
     point: Real
@@ -188,11 +188,11 @@ class GlobalFit:
     """Fits a model to readings.
 
     Args:
-        model: The model.
-        likelihood: The readings and their noise.
+        model: Model of the mesh.
+        likelihood: Readings with their noise.
         prior: Knowledge without readings.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
-        done: Called after every round.
+        done: Function called with every finished :class:`Round`.
         give_up: Called with the model discrepancy after every round; the fit ends if the call returns true.
     """
 
@@ -211,7 +211,7 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Return the parameters to fit; early in a fit only coarse ones, whose errors fine ones would absorb."""
+        """Return the parameters to fit. Early rounds leave out small effects, which would absorb other errors."""
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
@@ -232,10 +232,10 @@ class GlobalFit:
             start: Start point.
             rounds: Maximum number of rounds.
             near: Whether the start is at or near the end of another fit; then all steps are full steps.
-            known: A fit of the first settings, if its information is still valid at the start.
+            known: A fit of the first settings, if its information matrix is still valid at the start point.
             allow_near_information: Whether the returned information may come from a point near the end. This is enough
-                for a fit that is continued. For final errors call :meth:`stated` first, because parameters that show as
-                their square change it.
+                for a fit that is continued. For final errors call :meth:`stated`, because the information of some
+                parameters changes near their zero.
             convergence_sigma: Rms step, in standard errors, at which the fit ends.
         """
         point = self._model.space.pack(start)
@@ -270,7 +270,7 @@ class GlobalFit:
         return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return a fit of these readings with its information calculated at, or close enough to, its end."""
+        """Return a fit with its information matrix calculated at the end point, or close enough to it."""
         if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
@@ -357,7 +357,7 @@ class GlobalFit:
             # changed.
             if tried == _MAX_IN_VAIN and here.gathered is not here.point:
                 return self._step(self._gathered(here.point, here.discrepancy), _DAMPING_NEAR)
-        raise AssertionError("the search with growing damping did not end")
+        raise AssertionError("the step search did not end although damping grew without limit")
 
     def _shortening(self, step: Real) -> float:
         """Return the factor that shortens a step so that no phase and no power level changes too much at once."""
@@ -431,7 +431,7 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
-    """Return the damped step; the damping of every parameter is relative to its own curvature."""
+    """Return the damped Gauss-Newton step. The damping of every parameter is relative to its own curvature."""
     scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping

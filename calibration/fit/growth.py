@@ -1,8 +1,8 @@
 """Selection of additional physics: scores of all effects in the table ``PHYSICS`` from one pass over the data.
 
-At the end of a fit, the slope of the likelihood with respect to parameters that are not fitted yet, and their
-information after elimination of the fitted parameters, show how much better the readings would be explained. No further
-fit is needed. The evidence of an effect whose parameters have a prior width s around zero is
+How much better an additional effect would explain the readings can be predicted without another fit. The prediction
+uses the slope of the likelihood and the information for the effect's parameters at the end of the fit, after
+elimination of the fitted parameters. The evidence of an effect whose parameters have a prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ, u: eigenvalues of that information, slope along its vectors
 
@@ -47,13 +47,13 @@ class Scores:
 
     Attributes:
         rows: Scores of the effects that are not fitted, the largest gain first.
-        chosen: Scores of the effects to add together; each one still gains after those before it.
+        chosen: Scores of the effects to add together; each still improves the fit after the effects before it.
         information: Shape ``(P, P)``; Fisher information of the settings in this pass, at the end of the fit.
         by_segment: Shape ``(c, P)``; slope of the likelihood by segments of settings with the same light.
         by_monitor: Shape ``(M, P)``; slope of the likelihood by monitors.
         tail: Effect of crosstalk pairs in directions that are not fitted; ``None`` if no pairs are fitted.
-        by_reading: Shape ``(N, M)``; squares of the whitened residuals.
-        by_source: Shape ``(S,)``; mean of these squares for each source.
+        by_reading: Shape ``(N, M)``; squared whitened residual of each setting and monitor.
+        by_source: Shape ``(S,)``; mean squared whitened residual of each source.
     """
 
     rows: tuple[RowScore, ...]
@@ -74,10 +74,10 @@ def score_rows(
     names: Sequence[str],
     excluded: Collection[str] = (),
 ) -> Scores:
-    """Return the scores of the physical effects that a fit does not include, with the data for its standard errors.
+    """Score the physical effects that a fit does not include, and collect the data for the standard errors of the fit.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
         likelihood: The fitted readings.
         prior: The prior of the fit, over all parameters of the model.
@@ -120,11 +120,11 @@ def pair_directions(
     Additional settings determine other combinations of pairs than those chosen first.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit of at least some of the settings.
         likelihood: The settings.
         prior: The prior of the fit, over all parameters of the model.
-        before: The directions of the fit.
+        before: Pair-crosstalk directions that the fit includes.
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
@@ -149,9 +149,9 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors of the heater-law terms per relative deviation of a law at its points, shape ``(P, 2E)``.
+    """Return the parameter errors per relative deviation of each heater law from its three terms, shape ``(P, 2E)``.
 
-    The three terms cannot absorb the whole deviation, and their fitted errors do not show the rest.
+    The three terms absorb only part of the deviation; their fitted standard errors do not show the rest.
     """
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:

@@ -1,7 +1,7 @@
 """Scores of pairwise crosstalk: the crosstalk from one heater to one waveguide, beyond the kernel over distance.
 
-There are more such pairs than the readings can determine, so only the best-determined combinations are fitted. See
-docs/decisions/0023-pairs-that-are-not-fitted.md.
+There are more heater-waveguide pairs than the readings can determine, so only their best-determined combinations
+("directions") are fitted. See docs/decisions/0023-pairs-that-are-not-fitted.md.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Tail:
 
     Attributes:
         covariance: Shape ``(P, P)``.
-        as_noise: Shape ``(P,)``; part of the variances that already accounts for these pairs through the reading
-            weights.
+        as_noise: Shape ``(P,)``; part of these variances that the reading weights already include.
     """
 
     covariance: Real
@@ -51,12 +50,12 @@ class Tail:
 
 
 class Pairs:
-    """Information about pairs of a waveguide and a heater in some settings.
+    """Information that some settings contain about crosstalk from single heaters to single waveguides (pairs).
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
-        pass_: The settings, with derivatives by the fitted parameters and by those of effects with few parameters.
+        pass_: Settings with derivatives by the fitted parameters and by those of effects with few parameters.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -73,7 +72,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, shape ``(N·M, c)``, for pair crosstalk along directions ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for pair crosstalk along c directions ``(2E, W, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -92,16 +91,16 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the settings in blocks, because phases of all waveguides for all directions take half a gigabyte."""
+        """Yield the settings in blocks to save memory: all waveguide phases at once take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Return the score of pair crosstalk in its best-determined directions, next to other effects to be added.
+        """Score pair crosstalk in its best-determined directions, given other effects that are added at the same time.
 
         Args:
             ahead: Information of the prior of the fitted parameters, for these settings.
             other_effects: Parameter positions and prior widths of the other effects to be added.
-            share: Fraction of all settings that this pass uses.
+            share: Fraction of all settings used here.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
@@ -138,7 +137,7 @@ class Pairs:
     def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of known parameters extended by further columns."""
+        """Return the normal equations of the known parameters plus parameters with the given derivative columns."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -150,7 +149,7 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the extended normal equations, with pair crosstalk in other directions as noise of each reading."""
+        """Return the extended normal equations, with pair crosstalk in all other directions treated as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -177,13 +176,13 @@ class Pairs:
             before: The best directions for fewer settings.
             ahead: Information of the prior of the fitted parameters, for these settings.
             width: Prior width of the relative deviation of a pair.
-            share: Fraction of all settings that this pass uses.
+            share: Fraction of all settings used here.
         """
         known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
 
     def _total_information(self, ahead: Real) -> Real:
-        """Return the information of the fitted parameters from these settings and their prior."""
+        """Return the information about the fitted parameters from the settings and the prior together."""
         first, second = self._pass.gram.main
         whole: Real = first + second + ahead
         return whole
@@ -194,7 +193,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return random directions of pair crosstalk, each element about one in size, shape ``(2E, W, c)``."""
+        """Return c random directions of pair crosstalk with elements of order 1, shape ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -229,7 +228,7 @@ class Pairs:
 
         Args:
             known: Matrix from :func:`_elimination_matrix` that eliminates the fitted parameters.
-            begin: The best directions for other settings, ``(2E, W, c)``.
+            begin: Start of the iteration: the best directions for other settings, ``(2E, W, c)``.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
         # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.
@@ -249,7 +248,7 @@ class Pairs:
     ) -> Tail:
         """Return the effect of pair crosstalk in unfitted directions on the fitted parameters.
 
-        Random directions (Hutchinson 1989) give the variances to a tenth.
+        The variances are estimated with random directions (Hutchinson 1989), to an accuracy of a tenth.
         """
         directions = self._random_directions(_PROBES_BESIDE)
         self._spend(BESIDE)
@@ -270,7 +269,7 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the shift of the fitted parameters if given directions are left out, ``(P, c)`` over √c."""
+        """Return the shift of the fitted parameters when c directions are not modelled, ``(P, c)``, divided by √c."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
@@ -280,7 +279,7 @@ class Pairs:
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return normal equations built from the given blocks of information."""
+    """Return the normal equations of both halves of the settings, assembled from blocks of information."""
 
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
@@ -293,8 +292,8 @@ def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.f
     """Return the matrix that eliminates known parameters from readings of shape ``(N·M,)``, shape ``(P, N·M)``.
 
     Args:
-        whole: Shape ``(P, P)``; their information and prior.
-        known: Shape ``(N·M, P)``; derivatives of the readings by these parameters.
+        whole: Shape ``(P, P)``; information of the known parameters, prior included.
+        known: Shape ``(N·M, P)``; derivatives of the readings by the known parameters.
     """
     from scipy.linalg import solve_triangular
 

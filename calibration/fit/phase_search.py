@@ -8,9 +8,9 @@ The sign of D distinguishes bar from cross.
 
 Then :class:`PhaseSearch` finds all phases. The amplitudes at the monitors in some hundred random settings outnumber the
 unknown phases a hundredfold, so the cost has hardly any false minima. Damped Gauss-Newton steps on new random subsets
-of the readings find the true minimum from approximate passive phases and arbitrary loop phases. A subset costs a
-fraction of all readings, and its noise moves the search out of shallow minima. The result is the start of the global
-fit.
+of the readings find the true minimum from approximate passive phases and arbitrary loop phases. A step on a subset
+costs a fraction of a step on all readings, and the random choice moves the search out of shallow minima. The result is
+the start of the global fit.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _SAME_VALLEY_UNEXPLAINED_OTHER_SEARCH = 0.25  # other subsets: a wrong valley le
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Power levels of sources and sensitivities of monitors, up to a common factor.
+    """Power levels of S sources and sensitivities of M monitors, up to a common factor.
 
     Attributes:
         source: Shape ``(S,)``; power level of every source.
@@ -85,7 +85,7 @@ class Levels:
     second: Real | None = None
 
     def first_source_only(self) -> Levels:
-        """Return the power levels with the first source alone."""
+        """Return the power levels for the first source and all monitors."""
         return Levels(self.source[:1], self.monitor, None if self.second is None else self.second[:1])
 
 
@@ -95,7 +95,7 @@ class PassiveGuess:
 
     Attributes:
         passive_rad: Shape ``(E,)``; estimated phases.
-        strength: Shape ``(E,)``; signal over its standard deviation without a signal. About 1 means no signal.
+        strength: Shape ``(E,)``; signal divided by the noise of the estimate; about 1 means no signal.
     """
 
     passive_rad: Real
@@ -103,7 +103,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return the levels at which the mean light equals the median reading of every source and monitor."""
+    """Return the levels with which the predicted mean light equals the median reading for every source and monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -139,8 +139,8 @@ def guess_passive_phases(
         observations: Settings with all heaters random.
         phase_rad: Shape ``(N, 2E)``; heater phases in these settings.
         sources: Sources in ascending order.
-        light: Mean light of the mesh.
-        levels: Levels of sources and monitors.
+        light: Mean transmission of the mesh over random settings.
+        levels: Power levels of sources and sensitivities of monitors.
     """
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
@@ -168,17 +168,17 @@ class SearchPlan:
     """Parameters of the search, for a mesh of up to 144 PUCs; :meth:`on` returns the plan for a larger mesh.
 
     Attributes:
-        portion: Number of settings per step.
+        portion: Number of settings used in each step.
         monitors: Number of monitors used per setting, drawn again for every chunk of settings.
         steps: Maximum number of steps from one start.
-        patience: While much light is unexplained, end after this many steps with less than a fifth gained.
+        patience: Number of steps after which a search with much unexplained light ends unless it gained a fifth.
         starts: Maximum number of starts.
         unexplained: Fraction of the light that the ideal model may leave unexplained.
         plausible: Unexplained fraction below which the global fit is a better use of time than another start. A single
             heater law that is wrong by 7 % leaves 0.5 % from every start.
         source_phase_rad: Spread of the common phase per PUC between sources with their own lasers; 0 for a single
             laser.
-        source_prior: Additional fraction of the light that a phase one spread away from the other sources must explain.
+        source_prior: Cost of a source phase one ``source_phase_rad`` from the others, as a fraction of the light.
         one_laser_first: Whether to search in the light of one source first, and then find the phases of the other
             lasers.
     """
@@ -197,10 +197,9 @@ class SearchPlan:
     def on(self, n_pucs: int) -> SearchPlan:
         """Return the plan for a mesh with this many PUCs.
 
-        On a large mesh every step needs as many readings per phase, and the search needs more steps. Light passes more
-        imperfect elements: with the true phases, 0.6 % remains unexplained on 265 PUCs and 0.2 % on 72. Lasers may also
-        settle in valleys that are consistent within groups; with all sources at once, no start found the right valley
-        (docs/performance.md).
+        On a larger mesh a step needs more readings, and the search more steps. Light passes more imperfect elements:
+        even the true phases leave 0.6 % unexplained on 265 PUCs and 0.2 % on 72. Groups of lasers may also settle in
+        different minima: with all sources at once, no start found the right minimum (docs/performance.md).
         """
         if n_pucs <= _MAX_UNSCALED_PUCS:
             return self
@@ -224,14 +223,14 @@ class SearchResult:
 
     Attributes:
         passive_rad: Shape ``(E,)``; passive phases.
-        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, in no particular gauge.
+        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
         source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
-        levels: Levels of sources and monitors.
+        levels: Power levels of sources and sensitivities of monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.
         steps: Number of steps from the last start.
         starts: Number of starts.
-        agreed: Whether two starts ended in the same minimum; this is no coincidence, even if much light is unexplained.
+        agreed: Whether two starts ended in the same minimum, which indicates the right one despite unexplained light.
         work: Number of readings evaluated, as :class:`calibration.model.work.FitWork` counts them.
     """
 
@@ -298,11 +297,11 @@ class PhaseSearch:
 
         Args:
             guess: Estimated passive phases.
-            levels: Initial levels of sources and monitors.
+            levels: Initial power levels of sources and sensitivities of monitors.
             on_step: Called at each step with the step number and the unexplained fraction.
             before: Result of the search to continue.
-            seed_result: Result of a search from another start; the search ends if it reaches the same minimum.
-            max_work: No further start is begun after this many readings were predicted.
+            seed_result: Result of a search from another start; this search ends if it reaches the same minimum.
+            max_work: Number of predicted readings after which no further start begins.
         """
         if before is None:
             point = self._drawn_point(guess.passive_rad)
@@ -332,8 +331,8 @@ class PhaseSearch:
         """Extend a search result for the first source by the best phase of each other laser.
 
         Args:
-            corrected: Result with the first source only.
-            levels: Initial levels of all sources and monitors.
+            corrected: Search result for the light of the first source.
+            levels: Initial power levels of all sources and sensitivities of all monitors.
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])
@@ -363,10 +362,10 @@ class PhaseSearch:
     def _resolve_laser_valleys(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
         """Return the search result after moving lasers, or groups of lasers, out of wrong minima.
 
-        A laser phase that is off by a sixth of a turn per PUC leaves light around a cell of six PUCs unchanged, and the
-        other loops settle between the lasers. Half of all starts end with one laser in a wrong valley and ten times the
-        unexplained light of the right one. On a large mesh some end with lasers in two groups, and even more
-        unexplained light.
+        A laser phase that is wrong by a sixth of a turn per PUC leaves the light around a cell of six PUCs unchanged,
+        and all other loops settle at a compromise between the lasers. Half of all starts end with one laser in such a
+        wrong minimum, with ten times the unexplained light. On a large mesh some starts end with two groups of lasers
+        and even more.
         """
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return found
@@ -375,8 +374,8 @@ class PhaseSearch:
     def _by_one_laser(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
         """Search with the light of one laser first, then with the light of all lasers.
 
-        With the light of one laser, no loop phase ends between the values that two groups of lasers prefer. Once the
-        loops are right, the phase of each other laser is a scan of one number.
+        With one laser, loop phases cannot end as a compromise between two groups of lasers. Once the loops are right,
+        the phase of each other laser is found by a scan of one parameter.
         """
         if not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible) <= found.unexplained < _MAX_GROUPS_UNEXPLAINED:
             return found
@@ -418,7 +417,7 @@ class PhaseSearch:
         max_steps: int | None = None,
         only_source: int | None = None,
     ) -> SearchResult:
-        """Search for all phases from a start point, with the light of all sources or of one source."""
+        """Run the search from one start point, with the light of all sources or of one source."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
@@ -452,14 +451,14 @@ class PhaseSearch:
         )
 
     def _scale(self, levels: Levels) -> tuple[Real, ...]:
-        """Return the square roots of the levels of sources, of monitors, and of second ports if there are any."""
+        """Return the square roots of the levels of sources, monitors, and second ports (if any)."""
         second: list[Real] = []
         if self._model.has_second.any():
             second = [np.sqrt(self._model.has_second if levels.second is None else levels.second)]
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        """Return whether a search has stalled; more steps count while much light is unexplained."""
+        """Return whether a search no longer improves; a search with much unexplained light is allowed more steps."""
         for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
@@ -473,8 +472,8 @@ class PhaseSearch:
         """Improve all phases by one step on a subset of the settings.
 
         Returns:
-            Point, square roots of the levels, mean squared residual, and mean squared residual of the readings that
-            depend on each phase.
+            New phases, square roots of the levels, mean squared residual, and for each phase the mean squared residual
+            of the readings that depend on it.
         """
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
@@ -520,7 +519,7 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes and their derivatives: by passive, joint and source phases, and by second-port levels."""
+        """Return amplitudes and their derivatives by passive, joint and source phases and second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
@@ -540,7 +539,7 @@ class PhaseSearch:
     def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
         """Return the point after a scan of each source's phase per PUC, which finds its best value.
 
-        A shift by a sixth of a turn leaves every loop around one cell unchanged, so neighbouring valleys must be
+        A shift by a sixth of a turn leaves every loop around one cell unchanged, so neighbouring minima must be
         compared.
         """
         phases = len(point) - self._n_sources
@@ -561,7 +560,7 @@ class PhaseSearch:
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        """Return the mean squared residual of the settings with light from one source, for a trial phase per PUC."""
+        """Return the mean squared residual of one source's settings if its phase per PUC has a trial value."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
@@ -583,7 +582,7 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels, moved part of the way to their best fit."""
+        """Return the square roots of the power levels after a step part of the way towards their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
@@ -617,9 +616,9 @@ def is_same_valley_from_other_search(one: SearchResult, other: SearchResult) -> 
 
 
 def _wrap_half_turns(source_rad: Real) -> Real:
-    """Return source phases moved by half turns to near their median.
+    """Shift source phases by half turns so that each is near their median.
 
-    Half a turn per PUC changes nothing on loops with an even number of PUCs.
+    A phase of half a turn per PUC has no effect on loops with an even number of PUCs.
     """
     middle = float(np.median(source_rad))
     near: Real = middle + (source_rad - middle + 0.5 * np.pi) % np.pi - 0.5 * np.pi

@@ -1,4 +1,4 @@
-"""Scores of additional physical effects, from the normal equations of fitted parameters and of all effects.
+"""Scores of additional physical effects (rows of the table ``PHYSICS``), from normal equations that include them.
 
 See :mod:`calibration.fit.growth` for the purpose of the scores.
 """
@@ -24,9 +24,9 @@ from calibration.model.symmetric import solved
 Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
-"""Rows given by their parameter numbers and widths."""
+"""Effects given by the slice of their parameters and their prior widths."""
 MIN_GAIN = 25.0
-"""Smallest gain, in evidence and on held-out readings, for which a row is added."""
+"""Smallest gain in log evidence, and on held-out readings, for which an effect is added."""
 # Rows with at least this share of the best gain count as equal; the cheapest of them is chosen.
 _NEAR_BEST_GAIN_FRACTION = 0.8
 # Number of readings per matrix product.
@@ -49,8 +49,8 @@ class RowScore:
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the effect's parameters.
-        excluded_effect: Shape ``(P, k)``, in single precision; F, where F·Fᵀ is the covariance of the fitted parameters
-            that results from leaving the effect out. F is stored because the covariances of all effects take gigabytes.
+        excluded_effect: Shape ``(P, k)``, in single precision; factor F of the covariance F·Fᵀ of the fitted parameters
+            that results from leaving the effect out. The covariances of all effects themselves would take gigabytes.
         pairs: Directions of pair crosstalk, if this is the effect.
     """
 
@@ -80,7 +80,7 @@ class HalvedEquations:
 
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
-        across: For each half, shape ``(P, p)``; information between fitted and effect parameters.
+        across: For each half, shape ``(P, p)``; cross terms of the information between fitted and effect parameters.
         slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
         inner: Function that returns the information about chosen effect parameters for each half, ``(k, k)``.
     """
@@ -91,7 +91,7 @@ class HalvedEquations:
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
     def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return information and slope of the fitted and of chosen effect parameters, for each half of the settings."""
+        """Return joint information and slope of fitted and chosen effect parameters, for each half of the settings."""
         inner = self.inner(chosen)
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
@@ -106,10 +106,10 @@ class Pass:
     """One pass over the settings of a fit: whitened derivatives by its parameters and by those of small effects.
 
     Args:
-        model: The model of the fit.
+        model: Model of the mesh that was fitted.
         fit: The fit.
         likelihood: The settings.
-        small: Names of effects with few parameters, which follow those of the fit in the parameter vector.
+        small: Names of effects with few parameters, whose parameters follow those of the fit in the vector.
 
     Attributes:
         main: Number of parameters of the fit, P.
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return information and slopes of one half of the settings: fitted, fitted × effect parameters, all slopes."""
+        """Return for one half: information on fitted parameters, the cross terms with effect parameters, all slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -190,8 +190,8 @@ class Selection:
 
     Args:
         gram: Normal equations of fitted parameters and of the parameters of all effects.
-        ahead: Shape ``(P, P)``; prior information about the fitted parameters.
-        away: Shape ``(P,)``; slope of the prior, with the sign of a cost.
+        ahead: Shape ``(P, P)``; information of the prior about the fitted parameters.
+        away: Shape ``(P,)``; derivative of the prior's cost (negative log density) by the fitted parameters.
         places: By effect, the position of its parameters among all parameters.
         share: Fraction of the settings that this pass uses.
         errors: By name of an effect that is never fitted, the resulting errors of the fitted parameters, given as
@@ -228,13 +228,13 @@ class Selection:
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
-        """Return the scores of all effects, the largest gain first; those in ``excluded`` with held-out gains."""
+        """Score all effects, the largest gain first; only effects in ``excluded`` get held-out gains here."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
-        """Return the scores of the effects to add: repeatedly the cheapest of those with about the largest gain."""
+        """Select the effects to add, one by one: the one with the least computing time among the largest gains."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
@@ -281,7 +281,7 @@ class Selection:
         )
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
-        """Return the score of an effect with its gain on held-out settings, if the effect has any gain."""
+        """Add the gain on held-out settings to the score of an effect, if the effect has any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in added]
@@ -296,7 +296,7 @@ class Selection:
 
 
 def parameter_numbers(place: slice) -> NDArray[np.int64]:
-    """Return the numbers of the parameters at a position in the vector."""
+    """Return the parameter numbers that a slice of the vector covers."""
     return np.arange(place.start, place.stop)
 
 
@@ -326,7 +326,7 @@ def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return which half every setting belongs to, by its number in the order of the run."""
+    """Return which half (0 or 1) every setting belongs to, by its number in the order of the run."""
     return settings // _STRETCH % 2
 
 
@@ -341,7 +341,7 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Return the prior width of an effect from its fitted parameters, limited to the largest width in the table.
+    """Estimate the prior width of an effect from its fitted parameters, up to the largest width in ``PHYSICS``.
 
     Args:
         space: Layout of the parameter vector.
@@ -364,10 +364,10 @@ class _CrossValidation:
     """Cross-validation of m effect parameters: one half of the settings finds the values, the other half judges them.
 
     Attributes:
-        information: Shape ``(m, m)``; of the half that finds the values.
+        information: Shape ``(m, m)``; information of the half that finds the values.
         slope: Shape ``(m,)``.
-        judged_information: Shape ``(m, m)``; of the half that judges, with the fitted parameters of the first half.
-        judged_slope: Shape ``(m,)``.
+        judged_information: Shape ``(m, m)``; information of the judging half, at the fit of the first half.
+        judged_slope: Shape ``(m,)``; slope of the log likelihood of the judging half.
     """
 
     information: Real
@@ -379,7 +379,7 @@ class _CrossValidation:
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
     ) -> _CrossValidation:
-        """Return the cross-validation in which a given half of the settings finds the values."""
+        """Return the cross-validation in which the given half of the settings finds the parameter values."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
@@ -395,7 +395,7 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return the gain of the judging half for the parameter values that the other half found."""
+        """Return the gain in log likelihood of the judging half for the parameter values that the other half found."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

@@ -24,7 +24,7 @@ from calibration.model.space import ParameterSpace
 Real = NDArray[np.float64]
 
 MAX_ERROR_FACTOR = 2.0
-"""Largest certified increase of a group's errors by effects that no row of the table describes."""
+"""Largest factor by which unknown effects may increase a group's errors in a certified fit."""
 # A row is left out if that increases the errors of every group by less than this factor; fitting it costs more.
 _HARMLESS = 1.1
 _JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
@@ -98,7 +98,7 @@ def sandwich_factors(
 ) -> dict[str, float]:
     """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
 
-    The larger result of the two groupings of residuals is used (White 1980; Cameron, Gelbach, Miller 2011).
+    Residuals are grouped by settings and by monitors; the larger factor is used (White 1980; Cameron et al. 2011).
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.

@@ -1,8 +1,8 @@
 """Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
 
 Only one source is on at a time. A source is the transmitter of a module or a tunable laser. Its polarization is aligned
-once at the start by maximizing the sum of all monitors, which follows the coupled power whatever the state of the mesh.
-Only during this alignment several sources are on at once; :mod:`calibration.measure.separated_light` separates them.
+once at the start by maximizing the sum of all monitors, which is proportional to the coupled power. Several sources are
+on at once only during this alignment; :mod:`calibration.measure.separated_light` separates them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 MODULE_SPREAD_HZ = 6.25e9
-"""0.05 nm about the nominal wavelength of modules without wavelength lockers (assumption)."""
+"""Frequency accuracy of modules without wavelength lockers: 0.05 nm about the nominal wavelength (assumption)."""
 LASER_SPREAD_HZ = 1.25e9
 """Frequency accuracy of tunable lasers: 0.01 nm (assumption; swept lasers are better)."""
 _READY_S = 60.0
@@ -71,7 +71,7 @@ class LightSource(Protocol):
     def tune(self, frequency_hz: float) -> float:
         """Tune the source to the nearest possible frequency and return the frequency it reports.
 
-        The source may be on or off afterwards.
+        The method may leave the source on or off.
 
         Raises:
             LimitError: The frequency is out of range; nothing was changed.
@@ -95,7 +95,7 @@ class ModuleSource:
 
     @property
     def spread_hz(self) -> float:
-        """Standard deviation of the true frequency from the reported one: small once the module was tuned."""
+        """Standard deviation of the true frequency from the reported one; it is smaller once the module was tuned."""
         return MODULE_SPREAD_HZ if self._tuned_hz is None else LASER_SPREAD_HZ
 
     def on(self) -> None:
@@ -236,7 +236,7 @@ _FACET_SPREAD_DB = 2.0
 
 
 class BenchProbe:
-    """Access of a calibration to the mesh of an open bench.
+    """Interface through which a calibration drives and reads the mesh of an open bench.
 
     Args:
         bench: The bench.
@@ -275,7 +275,7 @@ class BenchProbe:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports with a module or laser whose light arrives; for a source with two ports, the first one."""
+        """Ports that receive light from a module or laser; of a source with two ports, only the first one."""
         return tuple(port for port in self._inputs if port not in self._dead)
 
     @property
@@ -299,7 +299,7 @@ class BenchProbe:
         return self._bench.mesh.monitor_step_ma
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
-        """Raise ``ConfigError`` if the record was made with light at other ports for a source that feeds two ports.
+        """Raise ``ConfigError`` if a source that can feed two ports feeds other ports than during the calibration.
 
         Raises:
             ConfigError: A fibre of such a source was connected or disconnected since the calibration.
@@ -312,8 +312,8 @@ class BenchProbe:
                     f"one source of this bench feeds {_in_words([lit])}, but the calibration record was made with "
                     f"light at {_in_words(before)}",
                     hint=(
-                        "Restore the wiring of that time, or calibrate again. The record still holds for the mesh "
-                        "itself."
+                        "Restore the wiring used for the calibration, or calibrate again. The record still describes "
+                        "the mesh itself."
                     ),
                 )
 
@@ -395,8 +395,8 @@ class BenchProbe:
         constant of the heaters, unless a record provides it.
 
         Args:
-            dead: Ports that are known to be dark, and why; they are skipped.
-            done: Called after every source.
+            dead: Ports that are known to be dark, each with the reason; they are skipped.
+            done: Function called after every source.
 
         Raises:
             ConfigError: The bench file specifies a wait that is too short for these heaters.
@@ -433,9 +433,9 @@ class BenchProbe:
         return dict(self._dead)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
-        """Align all sources that the monitors can separate at the same time; return the results.
+        """Align at the same time all sources that the monitors can tell apart; return the results by port.
 
-        Sources without a result must be aligned one by one: dim sources, or all if the separation by pattern failed.
+        Sources without a result must be aligned one by one: dim sources, or all if their patterns are too similar.
         """
         self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
@@ -473,7 +473,7 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the best polarization for the source at one port."""
+        """Search the polarization with the most coupled light for the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -539,7 +539,7 @@ class BenchProbe:
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of temperature-lock losses of earlier sessions; ``keep`` is called with every new loss."""
+        """Continue the list of temperature-lock losses from earlier sessions; call ``keep`` with every new loss."""
         self._temperature.keep_temperature_lock_losses(before, keep)
 
     def measurement_warnings(self) -> tuple[str, ...]:
@@ -547,7 +547,7 @@ class BenchProbe:
         return self._temperature.measurement_warnings()
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each tapped port into its fibre, by the external meters."""
+        """Return the power in dBm that leaves each tapped port into its fibre, read by external meters."""
         readings = {
             (name, reading.channel): reading
             for name, meter in self._bench.meters.items()
@@ -586,7 +586,7 @@ class BenchProbe:
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
-    """Mesh whose monitors are read at a chosen time after each change of the heaters."""
+    """Mesh access that reads the monitors at a chosen time after each change of the heaters."""
 
     mesh: MeshAccess
 

@@ -1,9 +1,9 @@
 """Choice of settings to measure: cheap random ones, or those with the most information per second of hardware time.
 
-Most heaters are off in a setting. Passive phases are those of cold heaters; readings with warm heaters only would
-determine them through the heater laws (on 72 PUCs with a third of the accuracy). Consecutive settings differ in some of
-the heaters only: writing few channels is faster than writing all, and already changes the light of a recirculating mesh
-completely.
+Most heaters are off in a setting. Passive phases are those of cold heaters; readings with warm heaters determine them
+only through the heater laws (on 72 PUCs with a third of the accuracy). Consecutive settings differ in some heaters
+only: writing few channels is faster than writing all, and a few changed heaters already change the light of a
+recirculating mesh completely.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from lumion_hw.errors import ConfigError
 Real = NDArray[np.float64]
 
 OFF_SHARE = 0.7
-"""Share of heaters that are off; the best of 0.25, 0.5, 0.7, 0.85 and 0.95 in information per second."""
+"""Fraction of heaters that are off. Of 0.25, 0.5, 0.7, 0.85 and 0.95 it gives the most information per second."""
 TRIES = 4
-"""Number of candidate steps. Four halve the hardware time of a random sequence (docs/performance.md). The cost is
-proportional to the number, the benefit is not: 32 candidates reach 0.40 mrad where 8 reach 0.45."""
+"""Number of candidate settings per choice. Four halve the hardware time of a random sequence (docs/performance.md).
+Computing time is proportional to the number, the benefit is not: 32 candidates reach 0.40 mrad where 8 reach 0.45."""
 _MEAN_HZ = 1e6
 # Relative information below which a combination of parameters counts as unobservable.
 _ROUNDING = 1e-12
@@ -112,8 +112,8 @@ class Design:
 
     Attributes:
         plan: The settings; readings are NaN.
-        seconds: Their hardware time.
-        sigma_rad: Rms standard error of passive phases and loops after each setting, the larger of the two.
+        seconds: Hardware time of the planned settings, in s.
+        sigma_rad: Rms standard error of passive phases or loop phases after each setting, whichever is larger.
         reached: Whether the required standard error is reached.
         reason: Why the design stops.
     """
@@ -136,7 +136,7 @@ class Designer:
     not a phase of the mesh.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: The best estimate of the mesh.
         noise: Noise of a reading.
         prior: Other knowledge, before any measurement or after a fit.
@@ -171,7 +171,7 @@ class Designer:
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions of a group's parameters of interest among the free parameters."""
+        """Return the positions of a group's wanted parameters among the free parameters."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
@@ -183,7 +183,7 @@ class Designer:
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
-        """Add settings to the information of the design, as if they had been measured."""
+        """Add the information of settings to that of the design, as if the settings had been measured."""
         for rows in self._rows(observations):
             self._add_information(rows)
 
@@ -207,7 +207,7 @@ class Designer:
         second, where the time of the change counts.
 
         Args:
-            walk: Generator of candidate settings.
+            walk: Source of candidate settings, each a random change of the last setting.
             seconds: Available hardware time.
             wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
             rng: Random generator for the candidate settings.
@@ -252,7 +252,7 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the setting with the most information per second for a source, its derivatives, and its duration."""
+        """Return a source's candidate with the most information per second, its derivatives, and its duration."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -261,7 +261,7 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second until the next change, switching time included."""
+        """Return the source with the most information per second until the next change; switching time counts."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -276,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return, for every setting, the derivatives of its readings divided by their sigma, shape ``(M, P)``."""
+        """Return for every setting the derivatives of its readings in units of reading noise, each ``(M, P)``."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -287,7 +287,7 @@ class Designer:
         return rows
 
     def _gains(self, rows: list[Single]) -> Real:
-        """Return by how much every setting reduces the sum of the phase variances."""
+        """Return the reduction of the sum of the phase variances by every setting."""
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)
@@ -298,7 +298,7 @@ class Designer:
         return gains
 
     def _add_information(self, rows: Single) -> None:
-        """Add one setting to the covariance root R: R·(1 + FᵀF)^-1/2 with F = rows·R, by eigenvalues of F·Fᵀ."""
+        """Add one setting with derivatives ``rows`` to the covariance root R: R·(1 + FᵀF)^-1/2 with F = rows·R."""
         felt = rows @ self._root
         # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
         squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
@@ -310,7 +310,7 @@ class Designer:
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
     """Return information on the free parameters, ``(P, P)``, as if the mean frequency of the sources were known.
 
-    An error of the mean frequency turns all loops alike; with several lasers only differences are observable.
+    An error of the mean frequency shifts all loop phases alike; with several lasers only differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
     known: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
@@ -318,7 +318,7 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return the root R of a covariance R·Rᵀ; R keeps its digits while the covariance shrinks by many decades.
+    """Return the root R of a covariance R·Rᵀ; R stays accurate while the covariance shrinks by many decades.
 
     Unobservable combinations (phases are known modulo a turn) get a large but finite variance that no setting reduces.
     """

@@ -5,12 +5,12 @@ field transmission is therefore (a + b·x) / (c + d·x), with the same c and d f
 
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-The denominator contains loops of any order. If light returns through the same arm, the change has rank two, and the
-numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes the numerators drift
-with I². Both effects are included where the residuals require them. The numerators are linear and are eliminated for
-all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the
-series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater on
-different backgrounds share the law.
+The denominator describes light that passes loops any number of times. If light returns through the same arm, the change
+has rank two, and the numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes
+the numerators drift with I². Both effects are included where the residuals require them. The numerators are linear and
+are eliminated for all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 +
+κ·I² + κ²·I⁴), the series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps
+of a heater on different backgrounds share the law.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class HeaterFit:
 
     Attributes:
         law: The law; ``None`` if no detector showed an effect.
-        turn_sigma_rad: Standard error of the phase at one turn; infinite if another law fits as well.
+        turn_sigma_rad: Standard error of the phase at one turn; infinite if a different law fits equally well.
         residual_sigma: Rms residual in units of the noise.
         modulation_sigma: Rms swing of the best detector in units of its noise.
     """
@@ -128,7 +128,7 @@ def fit_heater(
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Terms in the numerators of the power formula besides a constant: harmonics of φ, and a drift with the heat."""
+    """Optional terms in the numerators of the power formula: harmonics of the phase φ, and a drift with the heat."""
 
     orders: tuple[int, ...]
     drift: bool
@@ -144,7 +144,7 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class _SweepTrace:
-    """A heater sweep in units of noise, with its detectors compressed to as many columns as it has currents.
+    """Heater sweep in units of noise, with the detectors compressed to as many columns as there are currents.
 
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
@@ -161,7 +161,7 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A minimum of the fit: law parameters ρ2, κ, and D, E of every sweep, with cost and normal matrix."""
+    """Minimum of the fit: law parameters ρ2 and κ, denominator terms D, E of every sweep, cost and normal matrix."""
 
     point: Real
     cost: float
@@ -171,7 +171,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit the law with one form of the numerators; return the minima, the best first, and χ² per degree of freedom."""
+    """Fit the law with one form of the numerators; return the minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -213,9 +213,9 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals, shape ``(k, n, m)``, for k trial laws after the fit of A, B, C of every detector.
+    """Return the residuals, shape ``(k, n, m)``, for k trial laws after fitting the numerators of every detector.
 
-    ``loop`` contains D and E, shape ``(k, 2)``.
+    ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """
     square, bend = trace.squares, bending[:, None]
     phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
@@ -236,7 +236,7 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points for the fit: the best grid values of ρ2, each with the best D, E for every sweep."""
+    """Return start points: the best grid values of ρ2, each with the best denominator terms D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel() for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), _BENDING_GRID, indexing="ij")

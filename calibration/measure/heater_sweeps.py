@@ -1,8 +1,8 @@
 """Sweep of every heater while all other heaters keep arbitrary constant currents (the background).
 
-A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so the order is free:
-heaters are grouped by the nearest source. The last level of one heater becomes the background of the next, and its last
-reading is the first of the next sweep. Heaters whose law remains uncertain are swept again with other sources.
+A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so heaters may be
+swept in any order. They are grouped by the nearest source. The last current of a heater stays on as background for the
+next heater, and the last reading is its first. Heaters whose law remains uncertain are swept again with other sources.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class HeaterSweepPlan:
     """Settings of the heater sweeps.
 
     Attributes:
-        levels: Settings per sweep, uniform in I².
-        turns: Range of a sweep, in turns of the least efficient heater expected.
+        levels: Number of currents per sweep, uniform in squared current.
+        turns: Phase range of a sweep, in turns, for the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
     """
@@ -42,7 +42,7 @@ class HeaterSweepPlan:
     views: int = 5
 
     def reach_ma2(self, heaters: NominalHeaters, heater_max_ma: float) -> float:
-        """Return the largest squared current I² of a heater sweep."""
+        """Return the largest squared current of a heater sweep, in mA²."""
         return min(2.0 * np.pi * self.turns / heaters.rho2_range[0], heater_max_ma**2)
 
 
@@ -101,7 +101,7 @@ class HeaterSweeps:
         Args:
             fits: Receives the result for each heater.
             done: Called with the number of sweeps made and planned so far.
-            found: Called with the result after every sweep of a heater.
+            found: Called with the heater and its fit after every sweep.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
@@ -129,7 +129,7 @@ class HeaterSweeps:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])
 
     def _sweep(self, heater: int, view: int) -> None:
-        """Step one heater through all currents of its sweep, starting and ending at any of them."""
+        """Step one heater through all currents of its sweep; start and end may be at any of these currents."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
             self._logbook.light_only_port(source)

@@ -1,8 +1,8 @@
 """Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
 Every stage of a calibration is a function of plan, seed and readings. An interrupted run is therefore resumed by
-running it again: as long as it makes the same requests, it gets the stored answers; after that the bench answers. A
-request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
+running it again: its first requests get the stored answers of the interrupted run, and later requests are answered by
+the bench. A request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class LogbookEntry:
     """A request to the bench and its answer.
 
     Attributes:
-        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, shape ``(n, M)``, NaN if saturated.
+        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
             ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
             meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
             the answer is its reported frequency in Hz, shape ``(1, 1)``.
         source: Port of the source, or :data:`DARK`.
-        currents_ma: Settings of the batch, shape ``(n, 2E)``; no rows for the other kinds.
+        currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
@@ -104,7 +104,7 @@ def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
     if currents_ma.ndim != 2 or answer.ndim != 2:
         raise ValueError(f"currents_ma has the shape {currents_ma.shape}, but answer has the shape {answer.shape}")
     if kind == "settings" and len(currents_ma) != len(answer):
-        raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
+        raise ValueError(f"there are {len(answer)} answers for {len(currents_ma)} settings")
 
 
 # Tolerance for currents that differ in the last bits because another processor calculated them.
@@ -140,8 +140,7 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
 class HardwareTimes:
     """Durations of the steps of a setting (Sánchez-Jácome 2025).
 
-    The times are those of that unit's driver, transfer included. A controller that executes sweeps itself may be
-    faster.
+    The times are those of the driver in that paper, transfer included. A controller that executes sweeps may be faster.
 
     Attributes:
         write_one_s: Write of one channel.
@@ -163,11 +162,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return hardware times for a given wait after every setting; the default times if the wait is ``None``."""
+        """Return hardware times with the given wait in s after every setting; ``None`` for the default wait."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the duration of settings in which the given numbers of channels change, any shape."""
+        """Return the duration in s of settings in which the given numbers of channels change; arrays of any shape."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -231,7 +230,7 @@ class Logbook:
     Args:
         probe: Access to the mesh.
         times: Duration of the steps.
-        before: Answers of an interrupted run, which are used before the bench.
+        before: Answers of an interrupted run, which are replayed before the bench is used.
         keep: Called with every new answer, for a journal.
 
     Attributes:
@@ -350,7 +349,7 @@ class Logbook:
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each port into its fibre, by the external meters.
+        """Return the power in dBm that leaves each port into its fibre, read by external meters.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -377,7 +376,7 @@ class Logbook:
         self.probe.switch_everything_off()
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on one source and no other, or none, from the next reading on."""
+        """Select the one source that is on from the next reading on, or ``None`` for no light."""
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -393,17 +392,17 @@ class Logbook:
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, let them settle and read all monitors; NaN if a monitor is saturated.
 
-        The stored currents are those after rounding by the drive, so that its steps cause no error of the readings.
+        Currents are stored as rounded by the drive, so that its steps cause no error.
 
         Raises:
-            CalibrationError: The stored readings belong to another plan, seed or mesh.
+            CalibrationError: The stored readings belong to a run with a different plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
         answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings with the present light; store the batch as a whole or not at all.
+        """Measure a batch of settings with the selected source; store the batch as a whole or not at all.
 
         Args:
             currents_ma: Shape ``(n, 2E)``.
@@ -417,7 +416,7 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of some settings, from the interrupted run or newly measured, counted and stored."""
+        """Return the readings of a batch, from the interrupted run or newly measured; count and store them."""
 
         def ask() -> NDArray[np.float64]:
             self._light_up()
@@ -444,7 +443,7 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the answer of the interrupted run to a request if it exists; otherwise ask the bench."""
+        """Answer a request from the interrupted run if it contains the answer; otherwise ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
@@ -535,7 +534,7 @@ class Logbook:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the effort inside the block to a stage."""
+        """Add the effort spent inside a ``with`` block to that of a stage."""
         effort, cpu_s = self._effort, time.process_time()
         try:
             yield

@@ -73,17 +73,17 @@ class Probe(Protocol):
         """
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other with the present light, each as :meth:`measure` does.
+        """Measure n settings one after the other without a change of the light source, each as :meth:`measure` does.
 
         Args:
             currents_ma: Shape ``(n, 2 n_pucs)``.
 
         Returns:
-            Shape ``(n, n_monitors)``. The last setting stays driven.
+            Photocurrents in mA, shape ``(n, n_monitors)``. The heaters stay at the last setting.
         """
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power that leaves each port into its fibre at the present setting, by the external meters.
+        """Return the power in dBm that leaves each port into its fibre at the present setting, read by external meters.
 
         Ports without a meter and ports that are too dark are missing.
         """
@@ -96,7 +96,7 @@ class Probe(Protocol):
 
 
 TUNING_ERROR_HZ = 0.2e9
-"""Standard deviation of a source's frequency change from the reference after tuning: 1.6 pm (assumption)."""
+"""Standard deviation in Hz of the frequency error of a source tuned away from the reference: 1.6 pm (assumption)."""
 
 
 def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dict[int, float]:
@@ -111,7 +111,7 @@ def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dic
 def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
     """Tune all tunable sources to the reference frequency of a calibration; return the reported frequencies by port.
 
-    The polarization is aligned best at the wavelength of use.
+    This comes before polarization alignment, which is best done at the wavelength of use.
 
     Raises:
         LimitError: The frequency is out of the range of a source.
@@ -129,7 +129,7 @@ def tune_to_record(probe: Probe, record: CalibrationRecord) -> None:
 
 
 def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) -> None:
-    """Raise an error if wavelengths cannot be measured, before any measurement.
+    """Raise an error, before any measurement, if the bench cannot be calibrated at the given wavelengths.
 
     Raises:
         ConfigError: No source is tunable.

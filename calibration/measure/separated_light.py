@@ -1,8 +1,8 @@
 """Separation of several sources that are on at the same time, by their patterns on the monitors.
 
 While nothing is programmed, the monitor readings of one source are a fixed pattern times the power that enters the
-mesh. Sources with separate lasers do not interfere on a monitor, so a scan is the sum of all patterns, and least
-squares yields their sizes. In this way all polarizations are searched at the same time.
+mesh. Sources with separate lasers do not interfere on a monitor, so one reading of all monitors (a scan) is a sum of
+patterns, and least squares yields the power of each source. All polarizations can thus be searched at once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Real = NDArray[np.float64]
 _DIM = 0.1
 """Smallest brightness relative to the brightest source; a dimmer pattern is too noisy to be separated."""
 _LARGEST_CONDITION = 30.0
-"""Largest condition number of the normalized patterns; beyond it noise and drift of one source look like another
+"""Largest condition number of the normalized patterns; above it noise and drift of one source resemble light of another
 source.
 """
 _UNEXPLAINED = 0.01
-"""Largest unexplained share of a scan; noise alone leaves a tenth of it."""
+"""Largest fraction of a scan that the patterns may leave unexplained; noise alone leaves a tenth of this limit."""
 _SCANS = 20
-"""Maximum number of scans: a polarization change in the middle of a scan spoils only this scan."""
+"""Maximum number of attempts: a polarization change in the middle of a scan spoils only this scan."""
 
 
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:

@@ -1,10 +1,10 @@
 """Measurement of the settling time of the heaters with light: two waits are compared, then a time constant is fitted.
 
-All heaters are stepped at once by a fraction of a radian. First a wait is searched after which the light has changed
-and does not change any further. Then readings at shorter waits are fitted with one time constant. Heat follows the
-drive as a first-order low-pass. Whatever the optics do, a reading is therefore a power series in exp(-wait/tau) with
-the same tau for every monitor. A controller that executes sweeps keeps the wait to a microsecond; otherwise the time of
-writing and reading is added to every wait, which changes the coefficients but not tau.
+All heaters are stepped at once by a fraction of a radian. First the module finds a wait after which the light has
+changed and no longer changes. Then readings at shorter waits are fitted with one time constant. Heat follows the drive
+as a first-order low-pass. Whatever the optics do, a reading is therefore a power series in exp(-wait/tau) with the same
+tau for every monitor. A controller that executes sweeps keeps the wait to a microsecond; otherwise the time of writing
+and reading is added to every wait, which changes the coefficients but not tau.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 _STEP_RAD = 0.3
-"""Largest phase step of a heater; all heaters get random steps up to it. A series of three terms has an error of 7 % of
-tau on the worst of ten meshes of 15 PUCs. Above 0.6 rad loops cause an error of a tenth or more, and below 0.15 rad
-noise does."""
+"""Largest phase step of a heater, in rad; all heaters get random steps up to it. With a series of three terms the time
+constant is wrong by 7 % on the worst of ten meshes of 15 PUCs. Above 0.6 rad loops cause an error of a tenth or more,
+and below 0.15 rad noise does."""
 _SEARCH_GAIN = 3.0
-"""Heat of the step that finds the wait, relative to the other steps; it only has to move the light clearly."""
+"""Heat of the step that finds the wait, relative to the other steps. This step only has to change the light clearly."""
 _FIRST_S = 1e-3
 _LONGER = 4.0
 _LONGEST_S = 16.0
-"""Longest wait tried; no known heater is slower."""
+"""Longest wait tried, in s; no known heater is slower."""
 _READINGS = 6
 _PATTERNS = 4
-"""Number of steps; a single one leaves an error of a tenth on a mesh with few monitors."""
+"""Number of heater steps; a single step leaves an error of a tenth on a mesh with few monitors."""
 _SEEN_SIGMA = 6.0
 _AT_REST = 1.0 / 200.0
-"""Share of the whole movement that may still come when light counts as at rest: five time constants. Noise alone is no
-measure where a meter rounds: six equal readings say that there is none, and the seventh differs by one digit."""
+"""Largest remaining fraction of the whole change at which the light counts as settled: five time constants. Noise
+cannot serve as limit if a meter rounds: six equal readings suggest no noise, and the seventh differs by one digit."""
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
 _REST = 3.0
 """Rest time before each step, as a multiple of the wait found: fifteen time constants or more."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
-"""The shorter series is used if its mean square per degree of freedom is at most this multiple of the longer one's."""
+"""The shorter series is used if its residual mean square is at most this multiple of that of the longer series."""
 _EXPLAINED = 0.25
-"""Largest unexplained share of the variance; if the light does not move, only noise is fitted."""
+"""Largest unexplained fraction of the variance; if more is unexplained, the light did not change."""
 
 
 class StepResponse(Protocol):
-    """Interface to a mesh whose light is read at a chosen time after a setting."""
+    """Interface to read the light of a mesh at a chosen time after a change of the heaters."""
 
     def read(self, currents_ma: Real, wait_s: float) -> Real:
         """Drive the heaters and read all monitors after a wait, shape ``(n_monitors,)``; NaN if saturated."""
@@ -57,7 +57,7 @@ class StepResponse(Protocol):
 
 
 def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
-    """Return currents of four heater steps, shape ``(4, n_heaters)``; they are the same at every call."""
+    """Return currents of four heater steps in mA, shape ``(4, n_heaters)``; every call returns the same currents."""
     phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
     currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
     return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
@@ -71,10 +71,10 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
         steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
-        The time constant; ``None`` if the light was always settled when it was read, or never moved.
+        The time constant in s; ``None`` if the light was already settled at every reading, or never changed.
 
     Raises:
-        CalibrationError: The light does not come to rest.
+        CalibrationError: The light never becomes constant.
     """
     off_ma = np.zeros_like(steps_ma[0])
     wait_s = _settling_wait_s(mesh, off_ma, steps_ma[0] * math.sqrt(_SEARCH_GAIN))
@@ -94,7 +94,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait after which the light stays constant for four times as long; ``None`` if it never moved."""
+    """Return a wait in s after which the light stays constant for four times as long; ``None`` if it never changed."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -140,7 +140,7 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
-    """Fit a series with a given number of terms; return its mean square per degree of freedom, and log tau."""
+    """Fit a power series with a given number of terms; return the residual mean square and the logarithm of tau."""
     from scipy.optimize import minimize_scalar
 
     def left(log_tau: float) -> float:

@@ -2,7 +2,7 @@
 
 The survey measures a reference setting with all heaters off, which is repeated during a run. If the light becomes
 weaker at all monitors together, the laser or its polarization has changed. If the distribution of the light changes,
-the mesh has changed: its temperature, or aging heaters (docs/calibration.md, step 1, and 11).
+the mesh has changed: its temperature, or its heaters by aging (docs/calibration.md, step 1, and 11).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIN_LOOKS = 24
 _FURTHER_BACKGROUNDS = 6
 _LIVE_SIGMA = 10.0
 MIN_CONTRAST = 300.0
-"""Smallest contrast at which a good monitor with 15 dB less light than typical differs from a dead one."""
+"""Smallest contrast at which a working monitor with 15 dB less light than a typical one differs from a dead one."""
 _BRIGHT_SIGMA = 1000.0
 _MIN_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
@@ -72,7 +72,7 @@ class Survey:
 
 
 def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
-    """Measure without light, then with every source on a few backgrounds; heaters change once per background.
+    """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
     The first background is the reference setting with all heaters off, the others are random. A source or monitor is
     dead only if it is dark on some extra backgrounds as well.
@@ -132,8 +132,8 @@ def _judged(
 
     Args:
         probe: The mesh.
-        seen: Largest reading above the dark level, in mA; shape (sources in ascending order, monitors).
-        within: Monitors that any source can reach.
+        seen: Largest reading above the dark level, in mA; one row per source (ascending), one column per monitor.
+        within: Which monitors any source can reach.
         noise: Noise of the readings.
         level_ma: Dark level of the monitors.
 
@@ -174,7 +174,7 @@ def _dead(
 
 
 def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
-    """Return the reading of every monitor without light, shape ``(M,)``; 0 if it is not significant or clipped."""
+    """Return the mean dark reading of every monitor, shape ``(M,)``; 0 if it is not significant or is clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
@@ -186,7 +186,7 @@ def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.flo
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:
     """Return the noise of dark monitors from readings of shape ``(n, M)``.
 
-    Converters without negative values clip half of the noise; the mean square is then half the variance.
+    Converters without negative codes clip half of the noise; the mean square is then half the variance.
     """
     if (dark == 0.0).mean() > _CUT_SHARE:
         return float(np.sqrt(2.0 * np.nanmedian((dark**2).mean(axis=0))))
@@ -218,7 +218,7 @@ class ReferenceChange:
 
     Attributes:
         source: Port of the source.
-        power_db: Change common to all monitors.
+        power_db: Change common to all monitors, in dB.
         shape_sigma: Rms of the remaining change, in standard errors of the readings.
     """
 
@@ -227,7 +227,7 @@ class ReferenceChange:
     shape_sigma: float
 
     def words(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
-        """Return one sentence for each limit that the change exceeds."""
+        """Return one message for each limit that the change exceeds, with the action to take."""
         said = []
         if abs(self.power_db) > max_power_db:
             said.append(
@@ -259,9 +259,9 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 
 
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
-    """Return all readings of the reference setting in time order, by source and its tuned frequency.
+    """Return all readings of the reference setting in time order, keyed by source and tuned frequency.
 
-    The key of a source that was not tuned has frequency 0. The frequency tuned last comes last.
+    For a source that was not tuned, the frequency in the key is 0. The frequency tuned last is the last key.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}
@@ -280,7 +280,7 @@ def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float
 def reference_changes(
     entries: Sequence[LogbookEntry], sources: Sequence[int], noise: NoiseModel, ignored_columns: Sequence[int] = ()
 ) -> list[ReferenceChange]:
-    """Return the largest changes of the reference setting since its first reading, by source and frequency.
+    """Return the largest change of each reference setting since its first reading; one per source and frequency.
 
     Args:
         entries: Entries of the logbook.
@@ -315,7 +315,7 @@ def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | No
 
 
 def _repeated(entries: Sequence[LogbookEntry]) -> list[list[LogbookEntry]]:
-    """Return groups of consecutive identical single settings."""
+    """Return groups of consecutive single-setting entries with identical currents and source."""
     groups: list[list[LogbookEntry]] = []
     for entry in entries:
         if entry.kind == "settings" and len(entry.currents_ma) == 1:

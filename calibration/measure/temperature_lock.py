@@ -1,4 +1,4 @@
-"""Temperature lock of the chip during a measurement: a wait before, a check afterwards.
+"""Temperature lock of the chip during a measurement: wait for it before, check it afterwards.
 
 The phases of a mesh follow its temperature. Readings made while the lock was lost are discarded and repeated.
 """
@@ -17,7 +17,7 @@ Read = TypeVar("Read")
 
 
 class TemperatureLock:
-    """Guard of a measurement by the temperature controller of the mesh. Without a controller all checks pass.
+    """Checks that the chip temperature is stable during a measurement. Without a controller all checks pass.
 
     Args:
         bench: The bench.
@@ -41,7 +41,7 @@ class TemperatureLock:
         self._keep: Callable[[str], object] = lambda lost: None
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of losses of earlier sessions; ``keep`` is called with every loss of this session."""
+        """Continue the list of lock losses from earlier sessions; call ``keep`` with every loss of this session."""
         for lost in self._lost:
             keep(lost)
         self._lost, self._keep = [*before, *self._lost], keep
@@ -67,7 +67,7 @@ class TemperatureLock:
         )
 
     def held(self, read: Callable[[], Read]) -> Read:
-        """Call a read function with stable chip temperature; call it again if the lock was lost meanwhile.
+        """Call a read function while the chip temperature is stable; repeat the call if the lock was lost meanwhile.
 
         Raises:
             CalibrationError: The lock is lost in every attempt.
@@ -90,7 +90,7 @@ class TemperatureLock:
         )
 
     def measurement_warnings(self) -> tuple[str, ...]:
-        """Return one sentence for the record if the lock was lost, otherwise nothing."""
+        """Return a warning for the record if the lock was lost, otherwise an empty tuple."""
         if not self._lost:
             return ()
         often = "once" if len(self._lost) == 1 else f"{len(self._lost)} times"

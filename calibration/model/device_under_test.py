@@ -19,7 +19,7 @@ class Device:
         serial: Serial number of the controller.
         model: Model of the controller.
         firmware: Firmware of the controller.
-        heater_channels: Drive channel of every heater, by 2·PUC + arm.
+        heater_channels: Drive channel of every heater, by heater number, 2·PUC + arm.
         wavelength_nm: Wavelength of the light.
     """
 
@@ -35,14 +35,14 @@ class DeviceUnderTest(Device):
     """The device under calibration and its nominal figures.
 
     Attributes:
-        heater_ohm: Nominal heater resistance.
-        p_pi_mw: Smallest and largest expected heater power per π.
-        monitor_ma_per_mw: Nominal responsivity of the monitors.
+        heater_ohm: Nominal heater resistance in Ω.
+        p_pi_mw: Smallest and largest expected heater power for a phase of π, in mW.
+        monitor_ma_per_mw: Nominal responsivity of the monitors in mA/mW.
         monitor_spread_db: Spread of the responsivities.
         source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of tunable sources.
         seconds: By port of a source, the second port that it feeds at the same time.
-        settle_s: Wait after every setting, if it is not the default.
+        settle_s: Wait after every setting in s; ``None`` for the default wait.
         heater_tau_s: Thermal time constant of the heaters, if measured.
         emulated_chip: Name of the chip, if it is emulated in this process.
     """

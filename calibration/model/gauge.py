@@ -2,7 +2,7 @@
 
 Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
 end B, because light passes one joint at each end. These directions are the columns of the signed incidence matrix G.
-The loops remain: the integer vectors over the joints that G maps to zero.
+Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_ROUNDS = 50
 
 
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return G, shape ``(J, E)``: +1 for every end A that a joint touches, -1 for every end B."""
+    """Return the incidence matrix G, ``(J, E)``: +1 for every PUC end A that a joint touches, -1 for every end B."""
     incidence = np.zeros((len(mesh.joints), mesh.n_pucs), dtype=np.int64)
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
     sign = np.where(mesh.joints % 4 < 2, 1, -1)
@@ -33,7 +33,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
     The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Unimodular row operations bring G into
     Hermite form, so that no sublattice is lost. The vectors are then shortened in pairs, so that most loops enclose one
-    cell. A turn on one joint is a whole number of turns on every loop, so wrapping is consistent.
+    cell. A full turn on one joint is a whole number of turns on every loop, so joint phases may be wrapped by 2π.
     """
     basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
     basis.setflags(write=False)
@@ -42,16 +42,16 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable joint phases, shape ``(J, N_loop)``, orthogonal to G."""
+    """Return an orthonormal basis of the observable joint phases, ``(J, N_loop)``: the complement of the gauge."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest difference of joint phases that remains after gauge and whole turns, shape ``(J,)``.
+    """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(J,)``.
 
-    The difference of every loop is wrapped to ±π; the result is the shortest vector over the joints with these loops.
+    The difference of every loop phase is wrapped to ±π. The result is the shortest vector with these loop phases.
 
     Args:
         mesh: The mesh.
@@ -67,8 +67,8 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
     """Return the phase per PUC and joint, modulo half a turn, that explains most of a joint-phase difference.
 
-    A change of frequency or temperature turns a loop of six PUCs six times as far, so it is subtracted before loops are
-    wrapped.
+    A change of frequency or temperature shifts the phase of a loop of six PUCs six times as far as that of one PUC, so
+    it is subtracted before loop phases are wrapped.
 
     Args:
         mesh: The mesh.
@@ -84,7 +84,7 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
 
 
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the gauge-fixed rms difference of two sets of joint phases per loop, √(Σ r² / N_loop)."""
+    """Return the rms difference of joint phases per loop, √(Σ r² / N_loop), without unobservable parts."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
 
@@ -116,7 +116,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: reduce each by all others until none shrinks."""
+    """Return a basis of the same lattice with shorter vectors: subtract multiples of the others until none shrinks."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -29,14 +29,14 @@ class Heated:
 
     Attributes:
         powers: Shape ``(3, N, 2E)``; squared currents and their powers after thermal lag: mA², mA⁴, mA⁶.
-        bend_ma2: Shape ``(N, 2E)``; own phase beyond that of ρ2, divided by ρ2, mA²; 0 without a law.
+        bend_ma2: Shape ``(N, 2E)``; phase from the terms ρ4 and ρ6 of the law, divided by ρ2, in mA².
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
-        own_rad: Shape ``(N, 2E)``; own phase by the three terms of the law.
-        by_own: Shape ``(N, 2E)`` or one number; derivative of the phase of an arm by its own phase.
+        own_rad: Shape ``(N, 2E)``; phase of every arm by its own heater, from the three terms of the law.
+        by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
-        late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings; ``None`` if there is none.
+        late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings (see ``Observations.late``), or ``None``.
     """
 
     powers: Real
@@ -85,7 +85,7 @@ class Heating:
         """Return the phases of arms and joints in N settings.
 
         Args:
-            parameters: The point.
+            parameters: Parameter values at which to evaluate.
             currents_ma: Shape ``(N, 2E)``.
             late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings.
         """
@@ -109,14 +109,14 @@ class Heating:
         return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return the currents that actually flow through the heaters."""
+        """Return the currents that flow through the heaters; they differ from the settings if drives share a return."""
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
-        """Convert derivatives by phases into derivatives by heater laws, heat factors and the crosstalk kernel.
+        """Convert derivatives by phases into derivatives by the heater laws, heat factors and crosstalk kernel.
 
         Args:
-            parameters: The point.
+            parameters: Parameter values at which to evaluate.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
                 their precision.
@@ -150,7 +150,7 @@ class Heating:
 
         Args:
             names: Names of the effects that the model includes.
-            parameters: The point.
+            parameters: Parameter values at which to evaluate.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
             joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
@@ -179,7 +179,7 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of own phases by the currents lost in shared returns, shape ``(N, 2E, 2T)``."""
+        """Return derivatives of own phases by the parameters of shared return lines, shape ``(N, 2E, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -217,7 +217,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the thermal coupling of all pairs at amplitude one, its derivative by decay length, and the floor."""
+        """Return the thermal coupling of all pairs at amplitude 1, its derivative by decay length, and the floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -236,7 +236,7 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
     """Return own phases ``(N, 2E)`` with deviations from the three-term law, and derivatives by these deviations.
 
-    The relative deviation is zero at rest, linear between the points, and constant beyond the last point.
+    The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
     if deviation is None:
         return own_rad, 1.0
@@ -253,7 +253,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the weight of each law point for own phases of any shape; one more axis.
+    """Return the interpolation weight of each law point at given own phases; the points are an additional last axis.
 
     The weight is 1 at its point and 0 at the neighbouring points.
     """

@@ -1,8 +1,8 @@
 """Two simple models of a mostly unknown mesh that yield a start point for the fit.
 
 :class:`MeanLight` calculates intensities with every PUC splitting evenly. Interference with unknown phases averages out
-over random settings, and the mean follows the intensities. They obey the equations of the fields with the squares of
-the transfer matrix, so the field solver is used.
+over random settings, and the mean follows the intensities. Intensities obey the equations of the fields, with squared
+elements of the transfer matrices, so the field solver calculates them.
 
 :class:`AmplitudeModel` calculates amplitudes at the monitors and their derivatives by passive and joint phases, with
 balanced couplers, typical loss, no crosstalk, and in single precision. One solution with light from all ports gives all
@@ -30,7 +30,7 @@ class MeanLight:
     """Mean power between all ports, averaged over random settings.
 
     Attributes:
-        entering: Shape ``(E, n_ports)``; power that enters each PUC, from both ends, per power into each port.
+        entering: Shape ``(E, n_ports)``; power that enters each PUC from both ends together, per power into each port.
         power: Shape ``(n_ports, n_ports)``; power out of a port (row) per power into another (column).
         by_bar_share: Shape ``(E, n_ports, n_ports)``; derivative of the power by the bar share of each PUC.
     """
@@ -41,7 +41,7 @@ class MeanLight:
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
-        """Return the mean power between all ports of a mesh in which every PUC splits evenly."""
+        """Calculate the mean power between all ports of a mesh in which every PUC splits evenly."""
         # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input.
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
         elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)
@@ -56,7 +56,7 @@ class MeanLight:
         return cls(met.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
-        """Return the mean power with both input ports added in the columns of sources that feed two ports."""
+        """Return the mean power with the columns of both input ports added for sources that feed two ports."""
         first, second = list(seconds), list(seconds.values())
         entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
         entering[:, first] += self.entering[:, second]
@@ -65,7 +65,7 @@ class MeanLight:
         return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
-        """Return the derivative of log mean powers by bar shares, shape ``(len(sources), len(monitors), E)``."""
+        """Return the derivative of the logarithm of mean powers by the PUCs' bar fractions, shape ``(S, M, E)``."""
         change = self.by_bar_share[:, list(monitors)][:, :, list(sources)]
         relative: NDArray[np.float64] = (change / self.power[np.ix_(monitors, sources)]).transpose(2, 1, 0)
         return relative
@@ -144,8 +144,8 @@ class AmplitudeModel:
 
         Args:
             upper_rad: Shape ``(n, E)``; phases of the upper arms, including the passive part.
-            lower_rad: Shape ``(n, E)``.
-            joint_rad: Shape ``(n, J)`` or ``(J,)``.
+            lower_rad: Shape ``(n, E)``; phases of the lower arms.
+            joint_rad: Shape ``(n, J)`` or ``(J,)``; phases of the waveguide joints.
             source: Shape ``(n,)``; index of the source.
             monitor: Shape ``(n, k)``; indices of the monitors.
             second: Shape ``(S,)``; field at the second port of every source relative to the first, 0 without a second

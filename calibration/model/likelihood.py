@@ -1,10 +1,9 @@
 """Likelihood of readings: noise, saturation, outliers, drifting light, and model discrepancy.
 
-Two measures allow a fit from a distant start. Readings with large residuals get less weight (Huber). And while the
-parameters are wrong, a predicted field is assumed to have an error of η times the typical field at that monitor. Dark
-readings, which are precise only if the model is right, then do not mislead the fit: σ² = noise² + 2·η²·p·m + η⁴·p²,
-where p is the typical and m the measured photocurrent. This model discrepancy η is estimated from the residuals and
-falls to zero with them.
+Two measures allow a fit from a distant start. First, readings with large residuals get less weight (Huber). Second, a
+predicted field is assumed to have an error of η times the typical field at that monitor. Without this model
+discrepancy, dark readings would mislead the fit while the parameters are wrong: σ² = noise² + 2·η²·p·m + η⁴·p², where p
+is the typical and m the measured photocurrent. η is estimated from the residuals and falls to zero with them.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class SettingDrift:
-    """Spread of quantities that may differ from setting to setting; each setting has its own unknown values.
+    """Standard deviations of quantities that drift from setting to setting; each setting has its own unknown values.
 
     Attributes:
-        power_db: Spread of the power of the light: laser, polarization.
-        common_phase_rad: Spread of the phase common to all PUCs: temperature, frequency.
+        power_db: Standard deviation of the light power (laser, polarization), in dB.
+        common_phase_rad: Standard deviation of the phase common to all PUCs (temperature, frequency), in rad.
     """
 
     power_db: float = 0.0
@@ -44,11 +43,11 @@ class SettingDrift:
 
 
 SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
-"""Usual drift from setting to setting: polarization in the fibres and laser power (assumption), and the temperature,
-whose lock leaves 10 mK to 0.1 K of 0.6 rad/K (assumed)."""
+"""Usual drift from setting to setting: power by fibre polarization and laser (assumption); phase by temperature, which
+varies by 10 to 100 mK even when locked (assumed), at 0.6 rad/K."""
 MODEL_ERROR = 5e-4
-"""Relative error of the model, which low-noise meters reveal: with 2e-4, readings with 1e-4 noise are not explained,
-with this value they are. Steps of the drive are known and not included. Three terms describe a heater law to 1e-4."""
+"""Relative error of the model, which matters with low-noise meters: a fit explains readings with 1e-4 noise with this
+value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps are known and not included."""
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
@@ -63,7 +62,7 @@ class Likelihood:
     Attributes:
         observations: Settings and readings.
         noise: Noise of a reading.
-        full_scale_ma: Lower bound of a saturated reading; without it saturated readings are ignored.
+        full_scale_ma: Photocurrent above which monitors saturate, in mA; ``None`` to ignore saturated readings.
         drift: Quantities that may differ from setting to setting.
         unmodelled_ma2: Shape ``(N, M)``; variance of readings by effects without a parameter; ``None`` if there are
             none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
@@ -82,21 +81,21 @@ class Likelihood:
 
     @cached_property
     def target_ma(self) -> Real:
-        """Shape ``(N, M)``; the readings, with full scale for saturated readings."""
+        """Readings in mA, shape ``(N, M)``, with full scale in place of saturated readings."""
         bound = 0.0 if self.full_scale_ma is None else self.full_scale_ma
         target: Real = np.where(self.observations.saturated, bound, np.nan_to_num(self.observations.reading_ma))
         return target
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """Shape ``(N, M)``; readings that contain information."""
+        """Mask of the readings that contain information, shape ``(N, M)``."""
         bounds = self.observations.saturated & (self.full_scale_ma is not None)
         used: NDArray[np.bool_] = np.isfinite(self.observations.reading_ma) & ~self.observations.saturated | bounds
         return used
 
     @cached_property
     def _typical_ma(self) -> Real:
-        """Shape ``(N, M)``; mean reading of the monitor over all settings with this source."""
+        """Mean reading of each monitor over all settings with the same source, in mA, shape ``(N, M)``."""
         typical = np.empty(self.target_ma.shape)
         for source in np.unique(self.observations.source):
             chosen = self.observations.source == source
@@ -117,14 +116,14 @@ class Likelihood:
         return sigma
 
     def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return reading minus prediction in sigmas, shape ``(n, M)``; 0 for unused readings and satisfied bounds."""
+        """Return reading minus prediction in sigmas, ``(n, M)``; 0 for readings that :meth:`idle` marks."""
         off_ma = self.target_ma[settings] - reading_ma
         residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
         # A saturated reading is a lower bound, so a larger prediction is not a misfit.
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
-        """Return which readings have no influence on a fit: unused readings, and bounds that are satisfied."""
+        """Return which readings cannot influence a fit: unused ones, and saturated ones predicted above full scale."""
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
@@ -134,7 +133,7 @@ class Likelihood:
         Args:
             reading_ma: Shape ``(N, M)``; predicted readings.
             drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
-            maximum: Largest result, returned if no smaller value explains the residuals.
+            maximum: Largest discrepancy, returned if no smaller value explains the residuals.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -165,13 +164,13 @@ def weight(residual: Real) -> Real:
 
 
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
-    """Return values with the drift of each setting whitened out: V^-1/2 · values with V = 1 + D·Dᵀ.
+    """Return values (in sigmas) with the drift D of each setting whitened out: V^-1/2 · values with V = 1 + D·Dᵀ.
 
     With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
 
     Args:
         values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The result has their precision.
-        drift: Shape ``(n, M, 2)``; D, the change for one sigma of each drift, in the same units.
+        drift: Shape ``(n, M, 2)``; D, the change of the readings for one sigma of each drift, in their sigmas.
     """
     if not drift.any():
         return values

@@ -1,9 +1,9 @@
 """Model of a mesh: predicted photocurrent of every monitor for every setting, and derivatives by every parameter.
 
 The model has two parts. :class:`~calibration.model.heating.Heating` calculates the phases of arms and joints from
-heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives: one
-solution of the wave equations with light from one port and adjoint light from every monitor contains all of them
-(docs/calibration.md, 2). Inside a PUC, waves are evaluated between the couplers, where each parameter acts on one arm.
+heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives. All
+derivatives follow from one solution of the wave equations, with light from the source and adjoint light from every
+monitor (docs/calibration.md, 2). In a PUC, waves are evaluated between the couplers, where a parameter acts on one arm.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Waves = NDArray[np.complexfloating[Any, Any]]
 REFERENCE_HZ = 193.4145e12
 """1550 nm."""
 BATCH = 16
-"""Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
-each, because they leave the caches."""
+"""Number of settings calculated at once. Their derivatives take about 4 MB on the 72-PUC mesh. With twice as many, each
+setting takes twice the time, because the derivatives no longer fit the caches."""
 
 # Settings per matrix product over all directions of pairs; the directions do not fit into a cache.
 _PAIRS_AT_ONCE = 4 * BATCH
@@ -68,7 +68,7 @@ class _SettingLight:
 
     Attributes:
         number: Shape ``(n,)``; index of the source.
-        detuning_hz: Shape ``(n, 1)``.
+        detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
         cells: The unit cells.
         elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
         joints: Shape ``(n, 1, J)``; transmission of the joints.
@@ -76,8 +76,8 @@ class _SettingLight:
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
-        monitors: Shape ``(M,)``; positions of the monitors among these ports.
-        by_field: Shape ``(n, M)``; 2·scale·S*, the factor of the adjoint light of a monitor.
+        monitors: Shape ``(M,)``; positions of the monitors among the k ports of ``waves``.
+        by_field: Shape ``(n, M)``; 2·scale·S* with the field S, the factor of the adjoint light of a monitor.
     """
 
     number: NDArray[np.int64]
@@ -100,7 +100,7 @@ class _SettingLight:
         return every
 
     def together(self, weight: Real) -> Complex:
-        """Return the weighted sum of the adjoint light of all monitors, weights ``(n, M)``; shape ``(n, 1, 4E)``."""
+        """Return the weighted sum of the adjoint light of all monitors, ``(n, 1, 4E)``; weights ``(n, M)``."""
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
@@ -119,7 +119,7 @@ class MeshModel:
         channels: Drive channel of every heater; by default channel k drives heater k.
         reference_hz: Frequency at which phases are given. Heat changes an optical path length, so its phase is
             proportional to frequency.
-        compiled: Whether to use the compiled loops of the solver; by default if available.
+        compiled: Whether to use the compiled solver; by default if it is available.
         physics: Additional physical effects of this chip.
         work: Counter of predictions.
         precise: Whether derivatives are calculated in double precision. Single precision takes half the time; its
@@ -162,7 +162,7 @@ class MeshModel:
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def with_physics(self, physics: Physics) -> MeshModel:
-        """Return a model of the same mesh and light with another set of additional physical effects."""
+        """Return a model of the same mesh and light with the given set of additional physical effects."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
@@ -173,7 +173,7 @@ class MeshModel:
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
     def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
-        """Return a model of the same mesh and light, read at other ports."""
+        """Return a model of the same mesh and light with monitors at other ports."""
         return self._with(self.space.physics, monitors, precise=self._precise)
 
     def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
@@ -185,7 +185,7 @@ class MeshModel:
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
-        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and heat, ``(N, 2E)``.
+        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and the heat, ``(N, 2E)``.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -288,7 +288,7 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return the reading of each monitor for full transmission from the first port, shape ``(n, M)``."""
+        """Return the reading of each monitor if all light of the source's first port reached it, shape ``(n, M)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
@@ -345,11 +345,11 @@ class MeshModel:
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
         """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
 
-        The result equals the weighted sum of the derivatives of :meth:`linearise`, in a fraction of the time: the
-        adjoint light of all monitors of a setting passes through the mesh together.
+        The result equals the weighted sum of the derivatives of :meth:`linearise`. It takes a fraction of the time,
+        because the adjoint light of all monitors of a setting is propagated in one solution.
 
         Args:
-            parameters: The point.
+            parameters: Parameter values at which to evaluate.
             observations: The settings.
             weight: Shape ``(N, M)``; weight of every reading.
 
@@ -389,7 +389,7 @@ class MeshModel:
     # -- derivatives --------------------------------------------------------------------------------------------------
 
     def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
-        """Return the light from the first ports and, for sources with a second port, from those; their powers add."""
+        """Return the light from the first ports and, separately, from the second ports of sources; their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is omitted, so that results of such benches are bit-identical.
@@ -439,7 +439,7 @@ class MeshModel:
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each parameter for the power at first or second ports, with the settings that depend on it."""
+        """Yield each power-level parameter of first or second ports, with the settings that depend on it."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -486,9 +486,9 @@ class MeshModel:
     def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
 
-        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With S = Σ h·a, a
-        derivative by a phase (factor -j) is an imaginary part and one by a loss a real part. The precision is that of
-        the adjoint light.
+        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With the field S =
+        Σ h·a (adjoint light h, waves a), a derivative by a phase (factor -j) is an imaginary part and a derivative by a
+        loss a real part. The result has the precision of the adjoint light.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
@@ -531,7 +531,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives by reflections of facets or joints, by group, ``(n, K, size)``: real parts first."""
+        """Yield derivatives by facet or joint reflections, by group, ``(n, K, size)``: real, then imaginary parts."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -619,7 +619,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the arms u and l that entered through end A, and those that entered through end B.
+    """Return the waves in the upper and lower arms that entered through end A, and those that entered through end B.
 
     Args:
         cells: Unit cells.

@@ -30,7 +30,7 @@ class NormalEquations:
         information: Shape ``(P, P)``; Fisher information of the readings, without prior.
         gradient: Shape ``(P,)``; slope of the log likelihood.
         reading_ma: Shape ``(N, M)``; predicted readings.
-        drift_ma: Shape ``(N, M, 2)``; their change for one sigma of each drift.
+        drift_ma: Shape ``(N, M, 2)``; change of the predicted readings for one sigma of each drift.
     """
 
     information: Real
@@ -49,11 +49,11 @@ def normal_equations(
     """Return the normal equations of a fit around a parameter point.
 
     Args:
-        model: The model.
-        parameters: The point.
-        likelihood: The readings and their noise.
+        model: Model of the mesh.
+        parameters: Parameter values at which to evaluate.
+        likelihood: Readings with their noise.
         free: Shape ``(size,)``; which parameters are free.
-        discrepancy: η of the likelihood.
+        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
     """
     wanted = np.flatnonzero(free)
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
@@ -70,10 +70,10 @@ def normal_equations(
 def portions(
     model: MeshModel, observations: Observations, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the indices of each source's settings and of the free parameters that the light of this source depends on.
+    """Yield, for each source, the indices of its settings and of the free parameters that affect its light.
 
-    Port ripple has the most parameters: one per monitor and source. Light of other sources does not depend on them;
-    their columns of zeros would take half the time of a pass.
+    Port ripple has one parameter per monitor and source, more than any other effect. Each affects the light of one
+    source only; columns of zeros for all other sources would take half the time of a pass.
     """
     everything = np.arange(len(observations))
     if all(model.space.depends_on_source(number).all() for number in range(len(model.space.sources))):
@@ -125,8 +125,8 @@ class WhiteRows:
 
     Attributes:
         settings: Indices of the settings.
-        rows: Shape ``(n, M, P)``; in single precision, like the derivatives.
-        misfit: Shape ``(n, M)``.
+        rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
+        misfit: Shape ``(n, M)``; whitened residuals.
         by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
         heat_mw: Shape ``(n, 2E)``; heat of every heater.
     """
@@ -147,9 +147,9 @@ def white_rows(
     """Yield whitened residuals and derivatives around a point, with noise only, some settings at a time.
 
     Args:
-        model: The model.
-        parameters: The point.
-        likelihood: The readings and their noise.
+        model: Model of the mesh.
+        parameters: Parameter values at which to evaluate.
+        likelihood: Readings with their noise.
         wanted: Shape ``(P,)``; indices of the parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
@@ -164,7 +164,7 @@ def white_rows(
 def information_of(block: Real) -> Real:
     """Return the information of whitened rows of shape ``(..., P)``, in double precision for any precision of the rows.
 
-    Unobservable combinations are zero within large sums; single precision would hide the information of the prior.
+    For unobservable combinations large terms cancel; single-precision rounding would exceed the prior information.
     """
     rows = block.reshape(math.prod(block.shape[:-1]), block.shape[-1])
     information: Real = rows.T @ rows
@@ -185,13 +185,13 @@ def equations_with(
     This takes a fraction of the time of :func:`normal_equations`, with the same slope.
 
     Args:
-        model: The model.
-        parameters: The point.
-        likelihood: The readings and their noise.
+        model: Model of the mesh.
+        parameters: Parameter values at which to evaluate.
+        likelihood: Readings with their noise.
         information: Shape ``(P, P)``; information of the other point about the same free parameters.
         reading_ma: Shape ``(N, M)``; predicted readings at the point.
         free: Shape ``(size,)``; which parameters are free.
-        discrepancy: η of the likelihood.
+        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
@@ -203,9 +203,9 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the weighted sum of squared residuals for other readings, with the weights of the equations.
+    """Return half the weighted sum of squared residuals for other predictions, with the weights of the equations.
 
-    The robust cost lies below this value and touches it at that point, so a step that lowers it lowers the robust cost.
+    This upper bound of the robust cost equals it at the point, so a step that lowers the bound lowers the robust cost.
     """
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
@@ -213,9 +213,9 @@ def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: R
 
 
 def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return the mean squared residual of the readings that depend on each parameter, shape ``(size,)``.
+    """Return, for each parameter, the mean squared residual of the readings that depend on it, shape ``(size,)``.
 
-    The value is 1 if the model is right, large for parameters of faulty elements, and 0 if no reading depends on them.
+    It is 1 if the model is right, large for a parameter of a faulty element, and 0 if no reading depends on it.
     """
     felt, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):

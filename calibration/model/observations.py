@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
-"""Time constants of slow heat: longer than those of heaters, up to the duration of some settings of a run."""
+"""Time constants of slow heat in s: longer than those of heaters, up to the duration of a few settings."""
 
 
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
@@ -18,7 +18,7 @@ def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], 
     Args:
         currents_ma: Shape ``(N, 2E)``; heaters were off before the first setting.
         taken_s: Shape ``(N,)``; time of each reading.
-        wait_s: Time from drive to reading; before that the previous setting was driven.
+        wait_s: Time in s for which a setting has been driven when it is read; before, the previous setting was driven.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
@@ -49,9 +49,9 @@ class Observations:
         reading_ma: Shape ``(N, M)``; photocurrents, NaN for saturated and missing readings.
         saturated: Shape ``(N, M)``; which readings were saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
-        late: Shape ``(N, 2E, T, 3)``; slow heat: squared currents and their second and third powers, averaged over
-            earlier settings with each of :data:`SLOW_TAUS_S`, minus the present values; in mA², mA⁴, mA⁶; single
-            precision; ``None`` for settings at rest.
+        late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings, ``None`` for settings at rest. The values are
+            the second, fourth and sixth powers of the currents in mA, averaged over time with each of
+            :data:`SLOW_TAUS_S`, minus the present values; in single precision.
     """
 
     currents_ma: NDArray[np.float64]
@@ -84,7 +84,7 @@ class Observations:
         )
 
     def __add__(self, other: Observations) -> Observations:
-        """Return the settings of both observations, which must have the same monitors."""
+        """Return the settings of both observations in one. Raises ``ValueError`` unless both have the same monitors."""
         # Different monitors would mix up columns silently.
         if self.monitors != other.monitors:
             raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")
@@ -104,8 +104,8 @@ class NoiseModel:
     """Noise of one monitor reading: σ² = (relative · value)² + floor².
 
     Attributes:
-        relative: Relative part.
-        floor_ma: Additive part, with the quantization step.
+        relative: Relative standard deviation.
+        floor_ma: Additive standard deviation in mA, including the quantization step.
     """
 
     relative: float

@@ -1,4 +1,4 @@
-"""Parameters of a mesh that a calibration determines; unobservable combinations are fixed by a gauge."""
+"""Parameters of a mesh that a calibration determines; a gauge choice fixes unobservable combinations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
 
-A fit starts without these effects. Each adds independent parameters around zero with a common prior width. The width
-is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of the row, which no known chip
-exceeds. The formulas of the effects are in :mod:`calibration.model.mesh_model` (chip) and
-:mod:`calibration.model.response` (detectors).
+A fit starts without these effects. Each adds independent parameters around zero with a common prior width. This width
+is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of any known chip. The formulas
+of the effects are in :mod:`calibration.model.mesh_model` (chip) and :mod:`calibration.model.response` (detectors).
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ class PhysicsRow:
     Attributes:
         name: Name of the effect and of its parameter group, with the unit.
         words: Description for records and certificates.
-        per: Kind of element that has one parameter each.
+        per: Type of element; the effect has one parameter for each such element.
         usual: Typical prior width, used until the readings give a value.
         largest: Largest prior width of any known chip; a larger fitted width is not certified.
-        source: Source of the figures.
+        source: Reference for ``usual`` and ``largest``.
         cost: Computing time per parameter, relative to a parameter of the basic model.
         fitted: Whether a fit may include the effect; otherwise only its contribution to the errors is calculated.
     """
@@ -78,7 +77,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("offset_ma", "offset of photodiodes under light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(
         "arm_difference_db", "unequal losses of the arms of a PUC", "puc", 0.03, 0.5,
-        "loss of PUCs spreads by 0.03 dB (Sánchez-Jácome 2025): that of arms is assumed to",
+        "PUC losses spread by 0.03 dB (Sánchez-Jácome 2025); the same is assumed for arms",
     ),
     PhysicsRow("monitor_leak", "leakage between neighbouring photodiodes", "neighbours", 1e-3, 0.05, "assumed"),
     PhysicsRow(
@@ -107,10 +106,10 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "assumed; share of the phase, at points a sixth of a turn apart", fitted=False,
     ),
 )  # fmt: skip
-"""All rows, the cheapest first; rows that are never fitted come last."""
+"""All effects, those with the least computing time first; effects that are never fitted come last."""
 ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
 MAX_PAIRS = 300
-"""Number of fitted directions: the best-determined combinations of 38,592 pairs on the 72-PUC mesh."""
+"""Number of fitted combinations of heater-waveguide pairs; the 72-PUC mesh has 38,592 such pairs."""
 
 LAW_POINTS = 8
 """Number of points, a sixth of a turn apart, at which a heater's law is tested for deviations from its three terms."""
@@ -125,10 +124,10 @@ def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class PairDirections:
-    """Directions in the space of waveguide-heater pairs along which crosstalk is fitted.
+    """Fitted directions of pair crosstalk: combinations of deviations of single heater-waveguide pairs from the kernel.
 
     Attributes:
-        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; the kernel around which pairs scatter, 0 for own arms.
+        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; crosstalk kernel over distance, 0 for own arms.
         vectors: Shape ``(2E, W, K)``; orthonormal directions of the relative deviations, in single precision. Heaters
             come first, as in all products with their heat.
     """
@@ -165,7 +164,7 @@ class PairDirections:
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
-        """Return the variance of readings, shape ``(N, M)``, due to unfitted pair crosstalk of width one.
+        """Return the variance of readings, shape ``(N, M)``, due to unfitted pair crosstalk with a prior width of 1.
 
         Args:
             by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
@@ -191,7 +190,7 @@ class Physics:
     Attributes:
         widths: By name of an effect, in the order of the table, the prior width of its parameters.
         pairs: Directions of pair crosstalk, if this effect is included.
-        held: By name of an effect, parameter values that are fixed and not fitted.
+        held: By name of an effect, parameter values that are fixed instead of fitted.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -200,11 +199,11 @@ class Physics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the included effects, in the order of the table."""
+        """Names of the included effects, in the order of the table ``PHYSICS``."""
         return tuple(row.name for row in PHYSICS if row.name in self.widths)
 
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
-        """Return the physics with one more effect, or with another prior width of an effect."""
+        """Return a copy with one more effect, or with a different prior width of an included effect."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
         return Physics(widths | {name: width}, pairs or self.pairs, self.held)
 

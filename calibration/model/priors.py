@@ -38,14 +38,14 @@ class Prior:
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
-        """Return the prior with other standard deviations for the given parameter groups."""
+        """Return the prior with the given standard deviations for some parameter groups."""
         sigma = self.sigma.copy()
         for name, value in groups.items():
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
     def with_physics(self, space: ParameterSpace) -> Prior:
-        """Return the prior for a parameter space with other additional effects, whose parameters have mean zero."""
+        """Return the prior for a parameter space with the given additional effects, whose parameters have mean zero."""
         rest = [name for name in space.groups if name not in space.physics.widths]
         kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
         widths = [
@@ -61,9 +61,9 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the prior with the mean of a group known to ``sigma``; its differences stay as uncertain as before.
+        """Return the prior with the mean of a group known to ``sigma``; differences within the group stay as uncertain.
 
-        This fixes a gauge: the mean of the source frequencies moves all loop phases and cannot be observed.
+        This fixes the mean source frequency, which only shifts all loop phases and cannot be observed.
         """
         precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
         where = space.group(name)
@@ -94,11 +94,11 @@ CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
 """Relative spread of amplitude, decay length and floor around the published kernel."""
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
-"""What a calibration at one frequency finds out."""
+"""Parameter groups that a calibration with one laser determines."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
-"""Groups of phases that are known modulo a turn even without any reading."""
+"""Phase groups; a phase is known modulo 2π even without readings, which limits its uncertainty."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
-"""What a calibration with sources at frequencies of their own finds out; the delay says how far apart they are."""
+"""Parameter groups that a calibration with separate lasers determines: also their frequencies and a phase slope."""
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
@@ -109,13 +109,13 @@ _REFERENCE_HZ = 1e5
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return information, shape ``(P, P)``, in which every phase is known at least modulo a turn."""
+    """Add to an information matrix, ``(P, P)``, that every phase is known modulo 2π (standard deviation π)."""
     known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     return known
 
 
 def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: NominalHeaters = PUBLISHED_HEATERS) -> Prior:
-    """Return the published spreads around a centre: the best estimate before any light, or a start point.
+    """Return the prior with published spreads around a centre: the estimate before any measurement, or a start point.
 
     Args:
         space: The parameters.
@@ -146,9 +146,9 @@ def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: Nomina
 def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
     """Return the prior of a device before its readings are fitted.
 
-    Monitors scatter around their nominal responsivity; a monitor that is far off (other range, broken amplifier) gets
-    no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise enough, so phases
-    refer to the mean frequency.
+    Monitors scatter around their nominal responsivity; a monitor whose reading is far off (other range, broken
+    amplifier) gets no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise
+    enough, so phases refer to the mean frequency.
 
     Args:
         space: The parameters.

@@ -2,9 +2,9 @@
 
     e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
 
-L is the photocurrent proportional to the light, ripple the port transmission for each source, X the leakage between
-neighbours, c the compression and o the offset. Without effects of :mod:`calibration.model.physics` the reading is L.
-Monitors are neighbours in the order of their ports (assumed).
+e is the effective photocurrent, L the photocurrent proportional to the light, ripple the port transmission for each
+source, X the leakage between neighbours, c the compression and o the offset. Without effects of
+:mod:`calibration.model.physics` the reading is L. Monitors are neighbours in the order of their ports (assumed).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Slopes = NDArray[np.floating[Any]]
 _LN10_PER_10 = np.log(10.0) / 10.0
 
 DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
-"""Table rows that act on detectors only."""
+"""Names of effects in ``PHYSICS`` that act on detectors only."""
 
 
 REFLECTIONS = ("facet_reflection", "joint_reflection")
-"""Table rows that reflect light."""
+"""Names of effects in ``PHYSICS`` that reflect light."""
 _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
@@ -36,7 +36,7 @@ def mesh_physics(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
 
 
 def without_reflections(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the parameters of additional effects without those of reflections."""
+    """Return the parameters of additional effects, without those of reflections."""
     return {name: value for name, value in extra_physics.items() if name not in REFLECTIONS}
 
 
@@ -45,13 +45,13 @@ class Response:
     """Response of the photodiodes in n settings.
 
     Attributes:
-        ripple: Shape ``(n, M)`` or one number.
+        ripple: Relative port transmission, shape ``(n, M)`` or one number.
         through_ma: Shape ``(n, M)``; L times ripple.
         light_ma: Shape ``(n, M)``; L times ripple plus the light that bypasses the mesh.
-        mixed_ma: Shape ``(n, M)``; e.
-        reading_ma: Shape ``(n, M)``.
+        mixed_ma: Shape ``(n, M)``; e, the photocurrent after leakage between neighbours.
+        reading_ma: Predicted readings, shape ``(n, M)``.
         gain: Shape ``(n, M)``; derivative of the reading by e.
-        mixing: Shape ``(M, M)``; X, ``None`` without leakage.
+        mixing: Shape ``(M, M)``; leakage matrix X, ``None`` without leakage.
     """
 
     ripple: Real | float
@@ -70,7 +70,7 @@ class Response:
 
         Args:
             extra_physics: Deviations from proportional photodiodes.
-            linear_ma: Shape ``(n, M)``; L.
+            linear_ma: Shape ``(n, M)``; L, the photocurrents proportional to the light.
             number: Shape ``(n,)``; index of the source.
             full_ma: Shape ``(n, M)``; L for full transmission from the source.
         """
@@ -121,7 +121,7 @@ class Response:
 
 
 def mixing_of(leak: Real) -> Real:
-    """Return the mixing matrix X for leakage from the previous, then from the next monitor, shape ``(M, M)``."""
+    """Return the leakage matrix X, ``(M, M)``, from fractions leaking from the previous, then from the next monitor."""
     m = len(leak) // 2 + 1
     mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
     return mixing

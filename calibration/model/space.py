@@ -1,6 +1,6 @@
 """The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases are coordinates along observable directions (``gauge.visible_joint_directions``), and monitors are in dB;
+Joint phases are given along observable directions (``gauge.visible_joint_directions``), monitor sensitivities in dB;
 all other parameters are as in :class:`calibration.model.parameters.MeshParameters`.
 """
 
@@ -73,7 +73,7 @@ class ParameterSpace:
 
     @property
     def plain(self) -> int:
-        """Number of parameters of the basic model."""
+        """Number of parameters of the basic model, without additional effects."""
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
@@ -88,7 +88,7 @@ class ParameterSpace:
         return felt
 
     def pack(self, parameters: MeshParameters) -> Real:
-        """Return mesh parameters as a vector, shape ``(size,)``. The gauge of the joint phases is lost."""
+        """Return mesh parameters as a vector, shape ``(size,)``. Unobservable parts of the joint phases are lost."""
         vector = np.empty(self.size)
         for name in (*_PER_PUC, "heat_factor", "second_db", "source_detuning_hz", *_NUMBERS):
             vector[self.group(name)] = getattr(parameters, name)
@@ -131,7 +131,7 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        """Return the parameters of all additional effects, fitted or fixed."""
+        """Return the parameters of all additional effects by name, both fitted and fixed."""
         found = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
@@ -141,7 +141,7 @@ class ParameterSpace:
         return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a parameter vector with one given number per group, and ``otherwise`` in all other groups.
+        """Return a parameter vector with a given value for each listed group, and ``otherwise`` in all other groups.
 
         Raises:
             ConfigError: A group does not exist.
@@ -179,7 +179,7 @@ class ParameterSpace:
         for name, where in self.groups.items():
             if where.start <= index < where.stop:
                 return f"{name} {self._element(name, index - where.start)}".strip()
-        raise IndexError(f"parameter {index} of {self.size}")
+        raise IndexError(f"parameter {index} does not exist; there are {self.size}, numbered from 0")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
         """Return the ports of a group's elements; empty if the elements are not ports."""

@@ -1,7 +1,8 @@
 """Linear algebra of symmetric parameter matrices, each scaled to a unit diagonal.
 
-Units from rad to Hz span twenty decades. Only after scaling a badly determined parameter differs from one with a small
-unit. Factors are Cholesky factors; eigenvalues take ten times as long and are calculated only if one may be zero.
+Parameter units from rad to Hz span twenty decades. Only scaling distinguishes a badly determined parameter from one
+with a small unit. Factors are Cholesky factors; eigenvalues take ten times as long and are used only if one may be
+zero.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
 
 
 def solved(matrix: Real, right: Real) -> Real:
-    """Solve equations with a positive matrix ``(P, P)`` for right-hand sides ``(P,)`` or ``(P, n)``."""
+    """Solve linear equations with a positive definite matrix ``(P, P)``; right-hand sides ``(P,)`` or ``(P, n)``."""
     from scipy.linalg import cho_factor, cho_solve
 
     solution: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)

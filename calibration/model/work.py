@@ -13,30 +13,30 @@ SLOPES = 8
 SCANNED = 1
 """Work per reading and frequency in the frequency scan of the phase search."""
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
-"""Factors for :func:`pairs_work`: choice of directions, score of the chosen ones, other pairs in the
-errors, and other pairs in the weights of readings."""
+"""Factors for :func:`pairs_work`: choice of directions, score of the chosen directions, unfitted pairs in the errors,
+and unfitted pairs in the reading weights."""
 DRIFTED = 8
-"""Work per reading, besides predictions, to determine power and phase of every setting."""
+"""Work per reading to determine the drift of power and phase of every setting, in addition to predictions."""
 
 USUAL = 1800
 """Work of a whole undisturbed run on 72 PUCs, verification included, per reading of its random settings."""
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
-"""The same on larger meshes: a constant, and a factor of the work for derivatives (4,200 in total on 265 PUCs)."""
+"""The same for larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total on 265 PUCs)."""
 OTHERWISE = 300
-"""Work of a run outside its fits."""
+"""Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25
 """Limit for phase searches before the first fit, as a multiple of an undisturbed run; more would leave no work for the
 fit.
 """
 MOST = 3
-"""Work limit of any run, as a multiple of an undisturbed run."""
+"""Work limit of any run, as a multiple of the work of an undisturbed run."""
 EXPLANATIONS = 0.6
-"""Share of the work limit after which only the last cause is tested; the rest is reserved for further measurements."""
+"""Fraction of the work limit for the first fits; only the last cause tested may use more (up to the whole limit)."""
 ENDING = 0.15
 """Share of the work limit reserved for the end of a run: to finish the fit and to calculate its errors."""
 TAKEN_IN, MEASURED_ON = 7.0, 7.5
-"""Work, as multiples of the derivatives of all readings (batch included), to add physics to a fit
-that explains them, or to measure a batch and fit again; and to score the remaining rows and calculate errors."""
+"""Work in units of one pass of derivatives over all readings. First value: add physical effects to a fit that explains
+its readings, or measure a batch and fit again. Second: score the other effects and calculate errors."""
 
 
 def searched_work(n_pucs: int) -> float:
@@ -45,7 +45,7 @@ def searched_work(n_pucs: int) -> float:
 
 
 def derivatives_work(parameters: int) -> float:
-    """Return the computational work per reading for derivatives by a number of parameters."""
+    """Return the computational work per reading for the derivatives by ``parameters`` parameters."""
     return 22.0 + 2.5e-5 * parameters**2
 
 
@@ -55,7 +55,7 @@ def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) ->
 
 
 def chosen_work(parameters: int) -> float:
-    """Return the computational work per reading to choose a setting by its information on a number of parameters."""
+    """Return the computational work per reading to choose a setting by its information on ``parameters`` parameters."""
     return 90.0 + 3.9e-4 * parameters**2
 
 
@@ -65,7 +65,7 @@ def solution_work(parameters: int) -> float:
 
 
 def usual_work(readings: int, parameters: int) -> float:
-    """Return the computational work of a run without complications, given its random readings and parameters."""
+    """Return the work of a run without complications, given its numbers of random readings and parameters."""
     return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
 
 
@@ -74,9 +74,9 @@ class FitWork:
     """Counter of predicted readings, shared by all models of a run.
 
     Attributes:
-        spent: Readings predicted so far; expensive operations count more.
+        spent: Work so far, in predicted readings; expensive operations count as several.
         allowed: Total limit, including the end of the run.
-        share: Fraction of the limit that may be used now.
+        share: Fraction of ``allowed`` that may be used now.
     """
 
     spent: float = 0.0
@@ -85,7 +85,7 @@ class FitWork:
 
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
-        """Return the limit of the computational work of a run, given its random readings and basic parameters."""
+        """Return the work limit of a run, given its numbers of random readings and basic parameters."""
         return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
@@ -94,7 +94,7 @@ class FitWork:
 
     @property
     def left(self) -> float:
-        """Work that is still allowed now, including the end of the run."""
+        """Work that is still allowed now, including that reserved for the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property

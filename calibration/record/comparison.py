@@ -72,8 +72,8 @@ class Comparison:
 
     Attributes:
         groups: One difference per parameter group.
-        chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
-            independent records with correct errors of an unchanged mesh. ``None`` if one record has no covariance.
+        chi2_per_dof: Mean squared difference of independent parameter combinations, in units of both covariances: about
+            1 for two independent records of an unchanged mesh. ``None`` if a record has no covariance.
         notes: Limits of the comparison, one sentence each.
     """
 
@@ -90,7 +90,7 @@ class Comparison:
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, joints by their loops (docs/calibration.md, 1.2).
+    Passive phases are compared modulo 2π, joint phases through loop phases (docs/calibration.md, 1.2).
 
     Raises:
         CalibrationError: The records belong to different meshes, or a record has crosstalk that is not a distance
@@ -119,7 +119,7 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
     if first.device_serial != second.device_serial:
         notes.append(f"the controllers differ: {first.device_serial} and {second.device_serial}")
     if first.content_sha256 == second.content_sha256:
-        notes.append("both are the same record")
+        notes.append("both files contain the same record")
     elif first.content_sha256 == second.parent_sha256:
         notes.append("the second record was derived from the first, so their errors are not independent")
     for what, one in (("first", first), ("second", second)):
@@ -147,7 +147,7 @@ def _without_different_ports(
     # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
         return first, second
-    notes.append("sources or monitors differ, so their levels and the covariances are not compared")
+    notes.append("sources or monitors differ, so power levels, sensitivities and covariances are not compared")
     monitors = tuple(port for port in first.monitor_ports if port in second.monitor_ports)
     return _without_sources(first, monitors), _without_sources(second, monitors)
 
@@ -158,7 +158,7 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the gauge-fixed parameter difference of two records as a vector, NaN where a record has no value."""
+    """Return the observable parameter difference of two records as a vector; NaN where a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]

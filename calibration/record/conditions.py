@@ -1,4 +1,4 @@
-"""Conditions of a calibration, and the ranges in which it holds; every range states its derivation.
+"""Conditions of a calibration, and the ranges in which it holds; each range is stored with its derivation.
 
 The ranges hold for switching: bar and cross states of single PUCs. Loops are much more sensitive. The phase of a loop
 of six PUCs changes by 2π · 6 · 11.25 ps · Δf (0.1 rad in 0.24 GHz) and by 3.6 rad/K. Rings and interferometers
@@ -27,10 +27,10 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 DAY_S = 86_400.0
 LEAKAGE_DB = -30.0
-"""What a switch state may leak at most: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30 dB
-(Sánchez-Jácome 2025)."""
+"""Largest allowed leakage of a switch state, in dB: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30
+dB (Sánchez-Jácome 2025)."""
 PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
-"""Error of the differential phase that causes this leakage; an error x leaks sin²(x/2)."""
+"""Error of the differential phase that causes a leakage of ``LEAKAGE_DB``; an error x leaks sin²(x/2)."""
 LOOP_TOLERANCE_RAD = 0.1
 _LOOP_PUCS = 6
 # Temperature coefficient of a heater's resistance (assumption: that of pure metals). At constant current the phase
@@ -39,29 +39,29 @@ _RESISTANCE_PER_K = 3e-3
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
-    """Return how far from the measured wavelengths bar and cross states stay below the allowed leakage, in nm.
+    """Return how far in nm from the measured wavelengths bar and cross states stay below the allowed leakage.
 
-    The slope of the differential phase is the worst that published bandwidths allow: 25 mrad/nm (docs/sources.md).
+    The slope of the differential phase is the largest that published bandwidths allow: 25 mrad/nm (docs/sources.md).
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
 
 
 def temperature_reach_k() -> float:
-    """Return the temperature change at which a full-turn heater reaches the allowed leakage of a switch state."""
+    """Return the temperature change in K at which a switch state with a heater at 2π leaks as much as allowed."""
     return PHASE_TOLERANCE_RAD / (2.0 * math.pi * _RESISTANCE_PER_K)
 
 
 def loop_reach_hz() -> float:
-    """Return the frequency change that turns a loop of six PUCs by a tenth of a radian."""
+    """Return the frequency change in Hz that changes the phase of a loop of six PUCs by 0.1 rad."""
     return LOOP_TOLERANCE_RAD / (2.0 * math.pi * _LOOP_PUCS * BASIC_UNIT_DELAY_S)
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
-    """Return the age of a record at which one of n switch states is expected to exceed the allowed leakage.
+    """Return the age of a record in s at which one of its switch states is expected to exceed the allowed leakage.
 
-    Passive phases and, through its resistance, a heater at half a turn follow a random walk. The largest of E normal
-    deviations is about the quantile 1 - 1/(2E).
+    Passive phases follow a random walk, and so does the phase of a heater at half a turn, through its resistance. The
+    largest of E normal deviations is about the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
     # The phase of a heater at half a turn changes by π times the relative change of its resistance.

@@ -50,7 +50,7 @@ class Origin(Device):
 
     Attributes:
         heater_max_ma: Largest current for which the laws hold.
-        heater_ohm: Nominal heater resistance.
+        heater_ohm: Nominal heater resistance in Ω.
         heater_reach_ma: By heater, the largest measured current, if below ``heater_max_ma``.
         vendor: Maker of the controller.
         complete: Whether the calibration was finished.
@@ -66,7 +66,7 @@ class Origin(Device):
         faults: Faults, one sentence each.
         defects: Faults as data.
         quality: Counts, residuals and times.
-        provenance: Software, seed, plan and the like.
+        provenance: Software versions, seed and plan of the run.
         parent_sha256: Content hash of the record from which this one was derived.
         gains: By name of an additional effect, its gain in log evidence.
     """
@@ -157,7 +157,7 @@ def build_record(
 
 
 def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
-    """Return the mesh parameters of a record; missing values become zero, as in ``CalibratedMesh``.
+    """Return the mesh parameters of a record; missing values are zero, as in ``CalibratedMesh``.
 
     Sources are the ports with a ``source_dbm``, except second ports of a source; monitors are the ``monitor_ports``.
     See :func:`space_from_record`.

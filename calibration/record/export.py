@@ -86,7 +86,7 @@ def _plain(value: object) -> object:
 
 
 def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:
-    """Return the tables of a record, headers and rows by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
+    """Return headers and rows of a record's tables by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
     return {
         "pucs": (_PUC, _pucs(record)),
         "heaters": (_HEATER, _heaters(record)),

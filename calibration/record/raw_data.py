@@ -64,7 +64,7 @@ def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
 
 
 def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    """Yield descriptions of inconsistent arrays of raw readings."""
+    """Yield one description for each inconsistency between the arrays of raw readings."""
     settings, heaters, monitors = "settings", "heaters", "monitors"
     sizes: dict[str, int] = {}
     for name, axes in (

@@ -1,4 +1,4 @@
-"""The head of every calibration report: a verdict, six key figures, and the goals that were missed."""
+"""Head of a calibration report: a verdict, six key figures, missed goals and faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lumion_hw.files.escaping import one_line
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, CalibrationRecord
 
 _CERTIFICATE = "fit certified"
-"""Metric that the key figure 'certified' replaces."""
+"""Name of the metric that the head does not list, because the key figure 'certified' shows it."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class TruthReport:
 
     Attributes:
         phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases against the true phases at rest, which
-            include heaters stuck at a current. With several source frequencies the phases hold at the mean.
+            include heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.
@@ -83,7 +83,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
 
 
 def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the best bar and cross extinctions that the emulated cells allow at any phase, each ``(E,)``."""
+    """Return the best bar and cross extinctions in dB that the emulated couplers allow at any phase, each ``(E,)``."""
     # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
@@ -98,9 +98,9 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the difference between the record's reference frequency and that of the hidden truth.
+    """Return the record's reference frequency minus that of the hidden truth, in Hz.
 
-    Light from several modules determines frequency differences only; the mean is assumed to match their labels.
+    Light from several modules determines only frequency differences; the true mean is taken to be the stated mean.
     """
     world = bench.emulated.world
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
@@ -117,7 +117,7 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 def _extinction_db(
     bench: Bench, record: CalibrationRecord, found: NDArray[np.int64], state: State
 ) -> NDArray[np.float64]:
-    """Program all PUCs to one state and return the extinction of each, from the true cells."""
+    """Program all PUCs to one state and return the extinction of each in dB, calculated from the true parameters."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
     bench.clock.sleep(REST_S)
     cells = bench.emulated.world.cells()
@@ -141,8 +141,8 @@ _LAW_POWERS = np.array([1, 2, 3])
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a perfect calibration for a record with the same sources and monitors.
 
-    Laws are the three-term fits to the true law over the current range of the record. Frequencies and phases refer to
-    the record's reference. The entering power is that of the record, because emulated fibres drift.
+    Heater laws are three-term fits to the true laws over the current range of the record. Frequencies and phases refer
+    to the record's reference. The entering power is that of the record, because emulated fibres drift.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -182,7 +182,7 @@ def heater_reach_ma(record: CalibrationRecord) -> Real:
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of every heater on its own arm, same shape as ``currents_ma``, ``(2E,)``."""
+    """Return the true phase of every heater on its own arm at ``currents_ma``, shape ``(2E,)``."""
     truth = bench.emulated.world.truth
     phase: Real = np.pi * truth.heater_power_mw(currents_ma) / truth.p_pi_mw
     return phase

@@ -35,7 +35,7 @@ class Metric:
         value: Value of the figure; ``None`` if the record does not contain it.
         unit: Unit of the value; empty for counts and ratios.
         goal: Largest acceptable value; ``None`` without a goal.
-        at_least: Whether the goal is the smallest instead of the largest acceptable value.
+        at_least: Whether ``goal`` is the smallest acceptable value instead of the largest.
         note: Explanation for the reader.
     """
 
@@ -107,7 +107,7 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
 
 
 def other_quality(record: CalibrationRecord) -> dict[str, float]:
-    """Return the figures of the run that :func:`metrics` does not contain."""
+    """Return the other quality figures of the run, which :func:`metrics` does not contain."""
     shown = {key for key, *_ in _FROM_QUALITY}
     return {key: value for key, value in record.quality.items() if key not in shown}
 
@@ -130,7 +130,7 @@ def _extinction(coupler: CouplerEntry) -> Extinction:
 
 
 def _largest(angle_rad: float, sigma_rad: float) -> tuple[float, bool]:
-    """Return the size of an angle, or its upper bound if it does not differ significantly from zero."""
+    """Return the magnitude of an angle, or an upper bound if the angle is not significantly different from zero."""
     reach = _BOUND_SIGMA * sigma_rad
     return (abs(angle_rad) + reach, True) if abs(angle_rad) < reach else (abs(angle_rad), False)
 
@@ -175,7 +175,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of the loops including the phase common to all PUCs, if that phase adds much to it."""
+    """Yield the loop standard error including the phase common to all PUCs, if that phase contributes much."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"

@@ -17,7 +17,7 @@ class ReportTable:
 
     Attributes:
         headers: Column headers.
-        rows: Rows; ``None`` is an empty cell, ``True`` and ``False`` are yes and NO.
+        rows: Rows; ``None`` is an empty cell, ``True`` is shown as "yes" and ``False`` as "NO".
         caption: Caption.
     """
 
@@ -52,7 +52,7 @@ class Section:
     Attributes:
         title: Heading.
         blocks: Contents.
-        folded: Whether the part is closed until a reader opens it.
+        folded: Whether the section is closed until a reader opens it.
     """
 
     title: str

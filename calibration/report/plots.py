@@ -94,7 +94,7 @@ def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) 
     """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
 
     Args:
-        named: Fringes, each with its rank, such as ``worst``.
+        named: Fringes, each with the rank of its misfit, such as ``worst``.
         law_reach_ma: By heater, the current up to which its law holds.
     """
     columns = min(3, len(named))
@@ -133,7 +133,7 @@ def _fringe(axes: Axes, fringe: Fringe) -> None:
 
 @_styled
 def residuals(readings: Readings) -> Figure:
-    """Return plots of residuals in units of σ: histogram with unit normal, by setting in time order, and by monitor."""
+    """Return plots of residuals in units of σ: histogram with normal density, over time, and by monitor."""
     figure = _figure(5.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.2))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
@@ -184,7 +184,7 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return axis ticks 1, 2 and 5 times a power of ten inside an interval; its ends if there are fewer than two."""
+    """Return axis ticks at 1, 2 and 5 times a power of ten in an interval; if fewer than two, the interval's ends."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -244,7 +244,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
 
     Args:
         rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
-        distance_mm: Shape ``(2E, 2E)``.
+        distance_mm: Shape ``(2E, 2E)``; distance between arm (row) and heater (column).
         kernel: The crosstalk kernel over distance; its formula labels the curve.
     """
     from matplotlib.colors import LogNorm
@@ -262,7 +262,7 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
         image, ax=left, label="phase per π, mrad", shrink=0.85, ticks=_one_two_five(low, high), format="%g"
     ).minorticks_off()
     left.grid(visible=False)
-    left.set(xlabel="heater (2·PUC + arm)", ylabel="arm (2·PUC + arm)")
+    left.set(xlabel="heater (heater number, 2·PUC + arm)", ylabel="arm (heater number, 2·PUC + arm)")
     kept = mrad > 0.0
     right.plot(distance_mm[kept], mrad[kept], ".", color=_BLUE, markersize=2.5, rasterized=True)
     _log_scale(right, low, high)

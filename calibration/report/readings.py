@@ -39,7 +39,7 @@ class Sweep:
     """Sweep of one heater with everything else constant.
 
     Attributes:
-        heater: 2·PUC + arm.
+        heater: heater number, 2·PUC + arm.
         settings: Indices of the settings, in time order.
     """
 
@@ -52,7 +52,7 @@ class Fringe:
     """One sweep at the monitor with the largest effect, with the record's prediction.
 
     Attributes:
-        heater: 2·PUC + arm.
+        heater: heater number, 2·PUC + arm.
         source: Port where the light entered.
         monitor: Port of the monitor.
         current_ma: Shape ``(n,)``; heater currents.
@@ -79,7 +79,7 @@ class Readings:
 
     Args:
         record: The record.
-        taken: The raw readings.
+        taken: Raw readings of the run.
 
     Attributes:
         taken: Readings with light from sources in the record, at monitors in the record.
@@ -163,8 +163,8 @@ class Readings:
     def residual_sigma(self) -> Real:
         """Shape ``(N, M)``; reading minus prediction, divided by its standard deviation; NaN without a reading.
 
-        A deviation common to all monitors counts as drift of power and temperature within its limits, as in the global
-        fit.
+        A deviation common to all monitors is attributed to drift of power and temperature, within the limits that the
+        global fit uses.
         """
         predicted = self._model.predict(self._parameters, self.taken)
         likelihood = Likelihood(self.taken, self.noise, drift=SETTING_DRIFT)
@@ -180,7 +180,7 @@ class Readings:
         return residual
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Return count, rms, typical size (scaled median) and outlier count of residuals, by kind of setting."""
+        """Return count, rms, scaled median and number of outliers of the residuals, for sweeps and other settings."""
         found = {}
         for words, swept in (("sweeps", True), ("random and reference settings", False)):
             values = self.residual_sigma[self.swept == swept]
@@ -229,7 +229,7 @@ class Readings:
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
-        """Return example sweeps, each with a word for its rank: the worst two, three in between, and the best."""
+        """Return example sweeps with a word for the rank of their misfit: worst two, three in between, and best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
@@ -242,7 +242,7 @@ class Readings:
 
 
 def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the size of the phase of stuck PUCs, calculated from their couplings.
+    """Return the magnitude of the phase of every stuck PUC, calculated from its coupling; the sign is unknown.
 
     Raises:
         CalibrationError: A coupling is missing, or there are too many stuck PUCs to try all signs.
@@ -280,7 +280,7 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting and the end of each segment between edges."""
+    """Return first setting and end (exclusive) of each segment between edges."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

@@ -66,7 +66,7 @@ class Material:
         """Return a plot of the report, or a sentence that explains why the plot is missing.
 
         Args:
-            what: Subject of the plot in a few words, also the name of its file.
+            what: Subject of the plot in a few words; also names the picture file.
             caption: Explanation for the reader.
             draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
         """
@@ -383,7 +383,7 @@ def _provenance(material: Material) -> Iterator[Block]:
 
 
 _WIDENED = "widened_"
-"""Prefix of quality entries with factors of standard errors."""
+"""Prefix of quality entries that give the factor by which standard errors were increased."""
 
 # Title, content function, and whether the section is folded.
 _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (

@@ -73,7 +73,7 @@ class WrittenReport:
 
 
 def check_report_path(path: Path, over: Over = "own") -> None:
-    """Raise an error if a report cannot be written under a name; for commands that measure before they write.
+    """Raise an error if a report cannot be written to a path; commands call this before they measure.
 
     Raises:
         ConfigError: The suffix is not ``.html`` or ``.md``, or an existing file must not be overwritten.
@@ -96,7 +96,7 @@ def write_report(
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
         truth: Comparison with the hidden truth of an emulated bench, to be included.
         plots: Whether to include plots; without plots or matplotlib there are tables and maps of the mesh only.
-        over: Kind of document that may be overwritten; pictures are overwritten only if this program made them.
+        over: Type of existing file that may be overwritten; pictures are overwritten only if this program made them.
 
     Raises:
         ConfigError: The suffix is wrong, or the file cannot be written.

@@ -31,9 +31,9 @@ PUBLISHED_EXTINCTION_DB = 44.0
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projector that removes a phase common to all PUCs from loop coordinates, shape ``(L, L)``.
+    """Return the projection matrix that removes a phase common to all PUCs from L loop phases, shape ``(L, L)``.
 
-    The mean frequency of the modules and the temperature of a run are unknown, and both turn all loops together.
+    The mean frequency of the modules and the temperature of a run are unknown, and both shift all loop phases together.
     """
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
@@ -80,7 +80,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the error of every heater's phase at the current of one turn, in stated errors, shape ``(2E,)``."""
+    """Return the phase error of every heater at the current of one turn, in units of its stated error, ``(2E,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -157,7 +157,7 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
 
     Raises:
         ConfigError: The bench is not emulated.
-        CalibrationError: The record has no covariance, or crosstalk of another kind than the global fit.
+        CalibrationError: The record has no covariance, or its crosstalk is not a distance kernel as in the global fit.
     """
     truth = true_parameters(bench, record)
     normalised, phases = phase_errors(bench, record, truth)

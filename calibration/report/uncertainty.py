@@ -28,7 +28,7 @@ _DISPERSION = (
 
 
 def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard errors of the passive phases in a record, without PUCs that have none."""
+    """Return the standard errors of a record's passive phases in mrad; PUCs without a standard error are left out."""
     return {
         puc: 1e3 * entry.passive_phase_sigma_rad
         for puc, entry in enumerate(record.pucs)
@@ -39,7 +39,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 def cell_loops(mesh: MeshTopology) -> Real:
     """Return which joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
-    No phase gauge changes these sums (docs/calibration.md, 1.2), so they are observable at the ports.
+    The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
     """
     number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
@@ -51,10 +51,10 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return a root F, shape ``(J, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
+    """Return a factor F, ``(J, n)``, of the joint-phase covariance F·Fᵀ without the phase common to all PUCs.
 
-    The mean frequency of the lasers and the temperature of the run are unknown and turn all loops together. For the
-    light and the temperature of the run this is not an error of the loops. ``None`` without a covariance.
+    The mean laser frequency and the temperature of the run are unknown and shift all loop phases together. At the same
+    light and temperature this common shift causes no error. ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -74,7 +74,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
 def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
 
-    The result is empty without a covariance of the loops; a cell that has only the common phase is left out.
+    The result is empty without a covariance of the loops. A cell whose loop has only the common phase is left out.
     """
     factor = loop_factor(record)
     if factor is None:
@@ -128,7 +128,7 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 
 
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
-    """Return the free groups and the largest correlation between a parameter of one and a parameter of another.
+    """Return the free parameter groups and, for each pair of groups, the largest correlation between their parameters.
 
     The matrix is symmetric; the correlation of a parameter with itself does not count. ``None`` without a covariance.
     """
@@ -149,7 +149,7 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
 def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
     """Return the names of parameters that the prior determines more than the readings do.
 
-    A record without such a list counts parameters whose variance is more than half that of the default prior.
+    If the record has no such list, these are parameters with more than half the variance of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
     from calibration.model.space import space_from_record

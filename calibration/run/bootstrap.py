@@ -1,6 +1,6 @@
 """Start point of the global fit from light at the ports only, in about 1,500 settings and half a minute.
 
-The stages are: survey, sweeps of all heaters, a few hundred random settings, correlation and search
+The stages are: survey, sweeps of all heaters, a few hundred random settings, estimate of passive phases, phase search
 (docs/calibration.md, 5). Heaters can be measured without any known PUC, and random settings show all PUCs and loops at
 once. The global fit uses the same random settings, so finding the start costs only the sweeps.
 """
@@ -70,11 +70,11 @@ class BootstrapPlan:
 
     Attributes:
         sweeps: Settings of the heater sweeps.
-        random_settings: Number of random settings. The default is the smallest number with which the search usually
-            succeeds: seventy readings per phase, and more on a large mesh that is searched with one laser first.
-            Further settings for the fit are chosen later (:mod:`calibration.run.planning`).
-        portions: Maximum number of portions of settings; each adds a third while the phases found explain too little.
-            More settings are cheaper than more starts, so only the last search makes all of its starts.
+        random_settings: Number of random settings. By default the smallest number with which the search usually
+            succeeds: 70 readings per phase; more if a large mesh is searched with one laser first. Further settings for
+            the fit are chosen later (:mod:`calibration.run.planning`).
+        portions: Maximum number of portions of random settings; each adds a third while the phases explain too little.
+            More settings are cheaper than more starts of the search, so only the last search makes all its starts.
         changed: Number of heaters that change from setting to setting.
         off_share: Fraction of the heaters that are off in each setting.
         source_rounds: Number of times that every source is used.
@@ -136,8 +136,8 @@ class Bootstrap:
         plan: Settings of the search.
         channels: Drive channel of every heater, for messages; by default the heater number.
         seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`.
-        progress: Called after every step.
-        found: Called after every sweep of a heater.
+        progress: Function called after every step.
+        found: Function called with heater and fit after every sweep.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Bootstrap:
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         self._found = found
         self.heaters: dict[int, HeaterFit] = {}
-        """Heater results so far, also after an interrupted run."""
+        """Sweep results by heater so far; still available after an interruption."""
 
     def run(self) -> Start:
         """Run survey, sweeps and random settings, and search for the phases.
@@ -219,7 +219,7 @@ class Bootstrap:
         return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
 
     def again(self, start: Start) -> Start:
-        """Return another start from the same readings by a new search with other random loop phases."""
+        """Search again from other random loop phases, with the same readings, and return the new start point."""
         with self._logbook.stage("search"):
             nominal = self.nominal(start.survey.sources, start.survey.monitors)
             # The first valley explained enough but was wrong, so a stricter limit applies now.
@@ -247,7 +247,7 @@ class Bootstrap:
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the phase search after a portion of the random settings; portions count from 0."""
+        """Return the plan of the phase search after a given portion of random settings, counted from 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
@@ -286,7 +286,7 @@ class Bootstrap:
         return {heater: _reach_ma(fit.law) for heater, fit in self.heaters.items()}
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
-        """Return mesh parameters with the heater laws measured so far and nominal values otherwise."""
+        """Return mesh parameters with measured heater laws where available and nominal values otherwise."""
         n_pucs = self._mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         for heater, fit in self.heaters.items():
@@ -382,7 +382,7 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
 
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
-    """Return the settings without readings of failed monitors; remove monitors that hardly ever worked."""
+    """Return the settings with NaN for readings of failed monitors; remove monitors that hardly ever worked."""
     seen = select_monitors(observations, survey.monitors, survey.dark_ma)
     deaths = find_dead_monitors(seen, survey.noise)
     gone = {death.number for death in deaths if death.first < _MIN_ALIVE * len(observations)}
@@ -392,7 +392,7 @@ def _without_failed_monitors(observations: Observations, survey: Survey) -> tupl
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the heater current for slightly more than one turn, or the maximum; 0 for a dead heater."""
+    """Return the heater current in mA for slightly more than one turn, at most the maximum; 0 for a dead heater."""
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 

@@ -1,8 +1,8 @@
 """Calibration of several benches at once on a dask.distributed cluster, for labs with benches on several computers.
 
 The work is the same as in :mod:`calibration.run.many_benches`. Workers need the same bench files and the same output
-directory, for example on a shared file system; records are not transferred. A bench stays with its first worker. A lost
-worker may still drive the bench, and a second worker would then drive the same heaters.
+directory, for example on a shared file system; records are not transferred. A bench is never moved to a second worker:
+a lost worker may still drive the bench, and both would then drive the same heaters.
 
 Jobs and outcomes are transferred as pickle by dask: a scheduler and its workers must trust everybody who can connect to
 them (docs/decisions/0008-several-benches.md).
@@ -34,7 +34,7 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
         jobs: The benches.
         scheduler: Address of the scheduler: ``HOST:PORT``.
         workers: Maximum number of benches at a time; by default the number of threads of the cluster.
-        say: Called with a line for every stage of every bench.
+        say: Function called with a progress line for every stage of every bench.
 
     Raises:
         ConfigError: dask.distributed is not installed.

@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench; uncertain heater laws are dropped once all readings are explained.
+    """Return the defects of the bench, without uncertain heater laws if the fit explains all readings.
 
     Args:
         start: Start of the run.
@@ -60,8 +60,8 @@ def collect_warnings(
     Args:
         start: Start of the run.
         diagnosed: Fit with the causes that explain its readings best.
-        model: The model.
-        likelihood: The readings.
+        model: Model of the mesh.
+        likelihood: Readings with their noise.
     """
     if diagnosed.fit.certified:
         return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
@@ -79,9 +79,9 @@ def find_worst_misfits(
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
     Args:
-        model: The model.
+        model: Model of the mesh.
         parameters: Result of the fit.
-        likelihood: The readings.
+        likelihood: Readings with their noise.
         min_misfit: Smallest mean squared residual, relative to that of all readings, that is listed.
     """
     space = model.space
@@ -101,7 +101,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, st
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
-    """Return the PUCs whose loss affects no reading, because no light passes them on the way to a monitor."""
+    """Return the PUCs whose loss affects no reading, because no light passes through them to a monitor."""
     # The loss of a PUC affects every path through it at any phase, so it is the most reliable sign of light.
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)

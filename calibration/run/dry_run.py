@@ -1,7 +1,7 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-All information comes from the bench file. The design uses a nominal mesh with random phases; the information of
-settings hardly depends on them (10 % from 50 settings on, docs/calibration.md, 4).
+All input comes from the bench file. The design uses a nominal mesh with random phases; the accuracy that settings give
+hardly depends on the phases (10 % from 50 settings on, docs/calibration.md, 4).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class StagePlan:
         name: Name of the stage.
         settings: Number of settings of heaters and light.
         source_changes: Number of source changes.
-        hardware_s: Hardware time without source changes.
-        peak_mw: Largest total heat of all heaters.
+        hardware_s: Hardware time in s, without source changes.
+        peak_mw: Largest total heat of all heaters, in mW.
     """
 
     name: str
@@ -88,7 +88,7 @@ class DryRun:
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
         limit_mw: Limit of the total heat, set by controller or chip.
-        sigma_rad: Predicted rms standard error by group; losses in dB and couplers in rad.
+        sigma_rad: Predicted rms standard error by parameter group; in rad, for losses in dB.
         bound: Cramér-Rao bound of the planned settings.
         shortfall: Why the goal will be missed; empty if it will be reached.
     """
@@ -167,7 +167,7 @@ def dry_run(
 
 @dataclass(frozen=True, eq=False)
 class _Nominal:
-    """A bench as described by its file."""
+    """Nominal values of a bench from its file."""
 
     mesh: MeshTopology
     device: HeaterDriverModel
@@ -319,7 +319,7 @@ class _RunPlanner:
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
-        """Return the result that a fit of the given settings is expected to have."""
+        """Return the expected result of a fit of the given settings."""
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
@@ -339,7 +339,7 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return about the settings that the run will choose, and why these miss the goal (empty if they reach it)."""
+        """Return a likely choice of the run's settings, and why they miss the goal (empty if they reach it)."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -387,14 +387,14 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return the approximate largest heat of settings whose squared currents are uniform up to a maximum."""
+        """Return the approximate largest total heat in mW of settings with squared currents uniform up to a maximum."""
         heaters = 2 * self._mesh.n_pucs
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the plan of a stage whose settings are known in advance and change all heaters."""
+        """Return the cost of a stage whose settings are known in advance and change all heaters."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma**2))

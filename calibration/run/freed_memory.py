@@ -1,6 +1,6 @@
 """Reuse of freed memory during a calibration.
 
-A fit allocates and frees thousands of arrays of some tens of megabytes. The allocator of glibc returns each of them to
+A fit allocates and frees thousands of arrays of some tens of megabytes. The allocator of glibc returns each array to
 the system and requests new pages, which the system clears. This takes an eighth of the CPU time of a calibration of 72
 PUCs with all its physics (docs/performance.md#freed-memory).
 """

@@ -1,4 +1,4 @@
-"""Journal of a run: every answer of the bench, in a file that survives any end of the run.
+"""Journal of a run: a file with every answer of the bench, which remains readable however the run ends.
 
 Each line is one entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running
 number. The first entry is the header: device, plan and seed of the run. Every entry is passed to the operating system
@@ -53,12 +53,12 @@ class JournalHeader:
         software: Name and version of this software.
         wavelength_nm: Wavelength of the light.
         sources: Source ports.
-        dead: Ports without light, and why; they are not tried again.
+        dead: Ports without light, with the reason; they are not tried again after resumption.
         stated_hz: Frequencies that the tunable sources reported at the start of the run, by port.
         started_utc: Start time of the run.
         command: The command line, if the run was started by one.
-        heater_tau_s: Thermal time constant of the heaters at the start of the run, if measured. It is not measured
-            again, because the same wait must give the same plan.
+        heater_tau_s: Thermal time constant of the heaters at the start of the run, if measured. A resumed run uses this
+            value, because another wait would change the plan.
         emulated_chip: Identifier of the chip if it is emulated; ``None`` for hardware and in older journals.
     """
 
@@ -112,11 +112,11 @@ class JournalContents:
 
     Attributes:
         header: Device, plan and seed of the run.
-        entries: The answers of the bench.
+        entries: Requests to the bench with its answers.
         notes: Other events: interruptions and resumptions.
         finished: Whether the run was finished.
-        size: Bytes up to the end of the last complete line.
-        lines: Complete lines.
+        size: Size of the complete lines in bytes.
+        lines: Number of complete lines.
     """
 
     header: JournalHeader
@@ -132,7 +132,7 @@ class RunJournal:
 
     Attributes:
         path: The file.
-        entries: The answers in the file when it was opened.
+        entries: Requests with answers that the file contained when it was opened.
         notes: Other events so far.
     """
 
@@ -148,9 +148,9 @@ class RunJournal:
 
     @classmethod
     def begin(cls, path: Path) -> RunJournal:
-        """Start a new journal. An existing file stays until the new journal has a header, so no earlier run is lost.
+        """Start a new journal. It replaces an existing file only when its header is written, so no earlier run is lost.
 
-        The journal of an interrupted run is then kept next to it as ``NAME.old.journal``.
+        If the existing file belongs to an interrupted run, it is renamed to ``NAME.old.journal``.
 
         Raises:
             BusyError: Another process writes the journal.

@@ -109,18 +109,18 @@ def _plain(plan: Any) -> Any:
 
 
 def check_same(begun: JournalHeader, now: JournalHeader) -> None:
-    """Raise an error if the run of a journal had another device, plan, seed or software.
+    """Raise an error if the run of a journal had a different device, plan, seed or software version.
 
     Raises:
         CalibrationError: The message lists the differences.
     """
     different = [
-        f"{words} was {_shown(getattr(begun, name))}, is {_shown(getattr(now, name))}"
+        f"{words}: {_shown(getattr(begun, name))} at the start, now {_shown(getattr(now, name))}"
         for name, words in _SAME
         if getattr(begun, name) != getattr(now, name)
     ]
     if None not in (begun.emulated_chip, now.emulated_chip) and begun.emulated_chip != now.emulated_chip:
-        different.append(f"the emulated chip was {begun.emulated_chip}, is {now.emulated_chip}")
+        different.append(f"the emulated chip: {begun.emulated_chip} at the start, now {now.emulated_chip}")
     if different:
         raise CalibrationError(
             f"the run of this journal cannot be resumed here: {'; '.join(different)}",
@@ -139,7 +139,7 @@ class LightConditions:
 
     Attributes:
         changes: Changes of the readings of each compared setting.
-        power_db: By source, the power change that must be corrected in new readings; small changes are left out.
+        power_db: By source, the power change in dB that must be corrected in new readings; small changes are omitted.
     """
 
     changes: tuple[ReferenceChange, ...] = ()
@@ -149,8 +149,8 @@ class LightConditions:
 def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
     """Repeat the reference setting of every source and the last few settings, and compare with the earlier readings.
 
-    A resumed run aligns the polarization again and ends at a different state. The total power of a source may therefore
-    change; this is corrected and not an error.
+    A resumed run aligns the polarization again, to a slightly different state. A change of a source's total power is
+    therefore corrected and not an error.
 
     Args:
         probe: Access to the mesh.
@@ -226,16 +226,16 @@ def calibrate(
         seed: Seed of the random settings.
         path: Path of the record. An incomplete record never replaces a complete record; it is saved as
             ``NAME.incomplete.json`` instead.
-        progress: Called after every step.
+        progress: Function called after every step.
         resume: Continue the run of the journal at this path.
         command: The command line, for the record's provenance.
         wavelengths_nm: Further wavelengths for which the record shall hold.
         goal: Required accuracy of the phases, and limits of the effort; the default goal if not given.
-        judge: Function that returns problems of the record, one sentence each, which are stored in it.
-        over: Kind of file that the record may overwrite; files that belong to it are overwritten only if this program
-            made them.
-        residual: Called with the misfit of each stage as soon as it is known, by a name with its unit:
-            ``heater_sweeps_rms_sigma`` and those of :class:`~calibration.run.procedure.Calibration`.
+        judge: Function that returns problems of the record, one sentence each; they are stored in the record.
+        over: Type of existing file that the record may overwrite; journal and raw readings overwrite only files of this
+            program.
+        residual: Function called with name and value of each stage's misfit as soon as it is known:
+            ``heater_sweeps_rms_sigma``, and those of :class:`~calibration.run.procedure.Calibration`.
 
     Raises:
         CalibrationError: There is no light, or the journal is damaged or belongs to another device, plan, seed or
@@ -289,7 +289,7 @@ def calibrate(
 def _aligned(
     probe: BenchProbe, begun: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    """Tune and align the light as at the start of a run; return ports that stay dark, and reported frequencies."""
+    """Tune and align the light as at the start of a run; return dark ports with reasons, and reported frequencies."""
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
@@ -312,7 +312,7 @@ def _run(
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
-    """Return the calibration procedure of a bench, ready to run."""
+    """Prepare the calibration procedure of a bench without running it."""
     squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:
@@ -337,7 +337,7 @@ def _run(
 
 
 def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
-    """Connect a run to a journal, with a new header or with a check of the existing one.
+    """Connect a run to a journal: write a header into a new journal, or check the header of an existing one.
 
     Raises:
         CalibrationError: Device, plan or light have changed since the interruption.
@@ -358,7 +358,7 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
 def _save_incomplete_record(
     bench: Bench, run: Calibration | None, book: RunJournal, path: Path, over: Over, error: BaseException
 ) -> None:
-    """Save an incomplete record after an error; further errors are logged so that the first one is reported."""
+    """Save an incomplete record after an error. Errors while saving are only logged, so the first is reported."""
     if run is None:
         with contextlib.suppress(LumionError):
             bench.events.add("calibration cut short", stage="alignment")

@@ -1,11 +1,11 @@
 """Calibration of several benches at once on this computer, with one process per bench.
 
-Jobs and outcomes are plain values; the worker writes the records to the paths in the job. :func:`calibrate_bench` does
-one job independently of its caller; :mod:`calibration.run.cluster` uses it as well.
+A job and its outcome contain only plain values; the worker process writes the record to the path in its job.
+:func:`calibrate_bench` does one job independently of its caller; :mod:`calibration.run.cluster` uses it as well.
 
-Parent and worker communicate through a private pipe: a worker that crashes or is killed leaves no lock on which another
-could wait. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench like any interrupted
-run. A worker stops when its parent process ends.
+Parent and worker communicate through a private pipe: a worker that crashes or is killed therefore leaves no lock behind
+that could block other workers. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench
+like any interrupted run. A worker stops when its parent process ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BenchJob:
 
     Attributes:
         bench_file: Path of the bench file, or name of a built-in bench.
-        name: Name of the bench, for progress lines and for its record.
+        name: Name of the bench, used in progress lines and in the file name of its record.
         record: Path of the record; journal, raw readings and events are stored next to it.
         emulate: Whether to emulate the bench.
         seed: Seed of the settings, and of the emulation.
@@ -92,7 +92,7 @@ def jobs_for(
     seed: int = 0,
     tolerance_db: float | None = None,
 ) -> list[BenchJob]:
-    """Return the jobs of some benches after checking that they share no device; nothing is opened.
+    """Return one calibration job per bench, after a check that the benches share no device; nothing is opened.
 
     Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order, so that they are different chips.
 
@@ -143,7 +143,7 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     Args:
         job: The bench.
         stopped: Function that returns whether to stop, called between steps.
-        say: Called with a line for every stage.
+        say: Function called with a progress line for every stage.
     """
     from calibration.run.blas_threads import one_blas_thread
     from calibration.run.journaled_run import calibrate
@@ -182,7 +182,7 @@ def unstarted_outcome(job: BenchJob) -> BenchOutcome:
 
 
 class _Steps:
-    """Progress callback of a run that reports each stage once, and stops the run on request."""
+    """Progress callback of a run: reports each stage once, and stops the run on request."""
 
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
@@ -215,7 +215,7 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Return a device address in normal form, without options and with symbolic links resolved."""
+    """Normalize a device address: without options, symbolic links resolved."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":
@@ -249,8 +249,8 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
     Args:
         jobs: The benches.
         workers: Number of benches at a time.
-        say: Called with a line for every stage of every bench, also from other threads. After an ``OSError`` of this
-            function it is not called again; the benches continue.
+        say: Function called with a progress line for every stage of every bench, also from other threads. After an
+            ``OSError`` of this function it is not called again; the benches continue.
 
     Raises:
         ConfigError: The number of workers is below 1.
@@ -278,7 +278,7 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
 def gather(
     jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
 ) -> Ended:
-    """Wait for the outcomes of all benches; after an interruption stop running benches and drop the others.
+    """Wait for the outcomes of all benches; after an interruption stop running benches and cancel waiting ones.
 
     Args:
         jobs: The benches.
@@ -325,7 +325,7 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
 
 
 def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
-    """Forward the lines of a worker until its outcome arrives, and tell it to stop; ``None`` if the worker died."""
+    """Forward a worker's progress lines and any stop request until it returns its outcome; ``None`` if it died."""
     told = False
     try:
         while True:
@@ -345,7 +345,7 @@ def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutco
 
 
 def _work(job: BenchJob, parent: Connection) -> None:
-    """Calibrate a bench in a worker: Ctrl-C is ignored, SIGTERM raises, and the loss of the parent stops the run."""
+    """Calibrate a bench in a worker. Ctrl-C is ignored; SIGTERM or the end of the parent process stops the run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
     stop = threading.Event()

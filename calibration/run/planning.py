@@ -2,8 +2,8 @@
 
 The fit gives the standard error of every phase. The design then chooses the settings with the most information about
 the worst phases per second of hardware time (:mod:`calibration.measure.design`). A batch is measured, the fit continues
-from its present point, and so on. The loop ends when the required standard error is reached, when time or settings are
-used up, or when more settings cannot help because some phases are not observable with this bench.
+from its present point, and so on. Measurement ends when the required standard error is reached, when time or settings
+are used up, or when more settings cannot help because some phases are not observable with this bench.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Goal:
     """Required accuracy of a calibration, and limits of its effort.
 
     Attributes:
-        sigma_rad: Required rms standard error of passive phases and of loops. A milliradian is less than a step of 14
-            bit (1.5 mrad), a step of 0.001 in the coupling (2 mrad) and the drift that a temperature lock leaves (6
-            mrad at 10 mK, assumed); better knowledge could not be used.
+        sigma_rad: Required rms standard error of passive phases and of loops. The default of 1 mrad is less than a step
+            of a 14-bit drive (1.5 mrad), a step of 0.001 in the coupling (2 mrad) and the drift with a locked
+            temperature (6 mrad at 10 mK, assumed). Higher accuracy would be useless.
         hardware_s: Maximum hardware time of the whole calibration.
         settings: Maximum number of settings of the whole calibration.
     """
@@ -67,12 +67,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Accuracy of the phases after a fit.
+    """Accuracy of the phases after a fit, now and in the limit of many settings.
 
     Attributes:
         sigma: Shape ``(size,)``; standard errors at the mean frequency of the sources, 0 for fixed parameters.
         limit: Shape ``(size,)``; standard errors after an infinite number of settings.
-        wanted: Shape ``(size,)``; phases that an infinite number of settings would determine well enough.
+        wanted: Shape ``(size,)``; which phases an infinite number of settings would determine to the goal.
     """
 
     sigma: Real
@@ -81,7 +81,7 @@ class Knowledge:
 
     @classmethod
     def of(cls, space: ParameterSpace, fit: FitResult, goal_rad: float) -> Knowledge:
-        """Return the accuracy of the phases after a fit."""
+        """Calculate the accuracy of the phases after a fit, and which phases can reach the goal."""
         sigma = _sigma(space, fit, fit.information)
         # Unobservable phases do not improve with more settings; a goal that includes them could never be reached.
         limit = _sigma(space, fit, _FOREVER * fit.information)
@@ -122,7 +122,7 @@ class AdaptiveMeasurement:
         likelihood: The readings so far and their noise.
         max_ma: Shape ``(2E,)``; largest current of every heater.
         goal: Required accuracy and limits of the effort.
-        rng: Random generator for candidate steps.
+        rng: Random generator for candidate settings.
         times: Duration of settings on this bench, including source changes.
         reserve_s: Hardware time reserved for later stages.
         reserve_settings: Settings reserved for later stages.
@@ -154,9 +154,9 @@ class AdaptiveMeasurement:
 
         Args:
             fit: The first fit.
-            observations: Its readings.
-            refit: Function that fits observations, starting from a fit; it also returns the model, which may have
-                grown.
+            observations: Settings and readings of the first fit.
+            refit: Function that fits observations, starting from a fit; returns the new fit and the model, to which
+                effects may have been added.
         """
         first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
@@ -188,14 +188,14 @@ class AdaptiveMeasurement:
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
 
     def _affordable_settings(self, observations: Observations) -> int:
-        """Return the number of settings that the remaining work allows, including a fit and its errors."""
+        """Return how many further settings the work limit allows, with work for another fit and its errors reserved."""
         readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
         self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
-        """Return the next batch of settings, its predicted standard error, and the reason if it is the last batch."""
+        """Choose the next batch; return its settings, predicted standard error, and why it is the last (or empty)."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
@@ -242,7 +242,7 @@ def shortfall(
         known: Accuracy of the phases.
         fit: The fit with this accuracy.
         goal_rad: Required standard error.
-        why: Why the measurement ended, other than unobservable phases.
+        why: Reason why the measurement ended; empty if only because of unobservable phases.
         dead: Descriptions of dead sources and monitors.
     """
     reached = known.rms_rad(space)
@@ -258,7 +258,7 @@ def shortfall(
 
 
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
-    """Return the average time of a source change on this bench so far, beyond the settings themselves.
+    """Return the average time in s that a source change has taken on this bench, without the settings themselves.
 
     The value is calculated from journal entries, so a resumed run finds the same value.
     """
@@ -280,7 +280,7 @@ def designer_after(
     times: HardwareTimes,
     wanted: NDArray[np.bool_] | None = None,
 ) -> Designer:
-    """Return a designer with the knowledge of a fit; extra physics is fixed at its fitted values."""
+    """Return a designer that starts from the errors of a fit; additional effects stay fixed at their fitted values."""
     known: Real = fit.information + fit.prior_information
     free, vector, parameters = fit.free, fit.vector, fit.parameters
     if model.space.physics.names:
@@ -302,7 +302,7 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors, shape ``(size,)``, that follow from an information matrix plus the prior."""
+    """Return the standard errors, shape ``(size,)``, for an information matrix and the prior of a fit."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -326,7 +326,7 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
 
 
 def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
-    """Return a sentence about phases that no setting determines."""
+    """Return a sentence about phases that this bench cannot determine with any setting."""
     groups = {"PUC": "passive_phase_rad", "loop": "loops"}
     counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
     what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)

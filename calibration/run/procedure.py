@@ -56,25 +56,25 @@ _RIGHT_VALLEY = 0.01
 _FOUND_AGAIN = 2
 
 Residual = Callable[[str, float], None]
-"""Called with the misfit of a stage: a name with its unit, and the value."""
+"""Function called with the misfit of a stage: its name, which ends in the unit, and its value."""
 
 
 @dataclass
 class Calibration:
-    """One run of the procedure. Call :meth:`run`; after an interruption :meth:`record` contains the results so far.
+    """One run of the procedure. Call :meth:`run`; after an interruption, :meth:`record` returns the results so far.
 
     Attributes:
         probe: Access to the mesh.
         device: The device under test.
         seed: Seed of all random choices.
-        progress: Called after every step.
-        found: Called after every sweep of a heater.
+        progress: Function called after every step.
+        found: Function called with heater and fit after every sweep.
         plan: Measurement plan; chosen for the device if not given.
         goal: Required accuracy of the phases, and limits of the effort.
-        before: Answers of an interrupted run with the same plan, seed and bench, which are used again.
+        before: Answers of an interrupted run with the same plan, seed and bench, which replace new measurements.
         wavelengths_nm: Further wavelengths; the record then holds for the whole range. They need a tunable source.
         conditions: Function that returns the conditions of the bench, called at the start and at the end.
-        residual: Called with the misfit of a stage whenever it changes, by a name with its unit:
+        residual: Function called with name and value of a stage's misfit whenever it changes:
             ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
     """
 
@@ -123,7 +123,7 @@ class Calibration:
 
     @property
     def fitted(self) -> Observations | None:
-        """Settings and readings of the fit; ``None`` before they are measured."""
+        """Settings and readings of the fit; ``None`` before the random settings are measured."""
         return self._start.random if self._start else None
 
     @on_one_blas_thread
@@ -196,7 +196,7 @@ class Calibration:
     def _tune(self) -> None:
         """Tune all tunable sources to the reference wavelength.
 
-        If all sources are tunable, the tuned frequency becomes the reference.
+        If all sources are tunable, the frequency they report becomes the reference frequency of the model.
         """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
@@ -239,7 +239,7 @@ class Calibration:
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
-        """Return the random settings as input of the fit. Sweeps are left out: they exceed the range of heater laws."""
+        """Return the random settings as input of the fit. Sweeps are left out, because they exceed the fitted range."""
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
@@ -247,7 +247,7 @@ class Calibration:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; add the new readings to those of the start."""
+        """Measure and fit until the phases reach the goal; return the start with the new readings, and the last fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -442,7 +442,7 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions of the record; for tuned light, with the wavelength of its phases."""
+        """Return the conditions of the record. If sources were tuned, its wavelength is that at which phases hold."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -463,7 +463,7 @@ def first_fit(
         bootstrap: The stages before the fit, which can repeat the phase search.
         start: Result of the first search.
         diagnosis: Function that returns the fault diagnosis for a start.
-        found: Called with every start and its diagnosed fit.
+        found: Function called with every start and its diagnosed fit.
         work: Counter and limit of the work; unlimited if not given.
     """
     work = work or FitWork()
@@ -497,9 +497,9 @@ def first_fit(
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
-    """Return whether a fit may be in a false minimum; a fit that nearly explains all readings is not.
+    """Return whether a fit may have ended in a false minimum.
 
-    A nearly complete fit lacks physical effects. A new search would find the same phases and take long.
+    A fit that explains its readings almost completely only lacks physical effects; a new search would not help.
     """
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
@@ -507,7 +507,7 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Return another start with its diagnosed fit, or the present start and fit if these explain more."""
+    """Fit from another start; return this start and fit, or the present ones if they explain the readings better."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

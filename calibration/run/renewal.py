@@ -1,9 +1,9 @@
 """Check and renewal of a bench's record after some time (docs/calibration.md, 6).
 
-A check uses three groups of settings, some two seconds of hardware time in total. The reference setting with all
-heaters off, for every source, and a few pure states, as used by routing, show in units of their standard errors whether
-the record still holds. Random settings renew the record. The pure states are not part of the renewal and check the
-renewed record as well.
+Three groups of settings are measured, in about two seconds of hardware time. The first two show whether the record
+still predicts readings within its errors: the reference setting with all heaters off, for every source, and a few pure
+states (all PUCs in bar or cross, as in routing). The third, random settings, renews the record. The pure states are not
+used for the renewal, so they also check the renewed record.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class RecordPosterior:
     Attributes:
         parameters: Parameters of the record.
         vector: The parameters as a vector.
-        free: Which parameters have a standard error.
-        matrix: Covariance of all parameters.
+        free: Mask of the parameters with a standard error, shape ``(size,)``.
+        matrix: Covariance of all parameters, shape ``(size, size)``.
     """
 
     parameters: MeshParameters
@@ -84,7 +84,7 @@ class RecordPosterior:
             )
         if entry.groups != tuple((name, place.stop - place.start) for name, place in space.groups.items()):
             raise CalibrationError(
-                "this calibration record has another number of parameters than this software expects",
+                "this calibration record has a different number of parameters than this software expects",
                 hint="Calibrate again.",
             )
         matrix = _with_converted_loops(covariance_from_record(record), record, space)
@@ -100,7 +100,7 @@ class RecordPosterior:
 
 
 def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: ParameterSpace) -> Real:
-    """Return a covariance with its loops converted from the directions of the record to those of this software."""
+    """Convert the loop parameters of a covariance from the record's basis of joint phases to that of this software."""
     stored = record.arrays.get(LOOP_DIRECTIONS)
     if stored is None or np.array_equal(stored, space.directions):
         return covariance
@@ -114,8 +114,8 @@ def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: Pa
 Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0
-"""Hardware time of the random settings. With 72 PUCs and eight sources, this time allows 30 full settings (3.6 mrad),
-100 settings that change 18 heaters each (1.8 mrad), or 100 such settings, each the best of eight candidates (1.2
+"""Hardware time of the random settings. With 72 PUCs and eight sources, this allows 30 settings that change all heaters
+(3.6 mrad), 100 that change 18 heaters each (1.8 mrad), or 100 of these that are each the best of eight candidates (1.2
 mrad)."""
 WANTED_RAD = 1e-3
 _TRIES = 8
@@ -139,7 +139,7 @@ class RecordChange:
         passive_rms_rad: Rms change of the passive phases of all PUCs.
         passive_worst_rad: Largest change of a passive phase.
         worst_puc: PUC with the largest change.
-        loops_rms_rad: Rms change of the joint phases per loop, without gauge.
+        loops_rms_rad: Rms change of the loop phases, in rad.
         temperature_k: Change of the chip temperature, from the phase common to all joints.
         resistance_rms: Rms relative change of the heater resistances.
         source_rms_db: Rms change of the power of the sources.
@@ -161,12 +161,12 @@ class DriftRun:
     Attributes:
         probe: Access to the mesh; polarization aligned.
         record: The old record.
-        days: Time since the record.
+        days: Time since the record was made, in days.
         seed: Seed of the settings.
         hardware_s: Maximum hardware time of the random settings.
         wanted_rad: Standard error of phases at which the random settings stop.
         drift: Assumed drift.
-        progress: Called after every setting.
+        progress: Function called after every setting.
     """
 
     probe: Probe
@@ -235,14 +235,14 @@ class DriftRun:
         return designer.choose(walk, self.hardware_s, self.wanted_rad, self._rng, _TRIES).plan
 
     def judge(self, renewal: Renewal) -> Health:
-        """Return how well a renewed calibration predicts the pure states, which it did not use."""
+        """Compare the measured pure states with a renewed calibration, which did not use them."""
         fit = renewal.fit
         return self._health(
             RecordPosterior(fit.parameters, fit.vector, fit.free, renewal.covariance), len(self._sources)
         )
 
     def seen(self, first: int, last: int) -> Observations:
-        """Return the readings of those monitors that the record contains."""
+        """Return measured settings with the readings of monitors that the record contains."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
@@ -302,7 +302,7 @@ class DriftRun:
         return as_child_record(record, child)
 
     def _pure_states(self) -> list[tuple[int, Real]]:
-        """Return a few settings of bar and cross states as used by routing, for the sources in turn."""
+        """Return a few settings with every PUC in bar or cross, as used by routing, for the sources in turn."""
         blocked = {puc for puc, _ in self.record.unusable_states()}
         settings: list[tuple[int, Real]] = []
         for draw in range(_VERIFICATION * _DRAWS):
@@ -327,7 +327,7 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Return how well the record predicts the reference settings, or only pure states from number ``first`` on."""
+        """Compare the measured check settings from number ``first`` on with a posterior."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 

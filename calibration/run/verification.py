@@ -2,8 +2,8 @@
 
 The settings are random heater currents, and random bar and cross states as used by routing. Every monitor is compared
 with the prediction of the whole mesh from the record: crosstalk, couplers, loops, and each source at its own frequency.
-A reading is compared if its port is bright by prediction or by measurement, so that misdirected light counts at both
-ports.
+A reading is compared if its port is bright in prediction or measurement. Misdirected light is therefore an error at
+both the intended and the actual port.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class HeldOut:
 
     Attributes:
         setting: Index of the setting.
-        kind: Kind of setting.
+        kind: Type of setting: ``random`` or ``states``.
         source: Port where light entered.
         port: Port of the monitor.
         predicted_dbm: Power predicted by the record.
         error_db: Measured minus predicted power; powers below the smallest comparable level are replaced by this level.
-        noise_db: Standard deviation of this error from reading noise alone.
-        error_sigma: The error in standard errors of reading and prediction together.
+        noise_db: Standard deviation of ``error_db`` from reading noise alone.
+        error_sigma: ``error_db`` divided by the standard error of reading and prediction together.
     """
 
     setting: int
@@ -78,12 +78,12 @@ class Verification:
     suspects: tuple[int, ...] = ()
 
     def of(self, kind: Kind) -> Verification:
-        """Return the comparisons of one kind of settings."""
+        """Return the comparisons for settings of one type (``random`` or ``states``)."""
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
     def errors_db(self) -> NDArray[np.float64]:
-        """All errors."""
+        """Errors of all comparisons in dB."""
         return np.array([result.error_db for result in self.results])
 
     @property
@@ -112,8 +112,8 @@ class Verification:
         A deviation within the standard errors is not an error of the record.
 
         Args:
-            guessed: Whether the standard errors were increased so much that they are unreliable. If so, they do not
-                excuse a deviation.
+            guessed: Whether the standard errors were increased so much that they are unreliable. If so, only the
+                tolerance counts.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
@@ -132,7 +132,7 @@ class Verification:
         )
 
     def figures(self) -> dict[str, float]:
-        """Return the figures for ``quality`` of a record; without comparisons only their number."""
+        """Return the figures for ``quality`` of a record; without comparisons, only the number of comparisons (0)."""
         figures = {"held_out_readings": float(len(self.results)), "held_out_settings": float(self.settings)}
         if not self.results:
             return figures
@@ -162,13 +162,13 @@ __all__ = ["SETTINGS", "TOLERANCE_DB", "HeldOut", "Verification", "rms_db", "ver
 Real = NDArray[np.float64]
 
 SETTINGS = 40
-"""Number of settings: half random currents, half states."""
+"""Number of settings: half random currents, half bar and cross states."""
 TOLERANCE_DB = 0.1
 """Largest acceptable rms error above reading noise."""
 # Largest mean squared error, in standard errors of reading and record, that counts as explained.
 _EXPLAINED_CHI2 = 1.5
 MIN_DBM = -40.0
-"""Ports that are darker than this in prediction and measurement are not compared."""
+"""Smallest power in dBm that is compared; a port must reach it in prediction or measurement."""
 # Ports less than 10 dB above the noise floor are not compared either (docs/calibration.md, step 8).
 _FLOOR_SIGMA = 10.0
 _OFF_SHARE = 0.25
@@ -196,16 +196,16 @@ def verify(
     settings: int = SETTINGS,
     detuning_hz: float = 0.0,
 ) -> Verification:
-    """Set settings that no fit used and compare the light with the prediction of a record.
+    """Program settings that no fit used and compare the measured light with the prediction of a record.
 
     A monitor is compared if its responsivity is known and the power leaving the mesh (photocurrent over responsivity)
-    is above :data:`MIN_DBM` and 10 dB above the monitor's floor, measured or predicted. Readings that depend on
-    unknown phases are left out: without loop phases, all but the paths of pure states.
+    is above :data:`MIN_DBM` and 10 dB above the monitor's floor, measured or predicted. Readings that depend on unknown
+    phases are left out; without loop phases only paths of bar and cross states remain.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
-        seed: Seed of the settings, different from that of the calibration.
+        seed: Random seed of the settings; must differ from the seed of the calibration.
         done: Called after the settings of every source.
         settings: Number of settings.
         detuning_hz: Frequency of the light above that of the record; :mod:`calibration.run.wavelengths` tunes it.
@@ -235,7 +235,7 @@ def verify(
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """A setting that no fit used; after measurement it includes the slow heat of earlier settings."""
+    """One setting of the verification; after measurement it includes the slow heat left by earlier settings."""
 
     kind: Kind
     source: int
@@ -244,7 +244,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with the power of every source; unknown powers are calculated from the launch power."""
+    """Return the record with unknown source powers calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -306,7 +306,7 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the power in dBm that the monitor of every port should show, shape ``(N, n_ports)``."""
+    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(N, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -365,7 +365,7 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
-    """Return copies of the record with different values for its unknown phases; the record itself if all are known."""
+    """Return copies of the record with random values for its unknown phases; the record alone if all are known."""
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     if not unknown and record.joints is not None:
         return [record]
@@ -429,7 +429,7 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivative of every power by the parameters, in dB of the brighter of prediction and measurement.
+    """Return the derivatives of all powers by the parameters, in dB of the brighter of prediction and measurement.
 
     The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
     responsivity; ``None`` for a record whose crosstalk is a matrix.
@@ -450,7 +450,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers from the record's covariance, shape ``(N, M)``; 0 without one."""
+    """Return the variance of predicted powers, ``(N, M)``, from the record's covariance; 0 without a covariance."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0
@@ -459,7 +459,7 @@ def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | floa
 
 
 def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
-    """Return the PUCs whose passive phase, if slightly changed, would explain most of the errors in sigmas."""
+    """Return the PUCs for which a change of the passive phase would explain most of the errors."""
     if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
         return ()
     place = space_from_record(record).group("passive_phase_rad")
@@ -472,7 +472,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return one sentence if a record misses the tolerance for held-out errors, otherwise nothing.
+    """Return a one-sentence tuple if a record misses the tolerance for held-out errors, otherwise an empty tuple.
 
     Args:
         record: The record.
@@ -497,14 +497,15 @@ def verify_at(
 ) -> Verification:
     """Tune the light to a wavelength, verify a record there, and tune the light back.
 
-    Sources that are not tunable are used at the record's own wavelength only. After an error the light stays tuned.
+    Sources that are not tunable are used at the record's own wavelength only. After an error the light stays tuned
+    away.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
         wavelength_nm: Wavelength within the range of the record.
-        seed: Seed of the settings, different from that of the calibration.
-        done: Called after every setting.
+        seed: Random seed of the settings; must differ from the seed of the calibration.
+        done: Function called after every setting.
         settings: Number of settings.
 
     Raises:

@@ -1,14 +1,14 @@
 """Extension of a calibration from one wavelength to a range.
 
-Two wavelength-dependent quantities of the mesh must be measured. First, a PUC delays light by some 11 ps, so 100 GHz
-turn a loop of six PUCs by seven turns; the delay must be known to one part in a thousand before light ten nanometres
-away can be predicted. Second, every differential phase and coupler angle changes with its slope (docs/sources.md). All
-other parameters stay fixed at their values for the reference wavelength. Heat changes a path length, so its phase is
-proportional to frequency.
+Two wavelength-dependent quantities of the mesh must be measured. First, a PUC delays light by about 11 ps, so a change
+of 100 GHz shifts the phase of a loop of six PUCs by seven turns; the delay must be known to one part in a thousand
+before light ten nanometres away can be predicted. Second, differential phases and coupler angles change in proportion
+to frequency, each with its slope (docs/sources.md). All other parameters stay fixed at their values for the reference
+wavelength. Heat changes a path length, so its phase is proportional to frequency.
 
-The light is tuned away in steps. Each step goes as far as the present error of the delay allows without losing the
-branch of the loop phases. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes,
-together with frequency and level of every source at this wavelength. The result of a step is the prior of the next.
+The light is tuned away in steps. Each step is as large as the error of the delay allows without making loop phases
+ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together with
+frequency and level of every source at this wavelength. The result of a step is the prior of the next.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Extended:
     wavelengths_nm: tuple[float, ...]
 
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
-        """Return the covariance of all parameters, extended by delay and slopes, shape ``(size, size)``."""
+        """Return the covariance of all parameters, ``(size, size)``, with the entries of delay and slopes added."""
         result = covariance.copy()
         places = [space.group(name).start for name in SLOPES]
         result[places, :] = result[:, places] = 0.0
@@ -111,7 +111,7 @@ class Extended:
 
     @property
     def unseen_nm(self) -> float | None:
-        """Middle of the widest gap between the calibrated wavelengths, to verify there; ``None`` for one wavelength."""
+        """Middle of the widest gap between calibrated wavelengths, for verification; ``None`` for one wavelength."""
         if len(self.wavelengths_nm) < 2:
             return None
         widest = int(np.argmax(np.diff(self.wavelengths_nm)))
@@ -152,7 +152,7 @@ class _Slopes:
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return the knowledge of delay and slopes before any measurement."""
+        """Return the prior knowledge of delay and slopes, before any measurement at another wavelength."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
@@ -161,7 +161,7 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse covariance of delay and slopes, scaled first because its entries differ by decades."""
+        """Return the inverse covariance of delay and slopes, scaled for inversion because units differ by decades."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -175,14 +175,14 @@ class WavelengthExtension:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
-        likelihood: Noise and drift of readings; its own readings are ignored.
+        likelihood: Source of the noise and drift of readings; the readings in it are ignored.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; 0 if not given.
         plan: Number of settings per wavelength.
-        done: Called after every setting with the number so far and the minimum total number.
+        done: Function called after every setting with the number so far and the minimum total number.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class WavelengthExtension:
     def run(self, wavelengths_nm: Sequence[float]) -> Extended:
         """Measure at the requested and at intermediate wavelengths, and tune all sources back to the reference.
 
-        After an error the sources stay tuned, because a journal must contain only the requests of an undisturbed run.
+        After an error sources are not tuned back, because a journal may contain only requests of an undisturbed run.
 
         Raises:
             CalibrationError: No tunable source feeds the mesh, or the delay stays so uncertain that the next wavelength
@@ -258,7 +258,7 @@ class WavelengthExtension:
             stepped, last_hz = True, reach_hz
 
     def _at(self, asked_hz: float, settings: int) -> float:
-        """Measure at one wavelength, update the slopes, and return the actual wavelength in nm."""
+        """Measure at one wavelength, update delay and slopes, and return the actual wavelength in nm."""
         observations = self._measured(asked_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh parameters with the present delay and slopes; source phases at the reference stay."""
+        """Return the mesh parameters with the present delay and slopes; keep the source phases at the reference."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
@@ -309,7 +309,7 @@ class WavelengthExtension:
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        """Return a start point for the fit: the mean source phase counts as delay, the rest as frequency errors."""
+        """Scan source frequencies for a start point: a common shift changes the delay, the rest is frequency error."""
         now = self._now()
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
@@ -331,7 +331,7 @@ class WavelengthExtension:
         return free
 
     def _prior(self) -> Prior:
-        """Return the prior of the fit: delay and slopes from earlier wavelengths, sources from the reference."""
+        """Return the prior: delay and slopes from earlier wavelengths, spreads of source frequency and power."""
         space = self._model.space
         mean = space.pack(self._now())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}

@@ -197,14 +197,14 @@ enum lum_config_op {
     LUM_CONFIG_OP_READ_LIMITS = 0x04,
 };
 
-/* Time at which a COMMIT latches its bank (field when, protocol section 8.3). */
+/* Time at which a COMMIT latches its staging bank (field when, protocol section 8.3). */
 enum lum_commit_when {
     LUM_COMMIT_WHEN_NEXT_TICK = 0x00,
     LUM_COMMIT_WHEN_AT_TICK = 0x01,
     LUM_COMMIT_WHEN_TRIGGER = 0x02,
 };
 
-/* base of STAGE_SPARSE (protocol section 8.2), used when the frame opens the bank. */
+/* base of STAGE_SPARSE (protocol section 8.2): initial content of a staging bank that the frame opens. */
 enum lum_sparse_base {
     LUM_SPARSE_BASE_EMPTY = 0x00,
     LUM_SPARSE_BASE_DRIVEN = 0x01,

@@ -97,12 +97,12 @@ _BOTTOM = """\
 
 
 def snake(name: str) -> str:
-    """Return ``CommitRequest`` as ``commit_request``."""
+    """Convert a name such as ``CommitRequest`` to ``commit_request``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def members(layout: Layout) -> list[PayloadField]:
-    """Return the fields a struct has: named, of fixed size, and not the same in every message."""
+    """Return the fields of a payload's C struct: named, of fixed size, and not constant."""
     return [field for field in layout.fixed if field.name and field.const is None]
 
 

@@ -25,7 +25,7 @@ _PER_LINE = 16
 
 
 def _array(name: str, values: list[int], kind: str = "uint8_t") -> Iterator[str]:
-    """Yield the lines of a C array; an empty array gets one byte, which its length does not count."""
+    """Yield the lines of a C array. An empty array is written with one byte, which its length does not count."""
     yield f"static const {kind} {name}[] = {{"
     shown = values or [0]
     for start in range(0, len(shown), _PER_LINE):
@@ -44,7 +44,7 @@ def _quoted(text: str) -> str:
 def _literal(field: PayloadField, value: int | None) -> str:
     number = field.none if value is None else int(value)
     if number is None:
-        raise ValueError(f"{field.name} has no value for none")
+        raise ValueError(f"the field {field.name} has no wire value for None")
     if field.type.startswith("u"):
         return f"{number}u"
     return f"(-{-number - 1} - 1)" if number < 0 else str(number)
@@ -66,7 +66,7 @@ def _flat(value: Any) -> list[int]:
 
 
 def _shape(field: PayloadField, value: Any) -> dict[str, int]:
-    """Return the count fields that give the shape of an array in the vectors file."""
+    """Return the count fields of an array in the vectors file: names and values, which give its shape."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
     sizes = [len(value)]
@@ -131,7 +131,7 @@ def _array_checks(layout: Layout, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _check(number: int, record: dict[str, Any]) -> Iterator[str]:
-    """Yield the function that compares the payload with the fields of the record."""
+    """Yield the lines of the C function that compares a decoded payload with the expected fields."""
     layout = LAYOUTS["ErrorReply" if record["message"] == "Refusal" else record["message"]]
     values = _values(layout, record)
     yield f"static int check_{number}(const uint8_t *p, size_t size)"

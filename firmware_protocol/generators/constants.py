@@ -40,4 +40,4 @@ HOST_TIMES = (
     ("LONGEST_DEADLINE_S", timing.LONGEST_DEADLINE_S, "longest deadline on a link with losses or delays, s"),
     ("BITS_PER_BYTE", timing.BITS_PER_BYTE, "bits per byte on a UART (8N1)"),
 )
-"""Name, value and meaning of the constants that only a host needs; only in the document."""
+"""Name, value and meaning of the constants that only a host needs; they are in the document, not in the C header."""

@@ -1,6 +1,6 @@
 """The page ``docs/protocol-tables.md``, generated from the schema and the locked vectors.
 
-:data:`SECTIONS` defines the place of each table: a layout or a table of codes by its name, or one of the tables below.
+:data:`SECTIONS` defines which tables each section has: layouts, tables of codes, or the special tables defined here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``.
 
-A function per role lists the quantities of a device. Each device is read once per row.
+For each role of a device, one function lists the quantities. Each device is read once per row.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
-    """Columns of a device that one read fills, with an optional function that restarts time averages."""
+    """Columns whose values come from one query of a device, with an optional function that restarts time averages."""
 
     device: str
     columns: tuple[Column, ...]
@@ -116,7 +116,7 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart time averages such as link performance and wait one interval; the next read reports errors."""
+        """Restart time averages such as link performance and wait one averaging time; the next read reports errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources
@@ -139,7 +139,7 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
     Args:
         patterns: Column names with shell wildcards; a device name selects all of its columns.
         devices: Device of every column, by column name.
-        what: Word for a column in the error message.
+        what: Noun used for a column in the error message, such as ``channel``.
 
     Raises:
         ConfigError: A pattern matches no column; the message suggests similar names.
@@ -160,7 +160,7 @@ def _matching(pattern: str, devices: Mapping[str, str]) -> set[str]:
 
 
 def concerns(pattern: str, device: str) -> bool:
-    """Return whether a pattern can match column names of a device; a wildcard can also match the dot."""
+    """Return whether a pattern can match column names of a device; a wildcard can also match the dot after its name."""
     before, dot, _ = pattern.partition(".")
     return (
         pattern == device
@@ -171,7 +171,7 @@ def concerns(pattern: str, device: str) -> bool:
 
 
 def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
-    """Raise the errors of devices that do not answer, if a pattern can match only columns of such devices.
+    """Raise the errors of silent devices if a pattern can match only columns of devices that do not answer.
 
     Args:
         patterns: Patterns as for :func:`select_names`.
@@ -257,7 +257,7 @@ _MODULE_QUANTITIES = {
 
 
 def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
-    """Return a column source that reads attributes of one object; an attribute of ``None`` is a missing value."""
+    """Return a column source that fills columns from the attributes of one object; ``None`` is a missing value."""
 
     def read() -> Values:
         result = ask()
@@ -314,12 +314,12 @@ def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]
 
 
 _LOCK_S, _INTERVAL_S = 10.0, 2.0
-"""Longest wait of a scan until a link has locked after a change, and the interval of its statistics afterwards; modules
-update the statistics once per second."""
+"""Longest wait of a scan for a link to lock after a change, and the averaging time of its statistics, both in seconds;
+modules update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the column source of a module's link performance: each row has the averages since the previous row."""
+    """Return the column source of a module's link performance: each row holds the averages since the previous row."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -334,7 +334,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link quantity averaged since the last row, or its present value; ``NO_SIGNAL`` if the link is down."""
+    """Return a link quantity, averaged since the last row or else present; ``NO_SIGNAL`` if the link is down."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)
@@ -366,7 +366,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
 
 
 def _missing(quantity: str) -> Value:
-    """Return the column value for a missing number: dark for a power, otherwise not measured."""
+    """Return the column value for a missing number: ``DARK`` for a power, otherwise ``FAILED``."""
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 

@@ -1,10 +1,10 @@
-"""A recording as documents of bluesky's event model, for the tools that read these.
+"""Export of a recording as documents of bluesky's event model.
 
 The documents are start, descriptor, events and stop (https://blueskyproject.io/event-model). A file contains one JSON
 object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Names of data keys may contain no
-dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file, as in that
-writer: ``null`` would change the type of a column without numbers. Identifiers are calculated from the
-recording, so two exports of one recording give the same documents.
+dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file (as with that writer),
+because ``null`` would change the type of a column without numbers. Identifiers are calculated from the recording, so
+that every export gives the same documents.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def write_documents(
 
 
 def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
-    """Return a recording reduced to the channels that match the patterns and to the settings of a scan."""
+    """Return a recording with only the channels that match the patterns and, for a scan, the swept settings."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
     chosen = set(select_names(patterns, {name: devices[name] for name in names}))
@@ -108,7 +108,7 @@ def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLo
 
 
 def _swept(header: LogHeader) -> dict[str, str]:
-    """Return the names of the swept settings of a scan, by the names of their columns."""
+    """Return the names of a scan's swept settings, by column name."""
     return {} if header.scan is None else {setting.name + SET: setting.name for setting in header.scan.settings}
 
 
@@ -140,7 +140,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
 
 
 def _about_scan(plan: ScanPlan) -> dict[str, Any]:
-    """Return the fields that a start document of bluesky has for a scan."""
+    """Return the fields about a scan in bluesky's start document."""
     dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
     return {
         "motors": [_key(setting.name) for setting in plan.settings],
@@ -151,7 +151,7 @@ def _about_scan(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _without_dots(value: Any) -> Any:
-    """Return plain data with dots in keys replaced, because the event model does not allow them."""
+    """Return a document with dots in its keys replaced, because the event model does not allow dots."""
     if isinstance(value, dict):
         return {_key(str(name)): _without_dots(each) for name, each in value.items()}
     return [_without_dots(each) for each in value] if isinstance(value, list) else value

@@ -23,11 +23,10 @@ from lumion_hw.errors import ConfigError
 class FringeFit(FittedCurve):
     """``y = mean · (1 + visibility · cos(π · P / p_pi + offset))`` over the electrical power P of a heater.
 
-    P is calculated with the cold resistance and corrected with a bend, because a warm heater changes its
-    resistance and efficiency.
+    P is calculated with the cold resistance, then corrected by the bend for changes in the warm heater.
 
     Attributes:
-        p_pi_mw: Power for a phase of π of the cold heater.
+        p_pi_mw: Power Pπ for a phase shift of π, at the resistance and efficiency of the cold heater.
         p_pi_error_mw: Standard error of ``p_pi_mw``.
         offset_rad: Phase without heating, -π to π.
         offset_error_rad: Standard error of ``offset_rad``.
@@ -62,9 +61,9 @@ class HopLossFit(FittedCurve):
     """Result of a straight-line fit of loss over the number of hops.
 
     Attributes:
-        loss_per_hop_db: Slope.
+        loss_per_hop_db: Loss of one hop: the slope of the line.
         loss_per_hop_error_db: Standard error of the slope.
-        access_loss_db: Loss without a hop.
+        access_loss_db: Loss of a path without hops.
         access_loss_error_db: Standard error of ``access_loss_db``.
     """
 
@@ -80,12 +79,12 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit error ratio over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, drawn as log10 of the ratio.
+    """Bit error ratio over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, plotted as log10 of the ratio.
 
     Attributes:
-        penalty_db: Implementation penalty: additional OSNR compared to theory, far from the floor.
+        penalty_db: Implementation penalty: OSNR needed above theory, where transceiver noise is negligible.
         penalty_error_db: Standard error of ``penalty_db``.
-        inverse_floor: 1 / SNR of the transceivers, independent of the OSNR; may scatter around zero.
+        inverse_floor: 1 / SNR of the transceivers alone, independent of the OSNR; may scatter around zero.
         inverse_floor_error: Standard error of ``inverse_floor``.
         modulation: ``16qam`` or ``qpsk``.
         symbol_rate_gbd: Symbol rate.
@@ -105,14 +104,14 @@ class BerFit(FittedCurve):
         return -10.0 * math.log10(self.inverse_floor) if self.inverse_floor > 0.0 else math.inf
 
     def required_osnr_db(self, ber: float) -> float:
-        """Return the OSNR in 0.1 nm that gives a bit error ratio; infinite if no OSNR gives that ratio."""
+        """Return the OSNR in dB in 0.1 nm at which a bit error ratio is reached; infinite if no OSNR is sufficient."""
         noise = 1.0 / snr_of_ber(ber, self.modulation) - self.inverse_floor
         if noise <= 0.0:
             return math.inf
         return 10.0 * math.log10(self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ / noise) + self.penalty_db
 
     def penalty_at_db(self, ber: float) -> float:
-        """Return the additional OSNR compared to theory at a bit error ratio, including the floor."""
+        """Return the OSNR in dB needed above theory at a bit error ratio, transceiver noise included."""
         ideal = self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * snr_of_ber(ber, self.modulation)
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
@@ -130,12 +129,12 @@ def fit_fringe(
     """Fit the fringe of a heater: a reading over its current, voltage or power.
 
     Args:
-        data: A scan over one heater current in mA, voltage in V or power in mW, from nearly half a fringe on.
+        data: A scan over one heater current in mA, voltage in V or power in mW, over at least about half a fringe.
         reading: Name of the channel.
         setting: Name of the current, voltage or power; optional if only one setting was swept.
-        heater_ohm: Cold resistance of the heater; by default that of the bench file. A power needs none.
+        heater_ohm: Cold resistance of the heater; by default that of the bench file. Not needed for a power.
         measured: Channel with the voltage in V for a swept current, or the current in mA for a swept voltage. The power
-            is then their product.
+            is then voltage times current.
 
     Raises:
         ConfigError: The reading or setting does not exist or does not drive a heater, there are too few points, or they
@@ -161,7 +160,7 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
-    """The driven heater quantity: current, voltage or power. It determines how a change of resistance affects heat."""
+    """The swept heater quantity: current, voltage or power. It determines how the resistance affects the heat."""
 
     CURRENT = "mA"
     VOLTAGE = "V"
@@ -170,8 +169,8 @@ class _Drive(enum.Enum):
     def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
         """Return the heat of a heater; ``cold_mw`` is the power calculated with the cold resistance.
 
-        With R = R0·(1 + γ·P): P = I²R0 / (1 - γ·I²R0) for a current, P·(1 + γ·P) = U²/R0 for a voltage. For a known
-        power, only the efficiency changes, by the same factor.
+        With the resistance R = R0·(1 + γ·P), R0 cold and γ the bend: P = I²R0 / (1 - γ·I²R0) for a current I, and P·(1
+        + γ·P) = U²/R0 for a voltage U. For a known power, only the efficiency changes, by the factor 1 + γ·P.
         """
         bent = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
@@ -182,7 +181,7 @@ class _Drive(enum.Enum):
 
 
 def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:
-    """Return the driven heater quantity, the ascending cold power of the points, and the readings."""
+    """Return the swept heater quantity, and the readings in order of the power calculated with the cold resistance."""
     units = [drive.value for drive in _Drive]
     if points.unit not in units:
         found = points.unit or "no unit"
@@ -205,14 +204,14 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
 
 
 _BENT = (0.0, 0.1, 0.2, -0.1)
-"""Initial relative changes of the heat over the sweep."""
+"""Values tried as the initial bend: relative change of the heat over the sweep."""
 _BEND_ALLOWED = 0.1
-"""Assumed standard deviation of the change of the heat over a short sweep: the resistance of metal heaters increases
-by about 10 % up to their limit."""
+"""Assumed standard deviation of the bend if the sweep is too short to fit the bend: the resistance of metal heaters
+increases by about 10 % up to their current limit."""
 _MAX_SEARCH_POINTS = 2000
-"""Maximum number of points in the search for Pπ; the fit uses all."""
+"""Maximum number of points in the search for the initial Pπ; the fit uses all points."""
 _MAX_BEND = 3.0
-"""Largest plausible bend, in units of the assumed standard deviation."""
+"""Largest plausible bend, in units of ``_BEND_ALLOWED``."""
 
 
 class _Fringe(NamedTuple):
@@ -223,20 +222,19 @@ class _Fringe(NamedTuple):
     y: Real
 
     def curve(self, at: Real) -> Real:
-        """Return the fitted curve for given parameters."""
         heat_mw = self.drive.heat_mw(self.power_mw, float(at[4]) if len(at) > 4 else 0.0)
         found: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
         return found
 
     def start(self, bends: Sequence[float]) -> list[float]:
-        """Return initial fit parameters: for given Pπ and bend, the other parameters are linear."""
+        """Return initial fit parameters: Pπ and bend by search, the others by linear least squares."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
         _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
-        """Return the residual, the best Pπ at a given bend, and the mean, cosine and sine of that fringe."""
+        """Return the smallest residual at a given bend, its Pπ, and the mean, cosine and sine parts of that fringe."""
         few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
         # From half a fringe over the whole sweep to one fringe per four points.
@@ -257,7 +255,7 @@ class _Fringe(NamedTuple):
 
 
 def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
-    """Fit a fringe; return parameters, errors and residual. A bend that cannot be fitted has an assumed error."""
+    """Fit a fringe; return parameters, errors and residual. A bend that cannot be fitted gets an assumed error."""
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
         bent = fringe.solve(fringe.start(_BENT))
@@ -279,7 +277,7 @@ def fit_loss_per_hop(
     Args:
         data: A scan whose points are paths of different lengths.
         reading: Name of the channel: a power in W or dBm.
-        hops: Number of hops of each point of the scan, in their order.
+        hops: Number of hops at each point of the scan, in the order of the points.
         launched_dbm: Power at the input of every path; 0 dBm by default.
 
     Raises:
@@ -320,8 +318,8 @@ _LINES = {"400ZR": (59.84375, "16qam")}
 def ber_of_snr(snr: Real | float, modulation: str) -> Any:
     """Return the bit error ratio of a Gray-coded modulation in Gaussian noise.
 
-    3/8 erfc(sqrt(SNR/10)) of 16QAM, 1/2 erfc(sqrt(SNR/2)) of QPSK (Proakis, "Digital Communications", nearest
-    neighbours only); SNR is per symbol and polarization.
+    The ratio is 3/8 erfc(sqrt(SNR/10)) for 16QAM and 1/2 erfc(sqrt(SNR/2)) for QPSK (Proakis, "Digital Communications",
+    nearest neighbours only); SNR is per symbol and polarization.
 
     Raises:
         ConfigError: The modulation is unknown.
@@ -357,8 +355,9 @@ def fit_ber(
     """Fit the bit error ratio before correction over OSNR for two polarizations.
 
     ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et al., J. Lightwave Technol. 28, 662, 2010, for two
-    polarizations) and the bit error ratio of the modulation in Gaussian noise, with two parameters: a penalty factor
-    of the noise, and noise of the transceivers independent of the OSNR. The logarithm of the ratio is fitted.
+    polarizations) and the bit error ratio of the modulation in Gaussian noise, with two fitted parameters: a factor on
+    the optical noise (penalty), and transceiver noise that does not depend on the OSNR. The fit uses the logarithm of
+    the ratio.
 
     Args:
         data: A scan in which the OSNR changes.

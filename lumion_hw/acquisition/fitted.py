@@ -1,7 +1,7 @@
-"""Common parts of all fits: points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
+"""Code shared by all fits: points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
 
-Standard errors are calculated from the scatter of the points around the curve (unweighted least squares), so they
-are valid if the model is right. Correlated residuals, for example from a ripple or a wrong model, increase the errors.
+Standard errors are calculated from the scatter of the points around the curve (unweighted least squares), so they are
+valid only if the model is right. Correlated residuals, for example from a ripple or a wrong model, increase the errors.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Real = NDArray[np.float64]
 _MIN_DEGREES_OF_FREEDOM = 1
 _MIN_SINGULAR_VALUE_RATIO = 1e-9
-"""Smallest over largest singular value of the slopes: below it, some combination of parameters has no effect."""
+"""Singular values of the slopes below this fraction of the largest belong to parameters without effect."""
 
 
 class FitTerm(NamedTuple):
-    """One fitted quantity: its name, the attributes with value and error, the number format and the unit."""
+    """One quantity of a fit's summary: its name, the attributes with value and error, number format and unit."""
 
     name: str
     value: str
@@ -45,10 +45,10 @@ class FittedCurve:
     Attributes:
         x: x values, shape ``(n,)``.
         y: Measured values, shape ``(n,)``.
-        residual: Point minus curve, shape ``(n,)``.
+        residual: Measured value minus fitted curve, shape ``(n,)``.
         x_label: Name and unit of x.
         y_label: Name and unit of y.
-        n_left_out: Number of points without a number.
+        n_left_out: Number of points left out because they have no number.
     """
 
     x: Real = field(repr=False)
@@ -92,7 +92,7 @@ class FitPoints:
         y: The reading, shape ``(n,)``.
         y_unit: Unit of the reading.
         y_label: Name and unit of the reading.
-        good: Which points of the scan have numbers, shape ``(points of the scan,)``.
+        good: Whether each point of the scan has a number, shape ``(points of the scan,)``.
     """
 
     name: str
@@ -113,7 +113,7 @@ class FitPoints:
         at, chosen = data.swept(setting)
         if any(size > 1 for other, size in enumerate(data.plan.shape) if other != at):
             raise ConfigError(
-                f"the scan has several dimensions, not only {chosen.name}", hint="Fit a scan over this setting alone."
+                f"the scan has other dimensions besides {chosen.name}", hint="Fit a scan over this setting alone."
             )
         name, values, good = numbers_of(data, reading)
         # Where a laser ran the sweep, use the wavelengths it logged, not the requested ones.
@@ -138,7 +138,7 @@ def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool
     names = select_names([reading], devices)
     if len(names) > 1:
         raise ConfigError(
-            f"{reading!r} matches {len(names)} channels, but a fit takes one",
+            f"{reading!r} matches {len(names)} channels, but a fit needs exactly one",
             hint=f"Give one name, such as {names[0]}.",
         )
     values = data.value[names[0]].ravel()
@@ -149,9 +149,9 @@ class LeastSquares(NamedTuple):
     """Result of a least-squares fit.
 
     Attributes:
-        at: The parameters, shape ``(k,)``.
-        covariance: Covariance of parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
-        residual: Point minus curve, shape ``(n,)``.
+        at: Fitted parameters, shape ``(k,)``.
+        covariance: Covariance of the parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
+        residual: Measured value minus fitted curve, shape ``(n,)``.
         slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
     """
 
@@ -174,8 +174,8 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
         curve: Function from parameters to the curve, shape ``(n,)``.
         y: The points, shape ``(n,)``; neighbours in this order may have correlated residuals.
         start: Initial parameters, shape ``(k,)``.
-        sizes: Typical size of each parameter, shape ``(k,)``, positive: steps and rank are evaluated in these units, so
-            the result does not depend on the units of the parameters.
+        sizes: Typical size of each parameter, shape ``(k,)``, positive. Steps and matrix rank are evaluated relative to
+            these sizes, so the result does not depend on the units of the parameters.
     """
     from scipy.optimize import least_squares
 
@@ -194,8 +194,7 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
 def _covariance(slopes: Real, residual: Real) -> Real:
     """Return the covariance of the fit parameters from the scatter of the points; infinite if undetermined.
 
-    Correlated neighbours are taken into account (Newey and West, Econometrica 55, 703, 1987), over the
-    correlation length of the residuals.
+    Residuals count as correlated up to their correlation length (Newey and West, Econometrica 55, 703, 1987).
     """
     n, k = slopes.shape
     norm = np.linalg.norm(slopes, axis=0)
@@ -236,7 +235,7 @@ def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> R
 
     Args:
         derived: Function from parameters of shape ``(k,)`` to quantities of shape ``(m,)``.
-        at: The parameters.
+        at: Fitted parameters.
         covariance: Covariance of the parameters, shape ``(k, k)``; infinite errors stay infinite.
     """
     if not np.all(np.isfinite(covariance)):

@@ -1,4 +1,4 @@
-"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of meters."""
+"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of the meters."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Follower:
 
     Attributes:
         setting: The setting.
-        axis: Axis of the source that it follows.
-        numbers: Values of the setting along the axis.
+        axis: Scan axis of the source that the meter follows.
+        numbers: Value of the setting at every point of the axis.
     """
 
     setting: Setting
@@ -77,10 +77,10 @@ def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) ->
 def followers(
     bench: Bench, lights: Sequence[SweptSource], columns: Sequence[Column], swept: Collection[str]
 ) -> list[Follower]:
-    """Return the meter settings that follow the sources of a scan.
+    """Return the wavelength settings of meters that follow the light sources of a scan.
 
-    If one of several sources is swept, the meters follow this one. They do not follow constant sources of different
-    wavelengths.
+    If only one of several sources is swept, the meters follow that source. If all sources are constant and have
+    different wavelengths, the meters follow none.
 
     Args:
         bench: The open bench.
@@ -89,7 +89,7 @@ def followers(
         swept: Names of the swept settings, which do not follow anything.
 
     Raises:
-        ConfigError: Two sources are swept differently, but a meter can be set to one wavelength only.
+        ConfigError: Two sources are swept to different wavelengths, but a meter can be set to one wavelength only.
         LimitError: A wavelength is outside the range of a meter that is read.
     """
     moving = [light for light in lights if np.ptp(light.nm) > 0.0] or list(lights)
@@ -104,7 +104,7 @@ def followers(
         raise ConfigError(
             f"{first.name} and {apart[0]} have different wavelengths, but {settings[0].device} can follow only one",
             device=settings[0].device,
-            hint=f"Sweep {settings[0].name} with one of them, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
+            hint=f"Sweep {settings[0].name} with one source, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
             + _KEEP_METERS_HINT,
         )
     found = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]

@@ -1,4 +1,4 @@
-"""Writes a journal as an HDF5 file for readers of HDF5, NeXus and netCDF. Needs h5py (optional dependency ``hdf5``).
+"""Conversion of a journal to an HDF5 file for readers of HDF5, NeXus and netCDF; needs h5py (extra ``hdf5``).
 
 NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes point to
 ``/entry/data``, where ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and
@@ -25,18 +25,18 @@ from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import write_file
 
 DATA = "entry/data"
-"""Group of the channels."""
+"""HDF5 group of the channels."""
 HEADER = "entry/log_header/data"
-"""Data set with the header of the journal, as bytes."""
+"""HDF5 data set with the header of the journal, as bytes."""
 TIME = "time_s"
 STATE = "_state"
 """Suffix of the data sets with the states of a channel."""
 
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
-    """Return HDF5 names for channels or devices: only letters, digits and ``_``, as NeXus requires.
+    """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires.
 
-    Duplicates get a number.
+    Equal names are distinguished by a number.
     """
     found: dict[str, str] = {}
     for name in names:

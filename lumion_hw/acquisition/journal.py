@@ -1,8 +1,8 @@
 """A log file that keeps every acknowledged row after a crash, a power failure or a full disk.
 
 The first line is JSON and describes the columns. Rows of fixed length follow, each with a CRC-32. Rows are only
-appended, and acknowledged when the operating system has written them to the disk. A half-written row after a crash is
-recognised by its checksum and removed when the file is opened again.
+appended, and count as acknowledged when the operating system has written them to the disk. A half-written row after a
+crash is recognised by its checksum and removed when the file is opened again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without the description of the bench
 JOURNAL = ".journal"
-"""Suffix of the journal of a file."""
+"""Suffix of the journal's name, after the name of the data file."""
 MAX_ROWS = 2**32 - 1
 """Limit of 32-bit row numbers."""
 _MAX_BYTES = 1 << 34
@@ -81,13 +81,13 @@ class LogHeader:
         period_s: Time between rows; 0 for a scan, which has no fixed period.
         n_rows: Number of planned rows.
         started: Time of the first row, ISO 8601 with time zone.
-        software: Name and version of the software that started it.
+        software: Name and version of the software that started the recording.
         emulated: Whether the bench was emulated.
         devices: Identities of the devices, by name.
-        bench_file: The bench file; ``None`` if there was none or it is not known.
+        bench_file: Copy of the bench file; ``None`` if there was none or it is unknown.
         record: The calibration record; ``None`` if there was none.
         scan: Plan of the scan; ``None`` for readings at a fixed rate.
-        settings: All settings of the bench before a scan, in the form of :meth:`Snapshot.document`.
+        settings: All settings of the bench before a scan, as returned by :meth:`Snapshot.document`.
     """
 
     bench: str
@@ -115,7 +115,7 @@ class LogHeader:
         hint = "Give a journal of `lumion log` or `lumion scan`."
         document = parse_json(line, f"the first line of {path}", hint=hint)
         if not isinstance(document, dict) or document.pop("format", None) not in (FORMAT, _OLDER):
-            raise ConfigError(f"{path} is not a journal of this program: another format", hint=hint)
+            raise ConfigError(f"{path} is not a journal of this program: its format has a different name", hint=hint)
         try:
             header = TypeAdapter(cls).validate_python(document)
         except ValidationError as error:
@@ -181,7 +181,7 @@ def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
 
 
 def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
-    """Return the bench file to store: as read at opening, or the given file; of a served bench, its description."""
+    """Return the bench file to store: the given file, or the file as opened; for a served bench, its description."""
     if path is not None:
         name, data = Path(path).name, read_file(Path(path), "bench file")
     elif bench.file is not None:
@@ -196,9 +196,9 @@ class LogRow:
     """One row of a recording.
 
     Attributes:
-        index: Number of the row; missed rows have no number.
+        index: Number of the row. Numbers of missed rows are skipped.
         time_s: Seconds since the log was started.
-        values: One per column.
+        values: Values of the row, one per column.
     """
 
     index: int
@@ -214,7 +214,7 @@ class LogJournal:
         header: Header of the file.
         acknowledged: Number of rows on the disk.
         last_index: Number of the last row in the file; -1 before the first.
-        lost_bytes: Half-written bytes that were removed when it was opened.
+        lost_bytes: Number of bytes of a half-written row that were removed when the file was opened.
     """
 
     def __init__(self, path: Path, header: LogHeader, file: BinaryIO) -> None:
@@ -254,7 +254,7 @@ class LogJournal:
 
         Raises:
             ConfigError: The file does not exist or is not a journal.
-            BusyError: Another process is using it.
+            BusyError: Another process is using the file.
         """
         path = Path(path)
         if not path.is_file():
@@ -315,7 +315,7 @@ class LogTable:
     Attributes:
         index: Numbers of the rows, shape ``(rows,)``.
         time_s: Seconds since the log was started, shape ``(rows,)``.
-        value: Shape ``(rows, columns)``, NaN where there is no number.
+        value: Values, shape ``(rows, columns)``, NaN where there is no number.
         state: Values of :class:`State`, shape ``(rows, columns)``.
     """
 
@@ -332,7 +332,7 @@ class LogTable:
 
 
 def read_table(path: AnyPath) -> tuple[LogHeader, LogTable]:
-    """Return the header and the rows of a journal file, rows as arrays. Raises as :func:`read_journal`."""
+    """Return the header of a journal file, and its rows as arrays. Raises as :func:`read_journal`."""
     header, table, _ = _read(Path(path))
     return header, table
 
@@ -348,7 +348,7 @@ def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
 
 
 def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
-    """Read a journal file; return the header, the undamaged rows, and the file position after the last of these."""
+    """Read a journal file; return the header, the undamaged rows, and the file position after these rows."""
     data = read_file(path, "the log", max_bytes=_MAX_BYTES)
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
@@ -362,7 +362,7 @@ def check_rows(path: AnyPath, header: LogHeader, index: NDArray[np.uint32]) -> N
     if len(index) and int(index.max()) >= header.n_rows:
         raise ConfigError(
             f"{path} is damaged: it has row {int(index.max())}, but only rows 0 to {header.n_rows - 1} are planned",
-            hint="Restore it from a copy, or start again with another file.",
+            hint="Restore the file from a copy, or start again with another file.",
         )
 
 

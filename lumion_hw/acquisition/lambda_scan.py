@@ -16,21 +16,21 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, Lumion
 from lumion_hw.interfaces import LaserSweep, LoggingMeter, LogRun, PowerLog, TunableLaser
 
 _MAX_POINTS_PER_SWEEP = 100_000
-"""Maximum number of pulses of a sweep; if a laser gives fewer, it refuses, and the points are set one by one."""
+"""Maximum number of trigger pulses of a sweep. A laser that can give fewer refuses; then points are set one by one."""
 _SHARE = 0.2
-"""Largest fraction of a step that the laser may move while a sample is averaged."""
+"""Largest fraction of a wavelength step that the laser may move while a meter averages one sample."""
 _SHORTEST_S = 0.2
-"""Shorter sweeps save no time, and lasers refuse them because they need time to accelerate."""
+"""Shortest sweep: shorter ones save no time, and lasers refuse them because they need time to accelerate."""
 _MAX_DELAY_S = 2.0
-"""Time for the last samples of the meters after the sweep."""
+"""Longest wait for the last samples of the meters after the sweep."""
 _WIDEST_NM = 10.0
-"""Widest sweep with meters that follow: during a sweep they stay at its centre wavelength."""
+"""Widest sweep if meters follow the wavelength: during the sweep they stay at its centre wavelength."""
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
-    """Return a laser-run sweep for the fastest axis of a scan, or the reason why that is impossible.
+    """Return a sweep run by a laser for the fastest axis of a scan, or the reason why none is possible.
 
-    If none is possible, return the reason, or an empty text if the fastest axis is not the wavelength of a laser.
+    The reason is empty if the fastest axis is not the wavelength of a laser.
     """
     fastest = moves.of_axis(-1)
     swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
@@ -56,7 +56,7 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
 
 
 def _inside(bench: Bench, meter: str) -> str | None:
-    """Return the laser that is in the same mainframe as a meter."""
+    """Return the name of the laser in the same mainframe as a meter, or ``None``."""
     return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
 
 
@@ -72,7 +72,7 @@ class LambdaScan:
     Args:
         bench: The bench.
         moves: Sets the settings of the scan.
-        laser: Name of the laser and the laser.
+        laser: Name of the laser, and the laser itself.
         meters: The meters by name.
         columns: The columns to read.
     """
@@ -100,7 +100,7 @@ class LambdaScan:
         self.max_points_per_sweep = max_points
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Sweep the given points and return the results; on failure the reason, with the bench at the first point."""
+        """Sweep the given points; return the results, or the reason of a failure, with the bench at the first point."""
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)
@@ -158,7 +158,7 @@ class LambdaScan:
         return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:
-        """Return the wavelength resolution of the laser at the shortest wavelength, in nm."""
+        """Return the wavelength resolution of the laser at a wavelength, in nm."""
         ranges = self._laser.ranges
         return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
 
@@ -213,7 +213,7 @@ class LambdaScan:
 
 
 def _stop(run: LogRun) -> None:
-    """Stop a device's sweep without raising, because only the first error is reported."""
+    """Stop a device's sweep. Raise no error, because only the first error of the sweep is reported."""
     with contextlib.suppress(LumionError):
         run.stop()
 

@@ -1,4 +1,4 @@
-"""The latest value of every column, with its age if the device no longer answers."""
+"""The latest value of every readable quantity of a bench, with its age if the device no longer answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lumion_hw.errors import LumionError
 
 @dataclass(frozen=True)
 class LatestValue:
-    """One column of readings with its latest value.
+    """One readable quantity with its latest value.
 
     Attributes:
         column: The column.
         value: The last value that was read successfully; ``FAILED`` if there is none.
-        stale_s: Age of the value if the last reading failed, otherwise ``None``.
+        stale_s: Age of the value in seconds if the last reading failed, otherwise ``None``.
     """
 
     column: Column

@@ -24,8 +24,9 @@ class InstrumentSweep(Protocol):
 
     Attributes:
         description: Text that names the instruments.
-        points_in_pass: Number of points in a pass; a group of points stays within one pass, in the order of the visits.
-        max_points_per_sweep: Largest number of points in one group.
+        points_in_pass: Number of points in one pass of the swept axes. A group of points stays within one pass, in the
+            order in which the scan visits them.
+        max_points_per_sweep: Largest number of points in one call of :meth:`run`.
     """
 
     description: str
@@ -37,9 +38,9 @@ class InstrumentSweep(Protocol):
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return an autonomous instrument sweep for a scan, or the reason why none is possible.
+    """Return a sweep that an instrument runs for a scan, or the reason why none is possible.
 
-    If none is possible, return the reason, or an empty text if the scan contains nothing that an instrument sweeps.
+    The reason is empty if the scan contains nothing that an instrument can sweep.
     """
     return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
 
@@ -76,7 +77,7 @@ class _BoardSweep:
         mesh: The mesh.
         moves: Sets the settings of the scan.
         whole: Name of the setting with all heater currents.
-        n_axes: How many of the fastest axes contain only heater currents.
+        n_axes: Number of the fastest axes that the board sweeps; they contain only heater currents.
         monitors: Numbers of the monitors to read.
     """
 

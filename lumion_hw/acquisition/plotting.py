@@ -1,4 +1,4 @@
-"""Draws a recording over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
+"""Plots of recordings over time, with one panel per unit. Needs matplotlib (optional dependency ``plots``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CREATOR_KEYS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
-"""Suffixes of picture files and the metadata key for the software."""
+"""Metadata key for the name of the software, by suffix of the picture file."""
 FORMATS = tuple(_CREATOR_KEYS)
 _MAX_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
@@ -61,7 +61,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     units = list(dict.fromkeys(column.unit for column in columns))
     if len(units) > _MAX_PANELS:
         raise ConfigError(
-            f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS}",
+            f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS} panels, one per unit",
             hint="Select fewer channels.",
         )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
@@ -93,7 +93,7 @@ def save_figure(figure: Figure, target: Path, over: Over) -> None:
 def check_format(target: Path) -> None:
     """Raise ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     if target.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+        raise ConfigError(f"{target}: unknown picture format", hint=f"Use a file name ending in {', '.join(FORMATS)}.")
 
 
 def plain_text(text: str) -> str:

@@ -19,9 +19,9 @@ class Recording:
     """Result of a recording.
 
     Attributes:
-        rows: Acknowledged rows, of this and earlier runs.
-        missed: Rows of this run that were skipped because reading took too long.
-        failed: Values of this run that could not be read.
+        rows: Number of acknowledged rows, of this and earlier runs.
+        missed: Number of rows of this run that were skipped because reading took too long.
+        failed: Number of values of this run that could not be read.
     """
 
     rows: int

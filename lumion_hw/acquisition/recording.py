@@ -29,7 +29,7 @@ class RecordedColumn:
     Attributes:
         name: ``device.quantity``.
         unit: Unit of the values.
-        value: Shape ``(rows,)``, NaN where there is no number.
+        value: Values in the unit of the column, shape ``(rows,)``, NaN where there is no number.
         state: Values of :class:`State`, shape ``(rows,)``.
     """
 
@@ -45,7 +45,7 @@ class RecordedLog:
 
     Attributes:
         header: Bench, devices, calibration record, software and start time.
-        index: Numbers of the rows, shape ``(rows,)``, without the missed ones.
+        index: Numbers of the recorded rows, shape ``(rows,)``; numbers of missed rows are skipped.
         time_s: Seconds since the start, shape ``(rows,)``.
         columns: The selected columns.
     """

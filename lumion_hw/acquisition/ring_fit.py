@@ -18,17 +18,17 @@ _WIDTHS = 8.0
 """Half width of the fitted range around a resonance, in widths of the resonance."""
 _MIN_POINTS = 9
 _CLEAR = 4.0
-"""Minimum ratio of depth to its error for a resonance."""
+"""Minimum ratio of a dip's depth (or peak's height) to its standard error, for a significant resonance."""
 _MIN_CLEAR_FRACTION = 0.6
-"""Minimum share of clear resonances, which excludes random combs of ripples."""
+"""Minimum fraction of the found resonances that are significant; random series of ripples stay below."""
 _MAX_UNEVENNESS = 0.2
-"""Maximum median distance of resonances from their expected positions, in widths."""
+"""Maximum median distance of resonances from their expected positions, in full widths of a resonance."""
 _ABOVE = 2.0
-"""Minimum ratio of the light at the bottom of a dip to its error, for an extinction with an error."""
+"""Minimum ratio of the light at the bottom of a dip to its error; below it the extinction is only a lower bound."""
 _BRIGHT = 0.5
-"""Minimum light of the reported resonance, relative to the largest one."""
+"""Minimum light of the reported resonance, relative to the resonance with most light."""
 _CURVED = 3.0
-"""Minimum ratio of the change of the free spectral range to its error, for dispersion."""
+"""Minimum ratio of the fitted dispersion to its error; below it the free spectral range is taken as constant."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class RingResonance:
 
     Attributes:
         frequency_thz: Optical frequency of the resonance.
-        frequency_error_thz: Standard error.
-        fwhm_ghz: Full width at half of its depth.
-        fwhm_error_ghz: Standard error.
-        extinction_db: Highest over lowest transmission of the curve; a lower bound if the lowest is within its error.
-        extinction_error_db: Standard error; infinite for a lower bound.
+        frequency_error_thz: Standard error of ``frequency_thz``.
+        fwhm_ghz: Full width at half depth.
+        fwhm_error_ghz: Standard error of ``fwhm_ghz``.
+        extinction_db: Highest over lowest transmission of the fitted curve; a lower bound if the error is infinite.
+        extinction_error_db: Standard error of ``extinction_db``; infinite for a lower bound.
     """
 
     frequency_thz: float
@@ -64,20 +64,20 @@ class RingResonance:
 
 @dataclass(frozen=True, eq=False)
 class RingFit(FittedCurve):
-    """Resonances of an all-pass or add-drop ring, ``top · (1 - depth / (1 + F · sin²(π (ν - ν0) / FSR)))`` each.
+    """Resonances of an all-pass or add-drop ring. Each is ``top · (1 - depth / (1 + F · sin²(π (ν - ν0) / FSR)))``.
 
     Attributes:
-        fsr_ghz: Free spectral range in optical frequency, at the resonance.
+        fsr_ghz: Free spectral range (FSR) in optical frequency, at ``resonance_thz``.
         fsr_error_ghz: Standard error of ``fsr_ghz``.
-        resonance_thz: The resonance nearest to the middle of the sweep, in its bright part.
+        resonance_thz: Frequency ν0 of the reported resonance: the bright one nearest to the middle of the sweep.
         resonance_error_thz: Standard error of ``resonance_thz``.
-        fwhm_ghz: Full width of that resonance at half its depth.
+        fwhm_ghz: Full width of the reported resonance at half depth.
         fwhm_error_ghz: Standard error of ``fwhm_ghz``.
-        q: Loaded quality factor of the resonance, ν0 / fwhm.
+        q: Loaded quality factor of the reported resonance, ν0 / fwhm.
         q_error: Standard error of ``q``.
-        extinction_db: Highest over lowest transmission of its curve; a lower bound if its error is infinite.
-        extinction_error_db: Standard error of ``extinction_db``; infinite if the minimum is within its error.
-        fsr_nm: Free spectral range in vacuum wavelength at the resonance.
+        extinction_db: Highest over lowest transmission of its fitted curve; a lower bound if its error is infinite.
+        extinction_error_db: Standard error of ``extinction_db``; infinite if the lowest light is within its error.
+        fsr_nm: Free spectral range in vacuum wavelength, at the reported resonance.
         resonances: All resonances, by frequency.
     """
 
@@ -112,16 +112,16 @@ class RingFit(FittedCurve):
 def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
     """Fit the resonances of a ring in a power over wavelength or frequency.
 
-    Each resonance is fitted with the slope and bend of the light around it, so the envelope of grating couplers
-    and changing widths do not disturb. The curve is the transmission of an all-pass ring (Bogaerts et
-    al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port resonances are peaks. The
-    free spectral range is calculated from all resonances, with dispersion if it is significant.
+    Each resonance is fitted alone, with slope and curvature of the light around it, so neither the envelope of grating
+    couplers nor widths that change along the sweep disturb the fit. The curve is the transmission of an all-pass ring
+    (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port resonances are
+    peaks. The free spectral range is calculated from all resonances, with dispersion if it is significant.
 
     Args:
         data: A scan over ``wavelength_nm`` or ``frequency_thz`` with at least two resonances.
         reading: Name of the channel: a power in W, mW or mA, or in dB or dBm.
         setting: Name of the wavelength or frequency; optional if only one setting was swept.
-        reference: Reference to divide by: another channel of the scan, or a scan of the same channel without the ring.
+        reference: Spectrum to divide by: another channel of the scan, or a scan of the same channel without the ring.
 
     Raises:
         ConfigError: The reading or setting does not exist, the reference does not cover the sweep, or fewer than two
@@ -171,14 +171,14 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
     if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:
         raise ConfigError(
             f"the reference {name} has no light in a part of the sweep",
-            hint="Sweep both over the same range.",
+            hint="Sweep scan and reference over the same range.",
         )
     found: Real = np.interp(thz, there_thz, light)
     return found
 
 
 class _FittedResonance(NamedTuple):
-    """A fitted resonance: its number, the fitted points, the curve there, and the light of the dip or peak."""
+    """A fitted resonance: its number, the indices of the fitted points, the curve at these points, and its light."""
 
     order: int
     resonance: RingResonance
@@ -188,7 +188,7 @@ class _FittedResonance(NamedTuple):
 
 
 def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    """Return the fitted resonances for the most probable spacing at which all are clear and evenly spaced."""
+    """Return the fitted resonances for the most probable spacing at which most are significant and evenly spaced."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
@@ -224,7 +224,7 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
 def _fit_resonance(
     thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float
 ) -> _FittedResonance | None:
-    """Fit one resonance twice, as the fitted range depends on its width. Return ``None`` if it is insignificant."""
+    """Fit one resonance, and again with the range adapted to its width; return ``None`` if it is insignificant."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):
@@ -258,9 +258,9 @@ def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: 
 
 
 class _Shape(NamedTuple):
-    """Model curve of one resonance. Parameters: log of level, position, log of width, rest, slope, bend.
+    """Model curve of one resonance. Parameters: log of level, position, log of width, rest, slope, curvature.
 
-    The rest is the lowest over the highest transmission, at infinite finesse.
+    The rest is the ratio of lowest to highest transmission that the curve would have at infinite finesse.
     """
 
     ghz: Real
@@ -269,7 +269,6 @@ class _Shape(NamedTuple):
     dips: bool
 
     def start(self, light: Real, width_ghz: float) -> list[float]:
-        """Return initial fit parameters of the resonance."""
         ends = (
             (float(np.median(light)), float(light.min()))
             if self.dips
@@ -280,16 +279,14 @@ class _Shape(NamedTuple):
         return [math.log(high), 0.0, math.log(width_ghz), contrast, 0.0, *([0.0] if self.dips else [])]
 
     def sizes(self, width_ghz: float) -> list[float]:
-        """Return the typical size of each fit parameter."""
         return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
 
     def finesse(self, log_width: float) -> float:
-        """Return the factor F of sin² in the ring's transmission for a resonance width."""
+        """Return the factor F before sin² in the ring's transmission, from the log of the resonance width."""
         share = math.exp(min(max(log_width, -50.0), 50.0)) / self.fsr_ghz
         return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
 
     def curve(self, at: Real) -> Real:
-        """Return the resonance curve for given parameters."""
         level, place, log_width, rest, slope, *bend = at.tolist()
         along = self.ghz / self.reach_ghz
         top = np.exp(np.clip(level + slope * along + (bend[0] * along**2 if bend else 0.0), -100.0, 100.0))
@@ -305,7 +302,6 @@ class _Shape(NamedTuple):
         return bool(1.0 - solved.at[3] > _CLEAR * errors[3] and errors[2] < 0.5 and width_ghz < self.fsr_ghz)
 
     def resonance(self, solved: LeastSquares, at_thz: float) -> RingResonance:
-        """Return the resonance for the fitted parameters."""
         at, error = solved.at.copy(), float(solved.errors[3])
         bounded = not at[3] > _ABOVE * error
         if bounded:  # the remaining light is unknown; use its upper bound
@@ -326,14 +322,14 @@ class _Shape(NamedTuple):
 
 
 def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
-    """Return the resonance to report: the nearest to mid-sweep among those in the bright part of the spectrum."""
+    """Return the resonance to report: the nearest to the middle of the sweep among those with much light."""
     most = max(each.light for each in fits)
     bright = [each for each in fits if each.light >= _BRIGHT * most]
     return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
 
 
 class _FreeSpectralRange(NamedTuple):
-    """Polynomial of resonance frequency over resonance number, about the middle resonance."""
+    """Polynomial of resonance frequency in GHz over resonance number, counted from the mean number."""
 
     middle: float
     terms: Real

@@ -1,8 +1,8 @@
 """Finds the resonances of a ring in a spectrum with an envelope and ripples.
 
-The envelope of grating couplers spans tens of dB, so dips and peaks are searched on a logarithmic scale, relative to a
-curve through the tops of dips or the bottoms of peaks. Each is weighted by its light, so ripples in the dark have
-little weight. The free spectral range is the largest spacing that explains the features.
+The envelope of grating couplers spans tens of dB. So dips and peaks are searched on a logarithmic scale, relative to a
+curve through the tops of dips or the bottoms of peaks. Each dip or peak (feature) is weighted by its light, so that
+ripples in dark parts count little. The free spectral range is the largest spacing that explains the features.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _DEGREE = 6
 """Degree of the envelope as a polynomial of the frequency, in dB."""
 _ENVELOPE_STEPS = 30
 _CLEAR = 4.0
-"""Minimum height of a feature relative to the ripples around it."""
+"""Minimum height of a dip or peak, relative to the ripples around it."""
 _MIN_LIGHT_FRACTION = 0.02
-"""Minimum light of a feature relative to the second largest; less is a ripple in the dark."""
+"""Minimum light of a dip or peak, relative to the second largest; below it is a ripple in a dark part."""
 _MIN_SECOND_LIGHT = 0.05
-"""Minimum light of the second resonance relative to the largest; less may be a ripple."""
+"""Minimum light of the second largest resonance, relative to the largest; below it may be a ripple."""
 _MIN_EXPLAINED_FRACTION = 0.6
-"""Minimum share of the resonances in the weight of all features; with less the spacing is ambiguous."""
+"""Minimum fraction of the weight of all dips or peaks that the resonances hold; below it the spacing is ambiguous."""
 _MIN_POINTS = 16
 _MAX_COMBS = 8
 _MAX_ANCHORS, _MAX_FEATURES, _MAX_DIVISOR = 4, 16, 7
@@ -41,7 +41,7 @@ _MAX_GAPS = 2
 """Maximum number of consecutive missing resonances."""
 _GAP_COST = 0.7
 _MIN_RELATIVE_SCORE = 0.95
-"""Share of the best score above which the larger spacing is chosen, because half the right spacing explains as much."""
+"""The largest spacing above this fraction of the best score is chosen, as half the right spacing explains as much."""
 
 
 class Resonances(NamedTuple):
@@ -49,9 +49,9 @@ class Resonances(NamedTuple):
 
     Attributes:
         dips: Whether the resonances are dips; otherwise peaks, as at a drop port.
-        orders: Relative number of each, shape ``(k,)``, ascending.
-        places: Index of the point at each, shape ``(k,)``.
-        spacing: Number of points between two.
+        orders: Relative number of each resonance, shape ``(k,)``, ascending.
+        places: Index of the spectrum's point at each resonance, shape ``(k,)``.
+        spacing: Number of points between neighbouring resonances.
     """
 
     dips: bool
@@ -61,7 +61,7 @@ class Resonances(NamedTuple):
 
 
 def find_resonances(light: Real) -> Iterator[Resonances]:
-    """Yield resonances for each possible spacing, the most probable first; none for fewer than two resonances.
+    """Yield the resonances for each possible spacing, the most probable first; nothing for fewer than two resonances.
 
     Args:
         light: Power at evenly spaced frequencies, shape ``(n,)``.
@@ -102,7 +102,7 @@ class _Features(NamedTuple):
 
 
 def _bright_range(light: Real) -> tuple[int, int]:
-    """Return the range of points around the brightest part of a spectrum that is not dark."""
+    """Return the range of points around the brightest part of a spectrum, up to where it becomes dark."""
     level = _running_median(light, max(len(light) // 60, 5))
     top = int(np.argmax(level))
     dark = np.flatnonzero(level < level[top] * 10.0 ** (-_DARK_DB / 10.0))
@@ -120,7 +120,7 @@ def _decibels(light: Real) -> Real:
 
 
 def _features(light: Real, dips: bool) -> _Features:
-    """Return the dips or peaks of a spectrum that are clearly higher than the ripples around."""
+    """Return the dips or peaks of a spectrum that are clearly higher than the ripples around them."""
     from scipy.signal import find_peaks, peak_widths
 
     low, high = _bright_range(light) if dips else (0, len(light))
@@ -178,7 +178,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
 
 
 def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
-    """Yield the best-matching combs: dips or peaks by resonance number, and the spacing."""
+    """Yield the best-matching combs (evenly spaced series): dips or peaks by resonance number, and the spacing."""
     if len(features.places) < 2:
         return
     combs = [
@@ -199,7 +199,7 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
-    """Yield start features and comb spacings to try: distances of large features, and integer fractions."""
+    """Yield start points and spacings of combs to try: distances of large dips or peaks, and fractions."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
@@ -215,7 +215,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Search a comb of features from one feature to both sides; return its score and features by resonance number."""
+    """Extend a comb of dips or peaks from one of these to both sides; return its score, and its members by number."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 READ = ".read"
-"""Suffix of a reading in tables if a swept setting has the same name."""
+"""Suffix of a reading's name in tables if a swept setting has the same name."""
 _MAX_SHOWN = 12
 
 
@@ -40,9 +40,9 @@ class ScanData:
             missing points.
         unit: Units of the readings, by name.
         time_s: Time of each point in s since the start; NaN for missing points.
-        by_instrument: Whether an instrument ran the sweep at this point; its time is then the end of this sweep.
-        setting_was: Actual values of settings that differ from the plan, by name, such as the wavelengths logged by a
-            sweeping laser; NaN for missing points.
+        by_instrument: Whether an instrument swept each point; the time of the point is then the end of the sweep.
+        setting_was: Actual values of settings that deviate from the plan, by name, such as the wavelengths that a laser
+            logs during its sweep; NaN for missing points.
     """
 
     header: LogHeader
@@ -127,7 +127,7 @@ class ScanData:
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
-        """Return the values of a swept setting, shape ``(n,)`` of its axis.
+        """Return the values of a swept setting along its axis, shape ``(n,)``.
 
         Args:
             name: Name of the setting; may be left out if only one setting had several values.
@@ -152,7 +152,7 @@ class ScanData:
         """Return the data as an xarray data set with one dimension per axis; states are separate variables.
 
         A reading with the same name as a swept setting has the suffix ``.read``. A coordinate with the suffix ``.set``
-        contains the wavelengths logged by a sweeping laser.
+        contains the wavelengths that a laser has logged during its sweep.
 
         Raises:
             ConfigError: xarray is not installed.

@@ -1,4 +1,4 @@
-"""Movement of the settings of a scan: check names, values and limits, then set point after point."""
+"""Control of the settings of a scan: checks names, values and limits, then sets point after point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
 Sweep = Mapping[str | tuple[str, ...], Any]
-"""Values by the name of a setting, or by several names for settings that change together; the slowest axis first."""
+"""Values by name of a setting, or by several names of settings that change together; the slowest axis comes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,12 @@ class _Track:
 
 
 class Moves:
-    """Checks the settings of a scan and sets them point by point. Creating it changes nothing.
+    """Checks the settings of a scan and sets them point by point. Creating an object changes no setting.
 
     Args:
         bench: The open bench.
         sweep: The settings and their values.
-        snake: Whether every other pass of an axis is reversed.
+        snake: Whether every other pass of an axis runs backwards.
 
     Raises:
         ConfigError: A name matches nothing, a setting is swept twice, or values have the wrong kind.
@@ -43,7 +43,7 @@ class Moves:
 
     Attributes:
         plan: The plan of the scan.
-        wholes: Array settings with swept elements, by name.
+        wholes: Array settings of which some elements are swept, by name.
         followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
     """
 
@@ -85,7 +85,7 @@ class Moves:
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
-        """Set a wavelength on the meters that follow the fastest axis, until the next point is set."""
+        """Set the meters that follow the fastest axis to a wavelength; it applies until the next point is set."""
         for follower in self.followers:
             if follower.axis == len(self._axes) - 1:
                 follower.write_nm(wavelength_nm)
@@ -115,7 +115,7 @@ class Moves:
             setting.wait_settled()
 
     def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
-        """Return the array settings at a scan point, by name; elements that are not swept keep their present values."""
+        """Return the values of array settings at a scan point, by name; other elements keep their values."""
         found: dict[str, Real] = {}
         for name, whole in self.wholes.items():
             before = self._driven.get(name)
@@ -127,13 +127,13 @@ class Moves:
         return found
 
     def forget(self, axis: int) -> None:
-        """Record that a device has moved an axis on its own, so that its settings must be written again."""
+        """Record that a device has changed the settings of an axis itself, so that they must be written again."""
         at = list(self._at)
         at[axis] = None
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Record that a device has moved to a scan point on its own, and the arrays that it applies there."""
+        """Record that a device has gone to a scan point itself, and the arrays that it applies there."""
         self._at = place
         self._driven |= arrays
 
@@ -144,7 +144,7 @@ def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Trac
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:
         raise ConfigError(
-            f"{len(together)} settings of one axis, but values for {len(columns)}",
+            f"{len(together)} settings change together, but values are given for {len(columns)}",
             hint="Give one sequence of values per setting.",
         )
     tracks = [
@@ -169,7 +169,7 @@ def _settings(bench: Bench, pattern: str) -> list[Setting]:
         raise ConfigError(
             f"{found[0].name} is an array of {found[0].shape[0]} values",
             device=found[0].device,
-            hint=f"Sweep its values by name: {_example(bench, found[0])}.",
+            hint=f"Sweep the array's values by name: {_example(bench, found[0])}.",
         )
     return single
 

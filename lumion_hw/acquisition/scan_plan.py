@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 SET = ".set"
-"""Suffix of the columns with the values that were set."""
+"""Suffix of the names of columns with the values of swept settings."""
 BY_INSTRUMENT = "scan.by_instrument"
-"""Column with 1 for points of a sweep by an instrument, 0 for points that this program set and read."""
+"""Name of the column that is 1 for points swept by an instrument and 0 for points that this program set and read."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class SweptSetting:
         unit: Unit of the values; empty for flags and choices.
         kind: ``number``, ``flag`` or ``choice``.
         choices: Values of a choice.
-        values_base64: The values as little-endian float64 in base64, which is compact. A flag is 0 or 1, a choice its
-            index in ``choices``, and no value is NaN.
+        values_base64: The values as little-endian float64 in base64, which is compact. A flag is 0 or 1, a choice is
+            its index in ``choices``, and ``None`` is NaN.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ScanAxis:
 
     Attributes:
         settings: The settings; the first one names the dimension.
-        n_points: Number of values of each.
+        n_points: Number of values of each setting.
     """
 
     settings: tuple[SweptSetting, ...]
@@ -82,7 +82,7 @@ class ScanPlan:
     Attributes:
         axes: Its dimensions, the slowest first.
         snake: Whether every other pass of an axis is reversed.
-        followers: Wavelength settings of meters that follow the light; none in files of earlier versions.
+        followers: Names of the meters' wavelength settings that follow the light; empty in files of earlier versions.
     """
 
     axes: tuple[ScanAxis, ...]
@@ -119,7 +119,7 @@ class ScanPlan:
         return tuple(reversed(places))
 
     def index(self, place: tuple[int, ...]) -> int:
-        """Return the number of a scan point, counted with the last axis fastest, whatever the order of visits."""
+        """Return the number of a scan point in the data arrays (last axis fastest), whatever the order of visits."""
         number = 0
         for size, at in zip(self.shape, place, strict=True):
             number = number * size + at

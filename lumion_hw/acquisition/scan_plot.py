@@ -42,7 +42,7 @@ def draw_scan(
     panels = [[name] for name in names] if is_map else _group_by_unit(names, units)
     if len(panels) > _MAX_PANELS:
         raise ConfigError(
-            f"the figure would have {len(panels)} panels; at most {_MAX_PANELS} are drawn",
+            f"the figure would have {len(panels)} panels, but at most {_MAX_PANELS} can be drawn",
             hint="Choose fewer readings.",
         )
     figure, axes = new_figure(len(panels))

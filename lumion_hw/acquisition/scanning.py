@@ -43,7 +43,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 _log = logging.getLogger(__name__)
 
 _SYNC_S = 0.2
-"""Longest time until a point is on disk and acknowledged; in wall-clock time, because a crash is real too."""
+"""Longest time until a point is on disk and acknowledged; in wall-clock time, also if the bench has a virtual clock."""
 _BY_HOST, _BY_INSTRUMENT = Value(State.OK, 0.0), Value(State.OK, 1.0)
 
 
@@ -52,10 +52,10 @@ class ScanProgress:
     """Progress of a scan.
 
     Attributes:
-        done: Points that are on disk, of this and earlier runs.
+        done: Number of points that are on disk, of this and earlier runs.
         total: Number of all points.
         left_s: Estimated remaining time; ``None`` before the first point.
-        stepped: Reason why the host sets the points instead of an instrument that can sweep; empty if not the case.
+        stepped: Reason why the host sets the points although an instrument can sweep; empty otherwise.
     """
 
     done: int
@@ -72,8 +72,8 @@ class PreparedScan:
         bench: The open bench.
         moves: The settings.
         reader: The readings.
-        own: The sweep that an instrument runs, if one can.
-        stepped: Reason why an instrument that can sweep is not used; empty if there is none.
+        own: The sweep that an instrument runs; ``None`` if the host sets all points.
+        stepped: Reason why the host sets the points although an instrument can sweep; empty otherwise.
     """
 
     bench: Bench
@@ -90,7 +90,7 @@ class PreparedScan:
 
     @property
     def swept(self) -> list[str]:
-        """Names of the settings to restore afterwards: arrays as a whole, wavelengths as frequencies."""
+        """Names of the settings to restore after the scan: whole arrays, and frequencies instead of wavelengths."""
         moved = dict.fromkeys(setting.part_of or setting.name for setting in self.moves.settings)
         return list(moved | dict.fromkeys(self.moves.plan.followers))
 
@@ -144,20 +144,21 @@ def scan(
     At each point the settings are changed, the devices settle, and the readings are taken with the averaging set on the
     devices. Points are first written to a journal (``OUT.journal``), which is converted to the HDF5 file at the end. If
     a scan ends early, :func:`~lumion_hw.acquisition.load_scan` reads the journal, and ``resume`` continues the scan. A
-    device that does not answer twice ends the scan. If the wavelength of a source is swept, the power meters are set to
+    device that twice gives no answer ends the scan. If the wavelength of a source is swept, the power meters are set to
     it at each point. At the end all changed settings are restored, the light last.
 
     Args:
         bench: The open bench.
-        sweep: Values by setting name. A name with shell wildcards sets all matching settings together; so does a tuple
-            of names with a tuple of sequences. Several entries form a grid, the first entry is the slowest.
+        sweep: Values by setting name. A name with shell wildcards sets all matching settings to the same values; a
+            tuple of names with a tuple of sequences sets several settings together. Several entries form a grid, in
+            which the first entry changes slowest.
         readings: Channel names as for :class:`Reader`; a device name selects all of its channels.
         out: The HDF5 file; without it the data are only returned.
         resume: Whether to continue an interrupted scan.
-        snake: Whether to sweep faster axes back and forth, so that no setting jumps.
+        snake: Whether to sweep the faster axes back and forth, so that no setting jumps between passes.
         by_hand: Whether the host sets every point, even if an instrument can run the sweep.
         keep_meters: Whether to keep the wavelength settings of the meters.
-        leave: Whether to leave the settings at the last point.
+        leave: Whether to leave the settings at the last point instead of restoring them.
         bench_file: The bench file to store with the data; by default the file of the bench.
         record: The calibration record to note in the data.
         progress: Called when further points are on disk.
@@ -315,7 +316,7 @@ def _target(out: AnyPath | None, resume: bool) -> Path | None:
 
 @contextlib.contextmanager
 def _claimed(prepared: PreparedScan) -> Iterator[None]:
-    """Reserve the devices of a scan, so that no other scan of this program uses them."""
+    """Reserve the devices of a scan for the ``with`` block, so that no other scan of this program uses them."""
     with _claiming:
         used = _in_use.setdefault(prepared.bench, set())
         for name in prepared.devices:
@@ -323,7 +324,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
                 raise BusyError(
                     "another scan of this program is using this device",
                     device=name,
-                    hint="Wait until it ends. Nothing was changed.",
+                    hint="Wait until that scan ends. Nothing was changed.",
                 )
         used.update(prepared.devices)
     try:
@@ -423,7 +424,7 @@ def _settings_restored(prepared: PreparedScan, snapshot: Snapshot, leave: bool) 
                 error.hint = f"{error.hint or ''} {problem}.".lstrip()
         raise
     if problem := _restore_failures(prepared, snapshot):
-        raise LumionError(f"all points are saved, but {problem}", hint="Check the device and restore it manually.")
+        raise LumionError(f"all points are saved, but {problem}", hint="Restore the device manually.")
 
 
 def _restore_failures(prepared: PreparedScan, snapshot: Snapshot) -> str:

@@ -1,8 +1,8 @@
 """The settings of a bench that can be set and read back, named ``device.setting`` or ``device.setting.channel``.
 
-A function per role lists the settings of a device. Values are passed to the driver, which rejects values outside its
-limits and verifies what it has set; nothing is clipped here. Quantities that cannot be read back are not settings:
-states of a mesh whose currents are not accessible, and the operation of a polarization optimizer.
+For each role of a device, one function lists the settings. Values are passed to the driver, which rejects values
+outside its limits and verifies what it has set; nothing is clipped here. Quantities that cannot be read back are not
+settings, such as the states of a mesh whose currents are not accessible, or the operation of a polarization optimizer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` if ``text_for_none`` gives a meaning."""
+"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` if the setting gives it a meaning."""
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -77,7 +77,7 @@ def _no_wait() -> None:
 
 
 def _no_step() -> float:
-    """Return a step of zero, for a setting that is stored exactly."""
+    """Return zero as the resolution of a setting that is stored exactly."""
     return 0.0
 
 
@@ -93,10 +93,11 @@ class Setting:
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
         none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not a valid value.
-        part_of: Name of the setting of which this one is an element or another unit; empty for independent settings.
+        part_of: Name of the array setting of which this setting is an element, or of the setting that it gives in
+            another unit; empty for independent settings.
         place: Index in the array of ``part_of``, from 0; ``None`` if this is not an element of an array.
         switches: ``light`` if this setting switches a source on and off; ``supply`` if the device accepts other
-            settings only while this one is on.
+            settings only while this setting is on.
     """
 
     name: str
@@ -117,7 +118,7 @@ class Setting:
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
-        """Read the present value of the setting from the device; ``None`` if it was never set. Raises its errors."""
+        """Read the setting's present value; ``None`` if it was never set. Raises the errors of the device."""
         return self._pick(self._ask())
 
     def limits(self) -> _Limits | None:
@@ -164,7 +165,7 @@ class Setting:
             )
 
     def is_equivalent(self, first: SettingValue, second: SettingValue) -> bool:
-        """Return whether two values of the setting are equal within half a step and rounding errors."""
+        """Return whether two values are equal within half the resolution of the setting and rounding errors."""
         if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
             return type(first) is type(second) and first == second
         if np.shape(first) != np.shape(second):
@@ -173,7 +174,7 @@ class Setting:
         return bool(np.all(np.abs(np.subtract(first, second)) <= tolerance))
 
     def wait_settled(self) -> None:
-        """Wait until the light follows the last value written, for the time given by the device."""
+        """Wait until the light has followed the last value written, for the time that the device states."""
         self._settle()
 
     def _checked(self, value: SettingValue) -> SettingValue:
@@ -216,8 +217,8 @@ class Settings(Mapping[str, Setting]):
     Args:
         bench: The open bench.
         patterns: Setting names with shell wildcards; a device name selects all of its settings.
-        skip_silent: Whether to leave out devices that do not answer, unless a pattern can match only them; their
-            errors are in :attr:`failures`.
+        skip_silent: Whether to leave out devices that do not answer, unless a pattern can match only such devices;
+            their errors are in :attr:`failures`.
 
     Raises:
         ConfigError: A pattern matches no setting; the message suggests similar names.
@@ -263,7 +264,7 @@ class Settings(Mapping[str, Setting]):
         return len(self._settings)
 
     def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
-        """Read all independent settings, with each query sent only once.
+        """Read all independent settings, and send each query to a device only once.
 
         Settings of a device that fails are missing; its error is in :attr:`failures`.
 
@@ -288,7 +289,7 @@ class Settings(Mapping[str, Setting]):
 
 
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
-    """Return for each device a function that yields its settings, in the order used to restore a bench."""
+    """Return a function that yields the settings for each device, in the order used to restore a bench."""
     devices: dict[str, Callable[[], Iterator[Setting]]] = {}
     devices |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
     devices |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
@@ -335,7 +336,7 @@ def _number(
     *,
     text_for_none: str = "",
 ) -> Setting:
-    """Return a numeric setting that has the same attribute name in the device's settings and in its limits."""
+    """Return a numeric setting whose attribute has the same name in the device's settings and in its limits."""
     return Setting(
         name=f"{device}.{quantity}",
         device=device,
@@ -444,7 +445,7 @@ def _set_shutter(attenuator: VariableAttenuator, channel: int, passing: bool) ->
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
-    """Yield one setting with all connections of a switch, because single changes could conflict with each other."""
+    """Yield one setting with all connections of a switch, because separate changes could conflict with each other."""
     inputs = switch.ports.inputs
 
     def write(outputs: NDArray[np.float64]) -> None:
@@ -512,7 +513,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
 
 
 def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
-    """Yield an amplifier's settings: one per control mode (``None`` unless active), and on or off."""
+    """Yield an amplifier's settings: the target of each control mode (``None`` unless active), and on or off."""
     limits = amplifier.limits()
     rows = (
         ("current_ma", "mA", amplifier.hold_current_ma),
@@ -540,7 +541,7 @@ def _hold(hold: Callable[[float], None], value: float | None) -> None:
 
 
 def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
-    """Yield the setting of all heater currents in mA, indexed 2·PUC + arm; channels without a heater stay off."""
+    """Yield the setting of all heater currents in mA, indexed by 2·PUC + arm; channels without a heater stay off."""
     if not mesh.controller.info.readback:
         return
     whole = Setting(
@@ -561,7 +562,6 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
 
 
 def _unchanged(answer: SettingValue) -> SettingValue:
-    """Return the argument unchanged."""
     return answer
 
 

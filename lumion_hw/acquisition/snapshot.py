@@ -1,7 +1,7 @@
 """Snapshots: save the settings of a bench to a file, compare them, and restore them in a safe order.
 
-Sources whose settings change are switched off first and on last. Modules leave the low-power mode before other settings
-are written. Every setting that cannot be restored is reported, together with those that were skipped because of it.
+Light sources whose settings change are switched off first and switched on last. Modules leave the low-power mode before
+other settings are written. Every setting that cannot be restored is reported, with the settings skipped because of it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Snapshot:
         emulated: Whether the bench was emulated.
         taken_utc: Time of the snapshot, ISO 8601.
         software: Name and version of this software.
-        identities: Identities that the devices reported, by name.
+        identities: Identities that the devices reported, by device name.
         devices: Values by device name and by setting name without the device name.
-        silent: Errors of the devices that did not answer, by device name; their settings are unknown.
+        silent: Errors of devices that did not answer, by device name; the settings of these devices are unknown.
     """
 
     bench: str
@@ -138,7 +138,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     raw = read_file(
-        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one."
+        Path(path), _FILE_DESCRIPTION, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes a snapshot."
     )
     try:
         text = raw.decode("utf-8-sig")
@@ -184,7 +184,7 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class SettingChange:
-    """A setting that differs from the snapshot.
+    """A setting of the bench that differs from the snapshot.
 
     Attributes:
         setting: The setting.
@@ -212,10 +212,10 @@ class Restoration:
     """Result of restoring a snapshot, verified by reading all changed settings at the end.
 
     Attributes:
-        put_back: Settings that were restored.
+        put_back: Names of the settings that were restored.
         failed: Settings that were not restored, with their errors.
-        left_out: Settings that were not tried, because an earlier one failed.
-        left_dark: Sources that were on before and should be on, but are off because of a failure.
+        left_out: Names of the settings that were not tried, because an earlier setting of the device failed.
+        left_dark: Light sources that were on and should be on, but are off because of a failure.
     """
 
     put_back: tuple[SettingChange, ...]
@@ -238,7 +238,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
         patterns: Names of the settings to compare, with shell wildcards; a device name selects all of its settings.
 
     Raises:
-        ConfigError: The snapshot belongs to another bench or contains settings or values that this bench does not have,
+        ConfigError: The snapshot belongs to another bench or contains settings or values that this bench does not have;
             or a pattern matches no setting.
         IdentityError: A device was replaced by another one.
         LimitError: A saved value is outside the limits of the device.
@@ -390,7 +390,7 @@ class _Restoring:
         self._progress(setting.name, value, self._errors.get(setting.name))
 
     def _run_unless_failed(self, setting: Setting, work: Callable[[], object]) -> None:
-        """Run a function on a device; after a failure, skip the device from then on."""
+        """Run a function on a device; after a failure, skip this device until the end of the restoration."""
         if setting.device in self._broken:
             return
         try:

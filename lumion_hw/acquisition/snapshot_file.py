@@ -22,7 +22,7 @@ class IdentityModel(StrictModel):
 
 
 class DeviceSettingsModel(StrictModel):
-    """One device and its settings, by their name without the device name."""
+    """One device and its settings; the names of the settings do not include the device name."""
 
     identity: IdentityModel
     settings: dict[Annotated[str, Field(max_length=200)], _Value]

@@ -13,7 +13,7 @@ class SweptPoint:
     """One point of a sweep that an instrument has run.
 
     Attributes:
-        numbers: Value of every setting: the requested value, or the logged wavelength of a sweeping laser.
+        numbers: Value of every swept setting: the requested value, or the wavelength that the laser logged.
         values: The readings.
     """
 

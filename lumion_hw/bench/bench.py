@@ -60,24 +60,24 @@ class Bench:
 
     Args:
         model: The checked bench file.
-        link: Returns the link or other connection to a device by its name, or the proxy of a remote device.
+        link: Returns the connection to the device of a given name: a link, or the proxy of a remote device.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if the bench is emulated in this process.
         only: Names of the devices to open; all if not given. Other programs may use the others.
-        where: Location of the devices, for display.
+        where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.
         file: The file that ``model`` comes from, if any.
 
     Attributes:
         model: The checked bench file.
-        file: The file as it was when the bench was opened; ``None`` for a served bench.
+        file: Contents of the bench file when the bench was opened; ``None`` for a served bench.
         clock: Clock of all devices.
         wiring: The optical paths between modules, lasers and mesh.
         mesh_states: Meshes that are controlled by cell states instead of heater currents, by device name.
         meters: Power meters by device name.
         lasers: Tunable lasers by device name; opening and closing do not change their outputs.
-        transponders: Modules by device name.
+        transponders: Transponder modules by device name.
         polarization: Polarization controllers by device name.
         polarization_optimizers: Instruments that optimize the polarization autonomously, by device name.
         polarimeters: Polarimeters by device name.
@@ -150,8 +150,8 @@ class Bench:
             addresses: Addresses that replace those in the file, by device name (as written by ``lumion emulate``).
             clock: Clock of all devices; the wall clock if not given.
             only: Names of the devices to open; all if not given. Other programs may use the others.
-            leave_on_s: Longest time that heaters stay on after this bench is closed, at most 3600 s; as in the bench
-                file if not given. A controller without a watchdog keeps them on until they are switched off.
+            leave_on_s: Longest time in seconds that heaters stay on after closing, at most 3600; by default as in the
+                bench file. A controller without a watchdog keeps them on until they are switched off.
 
         Raises:
             ConfigError: The file is invalid, a device has no address or does not exist, or another device answered.
@@ -191,7 +191,7 @@ class Bench:
             seed: Random seed; the same seed gives the same bench and the same readings.
             clock: Clock of all devices; a virtual clock if not given.
             only: As for :meth:`open`.
-            aged_s: Simulated age of the chip in seconds; has an effect only if 'emulation' in the file enables drift.
+            aged_s: Simulated age of the chip in seconds; matters only if 'emulation' in the bench file enables drift.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
@@ -211,7 +211,7 @@ class Bench:
         Args:
             address: ``pva://host:port``, as printed by ``lumion serve --pva``.
             only: As for :meth:`open`.
-            take_over: Name of the current holder of the lease, to take the lease from; the error names it.
+            take_over: Name of the current holder, which loses the lease; the error of a failed attempt names it.
 
         Raises:
             ConfigError: The address is invalid, p4p is not installed, or the server has another version.
@@ -272,7 +272,7 @@ class Bench:
         """Return the polarization controller or optimizer of this name.
 
         Raises:
-            ConfigError: It does not exist or was not opened.
+            ConfigError: No such device exists, or it was not opened.
         """
         device = self.polarization.get(name) or self.polarization_optimizers.get(name)
         if device is None:
@@ -281,7 +281,7 @@ class Bench:
 
     @property
     def emulated(self) -> EmulatedBench:
-        """The emulated devices behind the drivers, in order to script faults.
+        """The emulated devices behind the drivers, on which faults can be scripted.
 
         Raises:
             ConfigError: This bench is real, or is emulated in another process.
@@ -324,7 +324,7 @@ class Bench:
         return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> NamedDevices[Any]:
-        """Return the open devices of a role, with an explanation for each other device name of the bench file."""
+        """Return the open devices of a role; the result explains why any other device of the bench file is missing."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
         of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
         devices = {name: device for name, device in self._devices.items() if name in of_role}
@@ -366,7 +366,7 @@ class Bench:
             raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Return the mesh with its controller; ``None`` without a mesh or an open controller of heater currents."""
+        """Return the mesh with its controller; ``None`` without mesh or if no controller of heater currents is open."""
         section = self.model.mesh
         if section is None or section.controller not in self._devices:
             return None
@@ -424,7 +424,7 @@ class Bench:
         return results_of([outcomes[number] for number in range(len(work))])
 
     def _wire_of(self, name: str) -> str:
-        """Return an identifier that is the same for all devices on one wire."""
+        """Return the name of a device's wire: its mainframe, its address, or else the device name."""
         device = self.model.devices[name]
         return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
@@ -517,7 +517,7 @@ def load(path: str | Path) -> BenchModel:
 
 
 def _read(path: str | Path) -> BenchFile:
-    """Read a bench file, or a built-in bench by its name; a built-in bench precedes a file of the same name."""
+    """Read a bench file, or a built-in bench by its name; if both exist, the built-in bench is used."""
     from lumion_hw.bench.file.loader import builtin_names
 
     return read_bench_file(builtin_path(path) if isinstance(path, str) and path in builtin_names() else path)

@@ -48,12 +48,12 @@ def check_faults(bench: Bench) -> None:
 
 
 def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
-    """Clear latched faults of the mesh controller by name or ID. The heaters stay off until they are programmed.
+    """Clear latched faults of the mesh controller by name or id. Heaters stay off until they are programmed again.
 
     Args:
         bench: The bench.
         name: Source of the faults, such as ``WATCHDOG``, or the id of one fault.
-        by: Name of the program or user that clears them, for the event log.
+        by: Name of the program or user that clears the faults, for the event log.
 
     Returns:
         The faults that were cleared.
@@ -79,11 +79,11 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
 
 
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
-    """Clear the latched faults that a silent host has caused, if no other fault is latched.
+    """Clear the latched faults caused by a silent host, unless another fault is latched.
 
     Args:
         bench: The bench.
-        by: Name of the program that clears them, for the event log.
+        by: Name of the program that clears the faults, for the event log.
 
     Returns:
         The faults that were cleared; none if none was latched.

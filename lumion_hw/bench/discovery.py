@@ -1,7 +1,7 @@
 """Discovery of instruments: query the addresses given by the user, and draft the entries of a bench file.
 
-Only addresses given by the user receive data, because some instruments move or arm on an unexpected command. Other
-serial ports are only listed with the text of their USB descriptor.
+Only addresses given by the user receive data, because an unexpected command makes some instruments move or start a
+measurement. Other serial ports are only listed with the text of their USB descriptor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FoundInstrument:
         address: Address of the instrument, in the form used in bench files.
         identity: Reply of the instrument, as text.
         kind: Kind of the instrument in bench files; ``None`` if no driver is available.
-        entry: Further keys of its entry in a bench file.
+        entry: Further keys for the instrument's entry in a bench file.
     """
 
     address: str
@@ -60,8 +60,8 @@ class DiscoveryProbe:
 def discovery_probes(kinds: Sequence[DeviceKind]) -> list[DiscoveryProbe]:
     """Return the discovery queries of the given kinds, in the order in which they must be sent.
 
-    Text lines come before binary requests, which would stay in the input buffer of a device that reads lines. Requests
-    that begin with the byte that ends frames come last. Lower baud rates come first.
+    Text lines come before binary requests, because a device that reads lines would keep the binary bytes in its input
+    buffer. Requests that begin with an end-of-frame byte come last. Lower baud rates come first.
     """
     # *IDN? comes first: most instruments know it, and most others ignore a line of text.
     scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
@@ -80,7 +80,7 @@ def _identify(kind: DeviceKind, query: DiscoveryQuery, reply: bytes) -> tuple[st
 
 
 def _scpi_identity(reply: bytes) -> tuple[str, dict[str, Any]] | None:
-    """Return the reply to ``*IDN?`` as text, with vendor, model and serial number; ``None`` if it is not a reply."""
+    """Return a reply to ``*IDN?`` as text, and its vendor, model and serial number; ``None`` if it is no such reply."""
     text = reply.decode("ascii", "replace").strip()
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 4 or "\n" in text or not all(part.isprintable() for part in parts) or not parts[1]:
@@ -109,12 +109,11 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
             ``serial://port?baud=...``, ``visa://RESOURCE``.
         clock: A wall clock.
 
-    Returns:
-        The instruments found, in the order of the places, and the errors of the places that could not be reached. A
-        place that was reached but did not reply is in neither.
+    Returns: The instruments found, in the order of ``places``, and the errors of addresses that could not be reached.
+        An address that was reached but did not reply is in neither list.
 
     Raises:
-        ConfigError: A place is not a valid address.
+        ConfigError: An entry of ``places`` is not a valid address.
     """
     instruments: list[FoundInstrument] = []
     failures: dict[str, LumionError] = {}

@@ -1,4 +1,4 @@
-"""Construction of an emulated bench from a bench file."""
+"""Builds an emulated bench from a bench file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def emulated_bench(
         model: The checked bench file.
         clock: Clock of all devices.
         seed: Random seed.
-        warm: Whether the modules are ready for use, instead of just powered on.
+        warm: Whether the modules have already warmed up; otherwise they have just been powered on.
         aged_s: Simulated age of the chip in seconds.
     """
     # A bench without a mesh gets the smallest mesh, with nothing wired to it, because the optical model needs one.

@@ -23,7 +23,7 @@ _MAX_IN_MEMORY = 20_000
 
 
 class EventLog:
-    """Log of events with the time of the bench, in memory until a file is given. Thread-safe.
+    """Log of events, timed by the bench clock and kept in memory until a file is given. Thread-safe.
 
     Args:
         clock: Clock of the bench.
@@ -50,8 +50,8 @@ class EventLog:
 
         Args:
             path: The file.
-            max_bytes: Size above which the file is renamed to ``NAME.old``, replacing an older one, and a new file is
-                started.
+            max_bytes: Size in bytes above which the file is renamed to ``NAME.old``, replacing an older file, and a new
+                file is started.
 
         Raises:
             ConfigError: The path is not writable, or contains another kind of file.
@@ -72,7 +72,7 @@ class EventLog:
         self._write(("\n" if is_incomplete else "") + pending)
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event with its data, whose keys include the units. The time is added as ``bench_s``.
+        """Log an event with its data; names of data include the units. The bench time is added as ``bench_s``.
 
         Raises:
             LumionError: The file can no longer be written; this event and later ones are kept in memory.

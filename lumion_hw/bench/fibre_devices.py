@@ -1,4 +1,4 @@
-"""Present losses and gains of the attenuators, switches and amplifiers in the fibres of a bench."""
+"""Reads the present losses and gains of the attenuators, switches and amplifiers in the fibres of a bench."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _OpenBench(Protocol):
 
 
 class _WithLosses(Protocol):
-    """Type of a function that adds to a fibre path the losses of the devices in that path."""
+    """Type of a function that returns a fibre path with the losses of the devices in this path added."""
 
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
@@ -45,7 +45,7 @@ def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str
     """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
 
     Queries only benches that have such devices; a device that is not open counts as lossless. The gain of an amplifier
-    is its gain setting; without one, the measured gain; without a measurement, ``gain_db`` of the bench file.
+    is its gain setting; if there is none, the measured gain; if that is missing too, ``gain_db`` of the bench file.
 
     Args:
         bench: The open bench.

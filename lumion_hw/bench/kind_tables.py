@@ -1,4 +1,4 @@
-"""Tables of the documentation that are generated from the kinds of devices.
+"""Generates tables of the documentation from the kinds of devices.
 
 ``python -m lumion_hw.bench.kind_tables`` in a checkout updates the tables in the documentation pages.
 """
@@ -52,7 +52,7 @@ SECTIONS = {
     "emulation": "EmulationModel",
     "emulation.p_pi_mw": "HeaterEfficiencyModel",
 }
-"""Sections of a bench file in the key table, with the model of each; the empty name is the file itself."""
+"""Sections of a bench file in the key table, and the name of the model of each; the empty name is the whole file."""
 
 
 def key_table() -> str:

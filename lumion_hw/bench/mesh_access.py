@@ -18,13 +18,13 @@ from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationR
 
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
-"""Default wait after programming: ten thermal time constants of an undercut heater."""
+"""Default wait after programming, in seconds: ten thermal time constants of an undercut heater."""
 MIN_WAIT_TAUS = 5.0
 """Shortest accepted wait, in thermal time constants: 0.7 % of a temperature change then remains."""
 _DEFAULT_WAIT_TAUS = 10.0
-"""Default wait in measured time constants: the remaining change moves no phase by more than 0.5 mrad."""
+"""Default wait, in measured time constants: after it no phase changes by more than 0.5 mrad."""
 _TAU_TOLERANCE = 0.1
-"""Relative tolerance of the check of a wait, because a measured time constant has an error of a few percent."""
+"""Relative tolerance when a wait is checked, because measured time constants have an error of a few percent."""
 
 
 @dataclass
@@ -35,15 +35,15 @@ class MeshAccess:
         topology: The mesh as a graph.
         controller: Controller that drives the heaters and reads the monitors.
         heater_channels: Controller channel of every heater, by 2·PUC + arm.
-        monitor_ports: Port of every monitor: photodiode of the controller, or power meter.
-        responsivity_a_per_w: Nominal responsivity of the monitors.
-        heater_max_ma: Largest heater current.
-        heater_ohm: Nominal heater resistance.
-        settle_s: Wait after programming until the heaters have settled.
+        monitor_ports: Mesh port of every monitor; a monitor is a photodiode of the controller or a power meter.
+        responsivity_a_per_w: Nominal responsivity of the monitors, in A/W.
+        heater_max_ma: Largest heater current, in mA.
+        heater_ohm: Nominal heater resistance, in ohms.
+        settle_s: Wait in seconds after programming until the heaters have settled.
         clock: Clock of the bench.
         meters: Power meters used as monitors if the controller has none.
         settle_fixed: Whether the bench file gives ``settle_s``; otherwise it is derived from ``heater_tau_s``.
-        heater_tau_s: Thermal time constant of the heaters, measured or from a record; ``None`` if unknown.
+        heater_tau_s: Thermal time constant of the heaters in s, measured or from a record; ``None`` if unknown.
         emulated_chip: Identifier of the chip if it is emulated in this process, otherwise ``None``.
     """
 
@@ -67,7 +67,7 @@ class MeshAccess:
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a figure of the mesh, with its states, for a notebook."""
+        """Return a drawing of the mesh and the states of its PUCs, for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
@@ -92,7 +92,7 @@ class MeshAccess:
         """Set the thermal time constant of the heaters, which determines the wait after every setting.
 
         Args:
-            tau_s: The thermal time constant.
+            tau_s: Thermal time constant, in seconds.
             source: Where the value comes from, for the message.
 
         Raises:
@@ -115,7 +115,7 @@ class MeshAccess:
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater get 0.
-            settle_s: Wait in place of :attr:`settle_s`, for example to observe the settling.
+            settle_s: Wait in seconds that replaces :attr:`settle_s`, for example to observe the settling.
 
         Raises:
             ConfigError: The shape is wrong.
@@ -130,15 +130,15 @@ class MeshAccess:
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
         """Program several heater settings one after another and read all light monitors at each setting.
 
-        Controllers with on-board sweeps run them without the host; with others each setting is programmed and read. The
-        last setting stays active.
+        A controller with on-board sweeps runs the whole sweep without the host. With other controllers, each setting is
+        programmed and read in turn. The last setting stays active.
 
         Args:
             heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
-            settle_s: Wait in place of :attr:`settle_s`.
+            settle_s: Wait in seconds that replaces :attr:`settle_s`.
 
         Returns:
-            Photocurrents in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN for saturated monitors.
+            Photocurrents in mA in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN if saturated.
 
         Raises:
             ConfigError: The shape is wrong.
@@ -160,7 +160,7 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run several heater settings as one sweep on the controller; after the first, only changes are sent."""
+        """Run heater settings as one sweep on the controller; after the first setting, only changes are sent."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -182,13 +182,13 @@ class MeshAccess:
         return table
 
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
-        """Return the active currents, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
+        """Return the active heater currents in mA, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
 
-        A controller that returns its set values is read back. A controller that measures its outputs returns noisy
-        values, so these only confirm the currents programmed last, or zeros.
+        If the controller reads back its set values, these are returned. If it measures its outputs, the noisy
+        measurement only confirms which currents are active: those programmed last, or zeros.
 
         Raises:
-            VerifyError: The measured currents match neither.
+            VerifyError: The measured currents match neither the currents programmed last nor zeros.
         """
         driven = self.read_back_ma()
         tolerance_ma = self.controller.info.readback_tolerance_ma
@@ -208,8 +208,8 @@ class MeshAccess:
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return for each heater whether the controller drives the given current.
 
-        If all match, the currents count as programmed by this object. Two currents match within the tolerance of a
-        controller that measures its outputs, or within half a step of one that returns its set values.
+        If all heaters match, the currents count as programmed by this object. The tolerance is that of the measurement
+        if the controller measures its outputs, or half a current step if it reads back its set values.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
@@ -224,7 +224,7 @@ class MeshAccess:
         return matches
 
     def read_back_ma(self) -> NDArray[np.float64]:
-        """Return the currents that the controller reads back, shape ``(2 n_pucs,)``; some controllers measure them."""
+        """Return the read-back heater currents in mA, shape ``(2 n_pucs,)``; some controllers measure them."""
         driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
         return driven
 
@@ -235,30 +235,30 @@ class MeshAccess:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
 
         Raises:
-            VerifyError: A current differs; the message names the first heater.
+            VerifyError: A current differs; the message gives the first such heater.
         """
         matches = self.is_driving(heater_currents_ma)
         if not matches.all():
             heater = int(np.argmin(matches))
             raise VerifyError(
-                f"heater {heater}: the controller is driving another current",
+                f"heater {heater}: the controller drives a current other than expected",
                 wrote=f"{heater_currents_ma[heater]:.4f} mA",
                 read=f"{self.read_back_ma()[heater]:.4f} mA",
-                hint="Another program has changed this mesh, or it was switched off.",
+                hint="Another program has changed the currents of this mesh, or the mesh was switched off.",
             )
 
     @property
     def monitor_step_ma(self) -> float:
-        """Resolution of the photocurrents; 0 if unknown."""
+        """Resolution of the photocurrents, in mA; 0 if unknown."""
         return 0.0 if self.meters else self.controller.info.monitor_step_ma
 
     @property
     def monitor_full_scale_ma(self) -> float:
-        """Photocurrent at which a monitor saturates; 0 if unknown."""
+        """Photocurrent in mA at which a monitor saturates; 0 if unknown."""
         return 0.0 if self.meters else self.controller.info.monitor_full_scale_ma
 
     def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Return the photocurrents of all light monitors, in the order of ``monitor_ports``; NaN if saturated.
+        """Return the photocurrents of all light monitors in mA, in the order of ``monitor_ports``; NaN if saturated.
 
         Raises:
             OutOfRangeError: A power meter used as a monitor is overloaded.
@@ -279,7 +279,7 @@ class MeshAccess:
     def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:
         """Check that a calibration record is complete and belongs to this controller, mesh and channel map.
 
-        The wait after every setting then follows the heater time constant of the record.
+        If the record has a heater time constant, it then determines the wait after every setting.
 
         Args:
             record: The record.

@@ -17,18 +17,18 @@ _RESPONSIVITY_A_PER_W = 1.0
 class MeterMonitors:
     """Light monitors of a mesh, implemented by power meters on its output taps.
 
-    Readings are referred to the facet and include the settings of the devices in between. They are returned as
-    photocurrents with 1 A/W, so that 1 mA is 1 mW.
+    Readings are referred to the chip facet: the losses of devices between facet and meter are compensated. They are
+    returned as photocurrents with 1 A/W, so that 1 mA is 1 mW.
 
     Args:
         meters: The open meters by device name.
-        outputs: The outputs of the mesh; those with a tap are monitors.
-        access_loss_db: Typical loss between mesh and fibre.
-        add_losses: Adds the current losses and gains of the devices in the fibres to outputs.
+        outputs: The outputs of the mesh; outputs with a tap serve as monitors.
+        access_loss_db: Typical loss between mesh and fibre, in dB.
+        add_losses: Returns the given outputs with the present losses and gains of the devices in their fibres added.
 
     Attributes:
         ports: Port of each monitor, in the order of the outputs.
-        responsivity_a_per_w: Nominal photocurrent per power on the chip.
+        responsivity_a_per_w: Nominal photocurrent per optical power on the chip, in A/W.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MeterMonitors:
         self.responsivity_a_per_w = _RESPONSIVITY_A_PER_W * 10.0 ** (-access_loss_db / 10.0)
 
     def photocurrent_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Read every meter ``n_avg`` times and return the mean photocurrents, shape ``(n_outputs,)``; 0 if too dark.
+        """Read every meter ``n_avg`` times; return mean photocurrents in mA, shape ``(n_outputs,)``, 0 if too dark.
 
         Raises:
             OutOfRangeError: A meter is overloaded, or a device in its fibre blocks the light.
@@ -72,7 +72,7 @@ class MeterMonitors:
 
 
 def _facet_ma_per_w(out: OutputPath) -> float:
-    """Return the factor from the power at the meter to the photocurrent that represents the power at the facet."""
+    """Return the ratio, in mA/W, of the photocurrent that represents the facet power to the power at the meter."""
     for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(

@@ -16,7 +16,7 @@ class NamedDevices(dict[str, DeviceT]):
     Args:
         role: Name of the role, such as "power meter".
         devices: The open devices by name.
-        reasons: For other names of the bench file, the reason why this device is missing here.
+        reasons: For each other device name of the bench file, the reason why that device is missing here.
     """
 
     def __init__(self, role: str, devices: Mapping[str, DeviceT], reasons: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Opening of a single device with the driver of its kind."""
+"""Opens a single device with the driver of its kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConn
     """Return the unopened connection to a device of a bench file.
 
     Args:
-        model: Entry of the device in the bench file; its kind gives the default baud rate.
+        model: Entry of the device in the bench file; the kind of device has a default baud rate.
         address: Address of the device.
         clock: Clock of the bench.
 
@@ -54,7 +54,7 @@ def open_device(
         raise ConfigError(f"unknown kind of device: {model.kind!r}", device=name)
     if isinstance(link, ModuleConnection) and not kind.module_connections:
         raise ConfigError(
-            "this address is for pluggable modules only",
+            "this address has a form for pluggable modules only",
             device=name,
             address=link.address,
             hint="Use tcp://, serial:// or visa://.",

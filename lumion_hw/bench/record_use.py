@@ -1,7 +1,7 @@
 """Checks whether a calibration record is still valid for a bench: its age, chip temperature and wavelengths.
 
-The age of a record is measured on the record's clock. A record of an emulated bench contains its simulated age, so
-its age is known only on an emulated bench.
+The age of a record is measured on the clock with which it was made. A record from an emulated bench contains the
+simulated age of the chip, so its age is known only on an emulated bench.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
-    """Return the age of a calibration record by the clock of the bench; ``None`` if their clocks differ."""
+    """Return the age of a calibration record in seconds; ``None`` if record and bench use different clocks."""
     recorded_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:
         now_s = bench.emulated_age_s
@@ -36,12 +36,12 @@ def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
 def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
     """Check the age, chip temperature and wavelengths of a bench against the valid ranges of a calibration record.
 
-    Only quantities for which the record has a range are read from the bench.
+    Only quantities for which the record has a valid range are read from the bench.
 
     Args:
         bench: The bench.
         record: The calibration record of the bench.
-        policy: Whether an age or temperature out of range gives a warning or an error, as for
+        policy: Whether an age or temperature outside its range causes a warning or an error, as for
             :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:

@@ -21,7 +21,7 @@ TERMINATED = 143
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run ``lumion`` with command-line arguments and return its exit code.
 
     Args:
         args: Arguments without the program name; ``sys.argv`` if not given.
@@ -34,7 +34,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def calibrate_main(args: Sequence[str] | None = None) -> int:
-    """Run the command line of ``lumion-calibrate`` and return its exit code, as for ``lumion``."""
+    """Run ``lumion-calibrate`` with command-line arguments and return its exit code, as for ``lumion``."""
     return run("lumion_hw.cli.calibrate.commands:calibrate", "lumion-calibrate", args)
 
 
@@ -45,8 +45,8 @@ def run(command: click.Command | str, name: str, args: Sequence[str] | None = No
     raises ``SystemExit``, so that every ``finally`` block runs and makes the bench safe.
 
     Args:
-        command: A click command, possibly of another program, or its ``module:attribute``. In the second form it is
-            imported here, so that Ctrl-C during the import also ends the program cleanly.
+        command: A click command, possibly of another program, or its ``module:attribute``. In the second form this
+            function imports the command, so that Ctrl-C during the import also ends the program cleanly.
         name: Name of the program in messages.
         args: Arguments without the program name; ``sys.argv`` if not given.
     """
@@ -94,7 +94,7 @@ def _import_command(target: str) -> click.Command:
 
 
 def _invoke(command: click.Command, name: str, args: list[str]) -> int:
-    """Run a command, or the shell completion that the shell requests; return the exit code of the command.
+    """Run a command, or answer a completion request of the shell; return the exit code.
 
     ``command.main`` is not used, because it turns a closed pipe into exit code 1.
     """
@@ -117,7 +117,7 @@ def _handle_closed_pipe() -> int:
 
 @contextmanager
 def _sigterm_unwinds() -> Iterator[None]:
-    """Make SIGTERM raise ``SystemExit`` while a command runs; by default it would skip ``finally`` and ``atexit``."""
+    """Make SIGTERM raise ``SystemExit`` while a command runs; by default SIGTERM skips ``finally`` and ``atexit``."""
 
     def terminate(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)

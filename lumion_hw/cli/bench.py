@@ -74,7 +74,7 @@ def schema() -> None:
 @click.argument("file")
 @json_option
 def show(file: str, as_json: bool) -> None:
-    """Show the bench of FILE as tables, including default values."""
+    """Show the contents of bench file FILE as tables, including default values."""
     from lumion_hw.bench.file.loader import load_bench
 
     model = load_bench(file)
@@ -96,7 +96,7 @@ def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _expected_identity(device: DeviceModel) -> str | None:
-    """Return the serial number or modules that the bench file expects of a device; ``None`` without an expectation."""
+    """Return the serial number or modules that the bench file states for a device; ``None`` if it states none."""
     modules = getattr(device, "modules", None)
     return " ".join(modules) if modules else getattr(device, "serial", None)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
-"""Age above which a measurement is marked as stale: no controller keeps heaters on longer without a host."""
+"""Age in s above which a measurement is marked as stale: no controller keeps heaters on longer without a host."""
 _OUT_OF_TOLERANCE = 3
 _NO_DETOUR_DB = 0.01
 
@@ -76,7 +76,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Yield the state directory: from ``--state``, the bench's default, or a temporary one for an emulation."""
+        """Yield the state directory: from ``--state``, the default of the bench, or temporary for an emulation."""
         from lumion_hw.bench.bench import load
         from lumion_hw.circuits.state import state_directory
 
@@ -114,7 +114,7 @@ class BenchTarget:
         return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
 
     def record_of(self, directory: Path) -> str:
-        """Return the path of the calibration record: from ``--record``, else the record of the connected circuits."""
+        """Return the path of the calibration record: from ``--record``, else the record that connected circuits use."""
         from lumion_hw.circuits.state import read_state
 
         record = self.record or read_state(directory)[0].record
@@ -187,7 +187,7 @@ def _request_options(function: Any) -> Any:
             show_default=True,
             help="Priority, an integer; circuits with a higher priority are routed first.",
         ),
-        click.option("--exclusive", is_flag=True, help="Share no PUC with other circuits."),
+        click.option("--exclusive", is_flag=True, help="Use no PUC that another circuit uses."),
         click.option(
             "--lease",
             "lease_s",
@@ -297,7 +297,7 @@ def hold(
     renew: Path | None,
     force: bool,
 ) -> None:
-    """Maintain the circuits of BENCH: track the polarization, monitor loss and margin, end expired leases.
+    """Maintain the circuits of BENCH: track polarization, monitor loss and margin, disconnect expired circuits.
 
     A failure is reported at once, with its location: fibre, path through the mesh, transmitter or receiver. All events
     are written to events.jsonl in the state directory. The exit code is 3 if a circuit is broken at the end. The
@@ -390,7 +390,7 @@ def circuits(target: BenchTarget, check: bool) -> None:
 def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
     """Print the link budgets of circuits of BENCH, planned in addition to the connected circuits. Uses no hardware.
 
-    A circuit that `lumion connect` would reject is rejected here too, with the limit that it misses.
+    A circuit that `lumion connect` would reject is an error here too, with the limit that the circuit misses.
     """
     from lumion_hw.circuits import budget_lines
 
@@ -407,7 +407,7 @@ def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any
 @target_options
 @_request_options
 def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any) -> None:
-    """Explain which path circuits of BENCH take, or would take, and why. Uses no hardware."""
+    """Explain which paths circuits of BENCH take, or would take if connected, and why. Uses no hardware."""
     from lumion_hw.circuits import explain as explain_plan
 
     requests = _requests(pairs, options)
@@ -429,7 +429,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
 
 
 def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
-    """Plan circuits in addition to the connected ones; return the plan and the requested circuits in the plan."""
+    """Plan circuits in addition to the connected ones; return the plan, and the requested circuits in it."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
     from lumion_hw.circuits.state import restored_plan
@@ -565,7 +565,7 @@ def _status_printer(every_s: float, as_json: bool) -> Callable[[float, Sequence[
 
 
 def _note_lease(event: Mapping[str, Any]) -> None:
-    """Print the end of a circuit's lease on stderr."""
+    """Print on stderr that a circuit was disconnected because its lease ended."""
     if event["event"] == "lease ended":
         note(f"{event['circuit']}: {event['reason']}; the circuit is disconnected")
 
@@ -609,7 +609,7 @@ def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[Mes
     """Read the heater currents back and measure the circuits, without changing anything.
 
     Returns:
-        The comparison of the currents with the journal, the circuits as measured, and whether anything is wrong.
+        The comparison of the currents with the journal, the newly measured circuits, and whether anything is wrong.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
@@ -633,7 +633,7 @@ def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[Mes
 
 
 def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
-    """Measure the circuits in the journal and return them with the new values."""
+    """Measure the circuits listed in the journal and return them with the new values."""
     from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
     from lumion_hw.circuits.state import now_utc, proof_document, restored_plan
@@ -660,7 +660,7 @@ def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[A
 
 
 def _mark_broken(circuit: ActiveCircuit, reason: str) -> ActiveCircuit:
-    """Return the circuit marked as broken, without its earlier measured values."""
+    """Return a copy of the circuit that is marked as broken and has no measured values."""
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {reason}",), seen_utc=now_utc())

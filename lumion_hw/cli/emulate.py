@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def visa_resource(address: str) -> str:
     """Convert an address to a VISA resource string: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or unchanged.
 
-    VISA defines no message terminator for raw sockets and serial lines: the program that opens them must set LF, or the
-    terminator in the manual of the instrument.
+    VISA defines no message terminator for raw sockets and serial lines. The program that opens the resource must set
+    LF, or the terminator that the instrument's manual gives.
     """
     scheme, _, rest = address.partition("://")
     if scheme == "tcp":

@@ -25,7 +25,7 @@ _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that manage a fabric and accept requests."""
 _ACCEPT_TIMEOUT_S = 30.0
-"""Longest wait until a manager accepts a request; it accepts none while it connects the jobs."""
+"""Longest wait in s until a manager accepts a request; a manager that still connects jobs accepts none."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
 
@@ -52,8 +52,8 @@ def fabric() -> None:
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.
 
-    If a manager is killed, the next one continues from the journals and the state of the mesh. The program of --hook
-    is called with stop, rebuild, restore or go, followed by the job and its members.
+    If a manager is killed, the next manager continues from the journals and the state of the mesh. The program of
+    --hook is called with stop, rebuild, restore or go, followed by the job and its members.
     """
     with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()

@@ -57,8 +57,8 @@ def log(
     """Record channels of BENCH to an HDF5 file.
 
     Rows are first written to a journal beside the file (OUT.journal). The progress counts only rows that are on disk:
-    after a power failure --resume continues behind the last counted row. At the end the journal is converted to the
-    HDF5 file. BENCH is the path of a bench file or the name of a built-in bench.
+    after a power failure --resume continues after the last counted row. At the end the journal is converted to the HDF5
+    file. BENCH is the path of a bench file or the name of a built-in bench.
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
@@ -97,7 +97,7 @@ def log(
     else:
         echo_text(f"{out}: {rows} rows of {len(reader.columns)} channels")
     if recording.failed:
-        note(f"{recording.failed} values could not be read; the file has NaN with state 4 for them.")
+        note(f"{recording.failed} values could not be read; the file contains NaN with state 4 (failed) for them.")
         context.exit(LumionError.exit_code)
 
 

@@ -42,7 +42,7 @@ def _mesh_option(function: _Command) -> _Command:
 
 def _fault_options(function: _Command) -> _Command:
     for option in (
-        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that no circuit can use."),
+        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that circuits must not use."),
         click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Additional loss of a PUC, in dB."),
         click.option(
             "--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or a coupling from 0 to 1."
@@ -182,7 +182,7 @@ def matchings(
     steps: int,
     as_json: bool,
 ) -> None:
-    """Find the smallest number of configurations that together connect every port with every other port."""
+    """Find the fewest mesh configurations that together connect every port with every other port."""
     from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)

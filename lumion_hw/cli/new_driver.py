@@ -1,4 +1,4 @@
-"""``lumion new-driver``: create a package for a new kind of device; its tests pass from the start."""
+"""``lumion new-driver``: create a package for a new kind of device; its tests pass at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROLES = {
     "analyzer": ("analyzer0", None),
     "temperature": ("temperature0", None),
 }
-"""Roles of a new driver: the device name in its bench file, and the default number of channels (``None``: no choice).
+"""Roles of a new driver, with device name in its bench file and default number of channels (``None``: no choice).
 
 Each role has a folder in ``driver_template``.
 """
@@ -70,7 +70,7 @@ def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_
 
 
 def template_fields(name: str, role: str, channels: int | None = None) -> dict[str, str]:
-    """Return the values of the template's placeholders for a kind with this name.
+    """Return the values of the template's placeholders for a kind of device with this name.
 
     Raises:
         ConfigError: The name is invalid or already in use, or ``channels`` is given for a role without a choice.
@@ -80,18 +80,18 @@ def template_fields(name: str, role: str, channels: int | None = None) -> dict[s
     package = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(package):
         raise ConfigError(
-            f"{name!r} is not a valid name of a kind",
+            f"{name!r} is not a valid name for a kind of device",
             hint="Give maker and model in lower-case letters and digits, joined by '-', such as acme-pm8.",
         )
     if name in kind_names():
-        raise ConfigError(f"the kind {name!r} already exists", hint="Use it in bench files, or choose another name.")
+        raise ConfigError(f"a kind {name!r} already exists", hint="Use it in bench files, or choose another name.")
     if importlib.util.find_spec(package) is not None:
         raise ConfigError(
             f"a package {package!r} is already installed; the new one would hide it", hint="Choose another name."
         )
     device, default_channels = ROLES[role]
     if default_channels is None and channels is not None:
-        raise ConfigError(f"the number of channels cannot be chosen for role {role}", hint="Leave --channels out.")
+        raise ConfigError(f"the role {role} has no number of channels", hint="Leave --channels out.")
     n_channels = channels or default_channels or 1
     maker, _, model = name.partition("-")
     return {

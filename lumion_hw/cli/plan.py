@@ -28,7 +28,7 @@ COUNTED_BY = click.option(
     type=click.Choice(("jobs", "accelerators")),
     default="jobs",
     show_default=True,
-    help="Whether the shares in the mix file count jobs, or the accelerators of these jobs.",
+    help="Whether the shares in the --mix file count jobs, or the accelerators of these jobs.",
 )
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
@@ -185,7 +185,7 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 @click.option(
     "--spares-fail",
     is_flag=True,
-    help="Assume that spares fail as often as single accelerators; otherwise spares never fail.",
+    help="Assume that spares fail as often as single accelerators; by default spares never fail.",
 )
 @out_option("Figure of the shortage probability to write: .png, .svg or .pdf.", "--plot")
 @force_option
@@ -206,7 +206,7 @@ def spares(
 ) -> None:
     """Calculate exactly how many spares reach a service level, per rack and in one shared pool.
 
-    The table shows two rules; the published rule reserves one spare more than necessary (docs/planning.md).
+    The table compares the exact rule with the published one, which reserves one spare too many (docs/planning.md).
     """
     from lumion_hw.errors import ConfigError
     from lumion_hw.planning import plan_spares, rack_of_servers

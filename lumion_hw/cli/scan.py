@@ -52,7 +52,7 @@ class SweptValues(ParameterType[tuple[str, list[Any]]]):
 
 
 def _parse_value(text: str) -> Any:
-    """Convert text to a flag or a number if possible; otherwise return the text."""
+    """Convert text to a boolean or a number if possible; otherwise return the text."""
     if text.lower() in _FLAGS:
         return _FLAGS[text.lower()]
     try:
@@ -151,7 +151,7 @@ def scan(
         data.plot(target=figure)
     _report(data, out, figure, as_json)
     if data.n_failed:
-        note(f"{data.n_failed} readings failed; the file has NaN with state 4 for them.")
+        note(f"{data.n_failed} readings failed; the file contains NaN with state 4 (failed) for them.")
         context.exit(LumionError.exit_code)
 
 
@@ -184,7 +184,7 @@ def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: Prepare
 
 @contextlib.contextmanager
 def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
-    """Show a progress bar; at the end print why no instrument sweep was used, or the state after Ctrl-C."""
+    """Show a progress bar; at the end print why the instrument did not run the sweep, or the state after Ctrl-C."""
     reasons: set[str] = set()
     try:
         with progress(n_points, "points") as bar:

@@ -128,8 +128,8 @@ def _summary(plan: Schedule) -> dict[str, Any]:
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
     """Make the schedule NAME, verify it by executing it with integers, and print its rounds.
 
-    In the output, `a-b x/y` means that a sends chunk x while b sends chunk y, and `a>b x` that only a can send. `+`
-    means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
+    In the output, `a-b x/y` means that a sends chunk x while b sends chunk y, and `a>b x` that only rank a can send.
+    `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document
@@ -184,7 +184,7 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 @click.option(
     "--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Buffer of each rank, in bytes."
 )
-@out_option("Figure of time against dark time to write: .png, .svg or .pdf.", "--plot")
+@out_option("Figure of schedule time against dark time to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @click.option(
     "--late",
@@ -289,7 +289,9 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
 @out_option("Figure of the served traffic to write: .png, .svg or .pdf.", "--plot")
 @force_option
 @click.option(
-    "--rest-rate", type=_RATE, help="Total data rate of an electrical network for the remaining traffic, in bytes/s."
+    "--rest-rate",
+    type=_RATE,
+    help="Total data rate of an electrical network that carries the remaining traffic, in bytes/s.",
 )
 @_cost_options
 @json_option
@@ -397,7 +399,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 @click.option("--modules", metavar="NAME,...", help="Device name of the module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
-@click.option("--regroup", is_flag=True, help="Distribute the transfers over other rounds (all-to-all and matchings).")
+@click.option("--regroup", is_flag=True, help="Regroup the transfers into other rounds (all-to-all and matchings).")
 @out_option("JSON file of the resulting schedule to write.")
 @out_option("Phase file of the settings to write, for `lumion schedule phases`; needs --bench.", "--phases")
 @click.option(
@@ -427,7 +429,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Find mesh states for every round of a schedule; rounds that cannot be routed are split.
+    """Find mesh states for every round of a schedule; rounds that cannot be routed at once are split.
 
     Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
     """
@@ -557,7 +559,7 @@ def _integers(option: str, text: str) -> list[int]:
     type=_SECONDS,
     default=0.01,
     show_default=True,
-    help="Assumed dark time of a port, in seconds; not used with --run.",
+    help="Assumed time a port is dark during a change of circuits, in seconds; measured instead with --run.",
 )
 @out_option("Figure of one iteration to write: .png, .svg or .pdf.", "--plot")
 @force_option
@@ -580,7 +582,7 @@ def phases(
 ) -> None:
     """Check the phases of a job, calculate the iteration time, prepare the circuits, or run the job on a bench.
 
-    FILE is a phase file, or a JSON file written by --out, whose routes are used again.
+    FILE is a phase file, or a JSON file written by --out. The circuit paths in a JSON file are used again.
 
     Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
     """
@@ -679,7 +681,7 @@ def _measured_document(
 
 
 def _print_dark_times(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
-    """Print the measured dark time of each port and the settling time of the heaters."""
+    """Print the measured time each port is dark during a change, and the settling time of the heaters."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phase_run import measured_dark_times
 
@@ -705,7 +707,7 @@ def _run_phases(
     plan: PhasePlan,
     iterations: int | None,
 ) -> tuple[Mapping[str, MeasuredChange], tuple[MeasuredPhase, ...], float]:
-    """Run the phases on a bench that has no other circuits.
+    """Run the phases of a job on a bench that has no other circuits.
 
     Returns:
         The duration of each change including receivers, the measured phases, and the settling time of the heaters.

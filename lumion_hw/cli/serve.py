@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _PORT = click.IntRange(0, 65535)
 _POLL_PERIOD_S = 0.1
 END_S = 4.5
-"""Longest time from SIGTERM or Ctrl-C to the end of the process."""
+"""Longest time in s from SIGTERM or Ctrl-C to the end of the process."""
 _SHUTDOWN_NOTICE_S = 1.0
-"""Time for which pages and PVs show the reason before the server ends."""
+"""Time in s for which web pages and PVs show the reason before the server ends."""
 
 
 @click.command()

@@ -69,8 +69,9 @@ def snapshot(
 ) -> None:
     """Save the settings of all devices of BENCH: heaters, lasers, modules, meters, polarization.
 
-    The command changes no setting, except those that opening a bench sets from its file. `lumion restore BENCH FILE`
-    restores the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
+    The command changes no setting, except those of the bench file that every opening of a bench applies. `lumion
+    restore BENCH FILE` restores the settings. If a device does not answer, the snapshot notes this and the exit code is
+    4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
     from lumion_hw.files.writing import check_target, over, write_file
@@ -116,8 +117,8 @@ def restore(
 ) -> None:
     """Show the differences between BENCH and FILE, a file of `lumion snapshot`, and restore the saved settings.
 
-    Sources whose settings change are switched off first and on last. A snapshot of another bench or of other devices is
-    rejected. The command reports every setting that it cannot restore; the exit code is then 1.
+    Light sources whose settings change are switched off first and on last. A snapshot of another bench or of other
+    devices is rejected. The command reports every setting that it cannot restore; the exit code is then 1.
     """
     from lumion_hw.acquisition import differences, load_snapshot, restore as restore_settings
     from lumion_hw.bench.bench import load
@@ -207,7 +208,7 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
 
 
 def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return the table cells that show two values of a setting; for long arrays, the element that differs most."""
+    """Return table cells that show the two values of a setting; of a long array, the element that differs most."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):

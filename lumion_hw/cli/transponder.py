@@ -225,9 +225,9 @@ def dump(
     endpoints: str | None,
     out: Path | None,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Registers that are cleared by reading are not read and marked as unread.
+    """Save the memory of DEVICE as JSON. Registers that reading would clear are not read but marked as unread.
 
-    If a page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
+    If a memory page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
     """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
@@ -264,9 +264,9 @@ class _Password(ParameterType[str]):
 @transponder.command()
 @_device_arguments
 @click.option(
-    "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive bank."
+    "--download", "file", type=click.Path(dir_okay=False), help="Firmware file to write into the inactive image bank."
 )
-@click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is then off.")
+@click.option("--run", "start", is_flag=True, help="Restart with the other image; the transmitter is off afterwards.")
 @click.option("--hitless", is_flag=True, help="With --run: keep the traffic running, if the module supports it.")
 @click.option("--commit", is_flag=True, help="Use the running image at every start from now on.")
 @click.option(
@@ -291,8 +291,8 @@ def firmware(
 ) -> None:
     """Show the firmware images of DEVICE; download, run and commit another image, in this order.
 
-    A download changes only the inactive image. Without --commit the next reset returns to the old image. To go back
-    after a commit, give --run --commit again.
+    A download changes only the inactive image. Without --commit the next reset returns to the old image. To return to
+    the old image after a commit, give --run --commit again.
     """
     from dataclasses import asdict
 

@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 160
-"""Characters. Input queues are finite, and Keysight's guides do not state their size."""
+"""Longest joined message in characters. Input queues are finite, and Keysight's guides do not state their size."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HeldSetting:
     tolerance: float = 0.0
 
     def is_unchanged(self, reply: str) -> bool:
-        """Return whether the reply to the query equals the value that the driver set."""
+        """Return whether the reply to the setting's query equals the value that the driver set."""
         if isinstance(self.value, str):
             return reply.strip().strip('"').upper() == self.value
         try:
@@ -57,9 +57,8 @@ class HeldSetup:
 
     Args:
         session: Session with the instrument.
-        joined: The instrument accepts several queries in one message, separated by semicolons, and returns all replies
-            in
-            one line (IEEE 488.2). Otherwise each query needs its own message.
+        joined: Whether the instrument accepts several queries in one message, separated by semicolons, and returns all
+            replies in one line (IEEE 488.2). Otherwise each query needs its own message.
     """
 
     def __init__(self, session: ScpiSession, *, joined: bool = True) -> None:
@@ -73,7 +72,7 @@ class HeldSetup:
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Restore this setting as well whenever a checked setting has changed: ``*RST`` changes both.
+        """Restore this unchecked setting too whenever a checked one has changed, because ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.
@@ -96,7 +95,7 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:
-        """Restore the checked settings that something else has changed. Raises as :meth:`query`."""
+        """Restore the checked settings that something else has changed. Raises the errors of :meth:`query`."""
         self.read_held(lambda: None)
 
     def check_unchanged(self) -> None:
@@ -107,7 +106,7 @@ class HeldSetup:
 
     @staticmethod
     def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
-        """Return several setups of one session as one setup. At least one setup is needed."""
+        """Combine several setups of one session into one setup. At least one setup is needed."""
         first, *others = setups
         joined = HeldSetup(first._session, joined=first._joined)
         for setup in (first, *others):

@@ -69,7 +69,7 @@ def not_open(label: str, device: str, address: str) -> ConnectError:
 
 
 class SelfIdentifying(Protocol):
-    """An identity with the attributes that every device reports."""
+    """Protocol for identities: the attributes that every device reports."""
 
     @property
     def model(self) -> str:

@@ -55,13 +55,13 @@ def number_each(
 ) -> NDArray[np.float64]:
     """Return ``values`` as one real number per channel. Values that are not numeric already are refused.
 
-    This includes masked, complex, string and boolean values: they are mistakes rather than settings.
+    Masked, complex, string and boolean values are refused as well: they are mistakes rather than settings.
 
     Args:
         values: Values given by the caller.
         n: Number of channels.
         label: Name of the values, for the message.
-        owner: Why ``n`` values are needed, such as "the controller has 144 heaters".
+        owner: Reason for the number of values, such as "the controller has 144 heaters", for the message.
         device: Device name.
         address: Address of the device.
 

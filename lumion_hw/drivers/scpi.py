@@ -180,7 +180,7 @@ class StrictScpi:
             header: Header of the setting.
             text: Value as sent to the instrument.
             wrote: Value in the caller's unit.
-            scale: The caller's unit per unit of the instrument's reply.
+            scale: Factor that converts the instrument's reply to the caller's unit.
             tolerance: Largest accepted difference, in the caller's unit.
             label: Name of the quantity, for messages.
             held: Settings on which the number depends; they are restored first if something else changed them.
@@ -204,7 +204,7 @@ class StrictScpi:
         """Return whether no operation is pending, without waiting.
 
         ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until
-        then, or returns 0 (Keysight's optical instruments).
+        then, or (Keysight's optical instruments) returns 0.
         """
         with self.session.transaction():
             self.number("*ESR?")  # clears the bit of an operation that ended earlier
@@ -253,7 +253,7 @@ class StrictScpi:
             header: Header of the setting; its query accepts ``MIN`` and ``MAX``.
             label: Name of the quantity, for messages.
             value: Requested value, in ``unit``.
-            scale: ``unit`` per unit of the instrument's reply.
+            scale: Factor that converts the instrument's reply to ``unit``.
             unit: Unit of ``value``.
 
         Raises:
@@ -303,15 +303,16 @@ class StrictScpi:
 
 
 def _short(word: str) -> str:
-    """Return the short form of a SCPI keyword: its capitals, as its maker writes it.
+    """Return the short form of a SCPI keyword: the capital letters in the spelling of the instrument's manual.
 
-    SCPI's rule for short forms is not used, because several makers break it, such as Santec with MODe.
+    SCPI's four-letter rule for short forms is not used, because several makers break it: Santec abbreviates MODe to
+    MOD.
     """
     return "".join(letter for letter in word if not letter.islower())
 
 
 def is_value(number: float) -> bool:
-    """Return whether a number from the instrument is a value and not a marker such as 9.9E37."""
+    """Return whether a number from the instrument is a value, not a marker for a missing value such as 9.9E37."""
     return math.isfinite(number) and abs(number) < NOT_A_VALUE
 
 
@@ -327,11 +328,11 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     """Base of drivers for instruments that reply to ``*IDN?``.
 
     A subclass defines ``open``, which calls ``_identify``. It sends commands through ``_scpi`` (a :class:`StrictScpi`)
-    or ``_session``. ``_clock`` is its clock and ``_device`` its name in messages.
+    or ``_session``. ``_clock`` is the clock, and ``_device`` the device name for messages.
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         expected_model: Required model; any of the family if omitted.
         expected_serial: Required serial number; any if omitted.
@@ -380,5 +381,5 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         return self.identity.firmware
 
     def _identify(self) -> None:
-        """Open the session and check the identity. Raises as ``open`` of every driver."""
+        """Open the session and check the identity. Raises the errors of ``open``."""
         self._identity = checked_identity(self._session, self._session.open(), self._expected)

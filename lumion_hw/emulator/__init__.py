@@ -1,4 +1,4 @@
-"""The emulated bench: devices that speak the same bytes as the hardware, over one optical world, seed and clock.
+"""The emulated bench: devices that exchange the same bytes as the hardware and share one optical model.
 
 ``Bench.emulate`` creates all devices of a bench. This package exports single emulated devices, the server that connects
 them to TCP ports and serial lines, and the base classes for further emulated devices. The engine of SCPI instruments is

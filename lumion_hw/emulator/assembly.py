@@ -42,7 +42,7 @@ class DeviceSpec:
         name: Device name in the bench file.
         kind: Kind of device as in the bench file, for error messages.
         make: Creates the device on a bench; ``None`` if the device cannot be emulated.
-        faults: Returns the faults of this device, in addition to supply and cable.
+        faults: Returns the faults of this device, in addition to those of every device (power loss, pulled cable).
         inside: Name of the device that contains this device and whose connection it shares.
     """
 
@@ -62,11 +62,11 @@ class EmulationSpec:
         wiring: Fibres between modules, instruments and mesh.
         devices: All devices.
         controller: Name of the device that drives the heaters of the mesh; other controllers drive no heater.
-        heater_channels: Drive channel of each heater, by 2·PUC + arm.
+        heater_channels: Drive channel of each heater; heater 2·PUC + arm, with arm 0 upper and 1 lower.
         monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
-        physics: Spreads from which the hidden truth is drawn.
+        physics: Means and standard deviations from which the hidden chip parameters are drawn.
         temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
     """
 
@@ -89,16 +89,16 @@ class EmulatedBench:
         spec: Bench to emulate.
         clock: Virtual for tests and demonstrations, the wall clock for a bench that is served to other programs.
         seed: Random seed; the same seed gives the same bench and the same noise.
-        warm: Whether modules have been powered for a long time; otherwise they start up first.
+        warm: Whether pluggable modules have been powered for a long time; otherwise they start up first.
         aged_s: Age of the chip in seconds; at age 0 its parameters are as the seed draws them.
 
     Attributes:
         spec: Bench that is emulated.
         clock: Clock of all devices.
-        warm: Whether modules have been powered for a long time.
-        world: Optical model. Its hidden truth is for tests only.
+        warm: Whether pluggable modules have been powered for a long time.
+        world: Optical model. Its hidden parameters are for tests only.
         slow_drift: Slow drift of the chip's parameters with the age of the bench.
-        chip_id: Name of the hidden chip; it differs for another seed, mesh or physics.
+        chip_id: Name of the emulated chip; every combination of seed, mesh and physics has another name.
         faults: Scripted faults.
         devices: The emulated devices by name; for a module, the bridge between it and the host.
         transponders: The emulated modules themselves by device name, for their faults and pins.
@@ -167,7 +167,7 @@ class EmulatedBench:
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
         """Return a function that applies a controller's currents to the heaters.
 
-        No effect unless it is ``spec.controller``.
+        The function has no effect if the controller is not ``spec.controller``.
         """
         channels = np.array(self.spec.heater_channels)
 

@@ -1,4 +1,4 @@
-"""Reading and writing of user files: bounded reads, atomic writes, no overwriting of foreign files, safe display."""
+"""Reads and writes user files: bounded reads, atomic writes, no overwriting of foreign files, safe display."""
 
 from __future__ import annotations
 

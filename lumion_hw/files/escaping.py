@@ -1,4 +1,4 @@
-"""Escaping of text from files and devices, so that it has no effect on a terminal, web page or spreadsheet."""
+"""Escapes text from files and devices, so that the text cannot control a terminal, web page or spreadsheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of the optional packages pandas and xarray (extra ``frames``)."""
+"""Imports the optional packages pandas and xarray (extra ``frames``)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Safe reading of HDF5 files, which may be damaged or malicious.
+"""Reads HDF5 files safely, even damaged or malicious ones.
 
 No array is allocated that is larger than the file can contain. For a damaged file h5py raises many types of errors
-(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all become one error that names
-the file.
+(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all of them become one error
+that names the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_NAMES = 100_000
 
 
 def max_bytes(file_bytes: int) -> int:
-    """Return the largest plausible size of the uncompressed contents of a file."""
+    """Return the largest plausible size of the uncompressed contents of a file, in bytes."""
     return _ALWAYS_ALLOWED_BYTES + _MAX_COMPRESSION * file_bytes
 
 
@@ -108,7 +108,7 @@ def open_hdf5(
         hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: the file is missing, damaged, of another kind, or claims an implausible size.
+        LumionError: Of class ``error``: the file is missing, damaged, of another kind, or claims an implausible size.
         ConfigError: h5py is missing.
     """
     h5py = require_hdf5()

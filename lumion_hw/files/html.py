@@ -10,13 +10,13 @@ _MAX_ROWS = 40
 
 
 def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
-    """Return an HTML table of names and values, without the values that are ``None`` or empty."""
+    """Return an HTML table of names and values; values that are ``None`` or empty are omitted."""
     rows = [(name, value) for name, value in pairs.items() if value not in (None, "")]
     return html_table(title, (), rows)
 
 
 def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table with its title; of a long table the first rows and the number of rows."""
+    """Return an HTML table with its title; a long table is cut after its first rows, with the number of all rows."""
     head = f"<tr>{''.join(f'<th>{xml_text(text)}</th>' for text in headers)}</tr>" if headers else ""
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
     rest = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""

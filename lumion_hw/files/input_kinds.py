@@ -15,9 +15,9 @@ _INPUTS: dict[str, bytes] = {
     "an event log": rb'\s*\{"bench_s": ',
     "an HDF5 file": rb"\x89HDF\r\n\x1a\n",
 }
-"""Files that commands read, and how each begins: to name the file that was given in place of another."""
+"""Beginning of each kind of file that commands read, to recognise a file of the wrong kind."""
 
 
 def input_kind(data: bytes) -> str | None:
-    """Return what kind of input file this is, such as ``a bench file``, by its beginning; ``None`` if unknown."""
+    """Return the kind of an input file from its first bytes, such as ``a bench file``; ``None`` if unknown."""
     return next((kind for kind, beginning in _INPUTS.items() if re.match(beginning, data[:_LOOK_BYTES])), None)

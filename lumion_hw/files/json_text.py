@@ -1,4 +1,4 @@
-"""Standard JSON output: NaN and infinity, which JSON does not have, become ``null``."""
+"""Writes standard JSON: NaN and infinity, which JSON does not have, become ``null``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def json_text(
 
 
 def check_numbers(document: Mapping[str, Any], what: str) -> None:
-    """Raise an error if a document contains NaN or infinity; for files whose numbers are used again.
+    """Raise an error if a document contains NaN or infinity, for files that are read again later.
 
     Raises:
         ConfigError: A number is NaN or infinite; the message names its key.

@@ -1,4 +1,4 @@
-"""Lock of an open file; the system releases it when the process ends."""
+"""Locks an open file; the system releases the lock when the process ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognition of files that this program wrote, by their first or last bytes."""
+"""Recognizes files that this program wrote, by their first or last bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of user files: only regular files, up to a maximum size, and strict JSON."""
+"""Reads user files: only regular files, up to a maximum size, and strict JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumion_hw.files.input_kinds import input_kind
 
 MEGABYTE = 1 << 20
 MAX_BYTES = 64 * MEGABYTE
-"""Largest file to read; larger than any document of this program."""
+"""Largest file to read, in bytes; larger than any document of this program."""
 MAX_LEVELS = 32
 _INTEGER_LIMIT = 1 << 64
 KINDS: dict[int, str] = {
@@ -41,12 +41,12 @@ def read_file(
     Args:
         path: The file.
         what: Kind of file, for the message.
-        max_bytes: Largest accepted size.
+        max_bytes: Largest accepted size, in bytes.
         error: Class of the error.
         hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: the file cannot be read, is not a regular file, or is too large.
+        LumionError: Of class ``error``: the file cannot be read, is not a regular file, or is too large.
     """
     try:
         check_regular(path)  # before opening, because opening a device may already have an effect
@@ -101,14 +101,14 @@ def read_json(
 def check_kind(
     data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> None:
-    """Raise an error if a file is of another kind of input file than the one expected.
+    """Raise an error if the content of a file shows another kind of input file than expected.
 
     Args:
-        data: Its content.
+        data: Content of the file.
         path: The file, for the message.
-        what: What it should be, such as ``bench file``.
+        what: Expected kind of file, such as ``bench file``.
         error: Class of the error.
-        hint: What to do instead.
+        hint: Hint of the error.
     """
     kind = input_kind(data)
     if kind is not None and kind.partition(" ")[2] != what:
@@ -125,9 +125,9 @@ def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = Confi
         hint: Hint of the error.
 
     Raises:
-        LumionError: As ``error``: the text is not JSON, is nested deeper than :data:`MAX_LEVELS`, or contains values
-            that other JSON readers reject: NaN, infinity, too large numbers, half a surrogate pair. The message names
-            the key.
+        LumionError: Of class ``error``: the text is not JSON, is nested deeper than :data:`MAX_LEVELS`, or contains
+            values that other JSON readers reject: NaN, infinity, too large numbers, half a surrogate pair. The message
+            names the key.
     """
     invalid: list[str] = []
 
@@ -162,7 +162,7 @@ Level = list[tuple[str, Any]]
 
 
 def _levels(document: Any) -> Iterator[Level]:
-    """Yield the values of a document level by level, each with its key."""
+    """Yield all values at one nesting level of a document, with their keys, then those at the next level."""
     level: Level = [("", document)]
     while level:
         yield level
@@ -178,7 +178,7 @@ def _children(name: str, value: Any) -> Level:
 
 
 def _check_values(level: Level, name: str, error: type[LumionError], hint: str | None) -> None:
-    """Raise an error for the first value of a level that is not valid in JSON."""
+    """Raise an error for the first value, among those at one nesting level, that is not valid in JSON."""
 
     def fail(key: str, problem: str) -> NoReturn:
         key = key.encode("utf-8", "backslashreplace").decode()

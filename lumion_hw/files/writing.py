@@ -1,4 +1,4 @@
-"""Writing of user files: complete or not at all, only regular files, and never over files of other programs."""
+"""Writes user files: completely or not at all, as regular files, never over files of other programs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
             if path.is_symlink() and not real.parent.is_dir():
                 raise ConfigError(
                     f"cannot write {what} {path}: it links to {real}, and there is no directory {real.parent}",
-                    hint="Make that directory, or choose another name.",
+                    hint="Create this directory, or choose another name.",
                 ) from None
             return real
         if not stat.S_ISREG(mode):

@@ -24,7 +24,7 @@ class AmplifierSettings:
         current_ma: Pump current; ``None`` in another mode.
         power_dbm: Output power; ``None`` in another mode.
         gain_db: Gain; ``None`` in another mode.
-        enabled: The pump is switched on.
+        enabled: Whether the pump is switched on.
     """
 
     mode: AmplifierMode
@@ -54,10 +54,10 @@ class AmplifierState:
     """State of an amplifier at one moment.
 
     Attributes:
-        emitting: The pump is switched on.
-        ready: The pump is on, no operation is pending and no alarm is active.
-        input_power_dbm: Power at the input; ``None`` if it is dark or not measured.
-        output_power_dbm: Power at the output; ``None`` if it is dark or not measured.
+        emitting: Whether the pump is switched on.
+        ready: Whether the pump is on, no operation is pending and no alarm is active.
+        input_power_dbm: Power at the input; ``None`` if the input is dark or not measured.
+        output_power_dbm: Power at the output; ``None`` if the output is dark or not measured.
         pump_current_ma: Current of the first pump; ``None`` if not measured.
         temperature_c: Case temperature; ``None`` if not measured.
         flags: Active warnings and alarms, in plain words.
@@ -99,10 +99,10 @@ class OpticalAmplifier(Protocol):
         """
 
     def hold_power_dbm(self, power_dbm: float) -> None:
-        """Hold this output power constant. Raises as :meth:`hold_current_ma`."""
+        """Hold this output power constant. Raises the errors of :meth:`hold_current_ma`."""
 
     def hold_gain_db(self, gain_db: float) -> None:
-        """Hold this gain constant. Raises as :meth:`hold_current_ma`."""
+        """Hold this gain constant. Raises the errors of :meth:`hold_current_ma`."""
 
     def enable(self) -> None:
         """Switch the pump on. The light may appear later than this call returns: see :meth:`wait_ready`.
@@ -115,7 +115,7 @@ class OpticalAmplifier(Protocol):
         """Switch the pump off and verify that it is off."""
 
     def wait_ready(self, timeout_s: float) -> AmplifierState:
-        """Wait until the amplifier emits at its settings and return that state.
+        """Wait until the amplifier emits at its settings, and return the state of the amplifier.
 
         Args:
             timeout_s: Longest wait, from now.

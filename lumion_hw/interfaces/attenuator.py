@@ -12,7 +12,7 @@ class AttenuatorSettings:
 
     Attributes:
         attenuation_db: Attenuation as the instrument reports it, with or without its insertion loss.
-        wavelength_nm: Wavelength for which the attenuation is set; ``None`` if the instrument has a fixed one.
+        wavelength_nm: Wavelength to which the attenuation applies; ``None`` if the instrument has a fixed wavelength.
         passing: ``False`` if the shutter is closed. Always ``True`` without a shutter.
     """
 
@@ -27,9 +27,9 @@ class AttenuatorLimits:
 
     Attributes:
         attenuation_db: Attenuation.
-        attenuation_step_db: Attenuations are rounded to multiples of this step.
+        attenuation_step_db: Step in dB; attenuations are rounded to its multiples.
         wavelength_nm: Wavelength; ``None`` if it cannot be set.
-        shutter: The channel has a shutter, which :meth:`VariableAttenuator.disable` closes.
+        shutter: Whether the channel has a shutter, which :meth:`VariableAttenuator.disable` closes.
     """
 
     attenuation_db: tuple[float, float]
@@ -67,7 +67,7 @@ class VariableAttenuator(Protocol):
         """
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for which the attenuation is set. Raises as :meth:`set_attenuation_db`.
+        """Set the wavelength to which attenuations apply. Raises the errors of :meth:`set_attenuation_db`.
 
         Raises:
             NotSupportedError: The instrument has a fixed wavelength.

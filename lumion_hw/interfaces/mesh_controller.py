@@ -21,18 +21,18 @@ class ControllerInfo:
         n_heaters: Number of drive channels, numbered from 0.
         n_monitors: Number of monitor channels, numbered from 0.
         current_full_scale_ma: Largest current that a channel can be set to.
-        current_step_ma: Smallest current step (one native code).
-        atomic: All channels change at the same instant.
-        readback: The currents in force can be read back.
-        watchdog: The controller switches its outputs off when the host is silent for too long.
-        on_board_sweep: The controller can execute sweeps.
-        telemetry: The controller can stream monitor readings.
+        current_step_ma: Smallest current step in mA (one code of the controller's DAC).
+        atomic: Whether all channels change at the same instant.
+        readback: Whether the present currents can be read back.
+        watchdog: Whether the controller switches its outputs off when the host is silent for too long.
+        on_board_sweep: Whether the controller can execute sweeps.
+        telemetry: Whether the controller can stream monitor readings.
         monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
         readback_tolerance_ma: Largest difference between a current read back and the current set, for controllers that
-            measure their outputs. 0 for controllers that return the set value; it is then exact to one step.
+            measure their outputs; 0 for controllers that return the set value, rounded to one step.
         sweep_points: Number of points that fit into one sweep, however many channels change; 0 without sweeps.
-        watches_light: The controller reports a loss or return of light at a monitor.
+        watches_light: Whether the controller can report a loss or return of light at a monitor.
         tick_s: Resolution of the controller's time stamps; 0 if unknown.
     """
 
@@ -79,7 +79,7 @@ class Generation:
 
     Attributes:
         number: Generation number; increases within a session.
-        crc32: CRC-32 of the table that the controller confirmed.
+        crc32: CRC-32 of the currents (as codes) that the controller confirmed.
         timestamp_s: Host clock when the confirmation arrived.
     """
 
@@ -95,7 +95,7 @@ class MonitorReading:
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
         saturated: Shape ``(n_monitors,)``; ``True`` where the photocurrent exceeds full scale.
-        generation: Generation in force when the scan was made.
+        generation: Generation number of the currents during the scan.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -112,11 +112,11 @@ class Fault:
     Attributes:
         fault_id: Number by which the fault is cleared.
         source: Name of the source, such as ``WATCHDOG``.
-        latched: The fault has not been cleared.
-        present: The cause is still present.
+        latched: Whether the fault has not been cleared yet.
+        present: Whether the cause is still present.
         channel: Channel concerned; ``None`` if the fault is not about one channel.
-        value: Measured value, in the unit of the source.
-        limit: Threshold, in the unit of the source.
+        value: Measured value, in the unit of the fault source.
+        limit: Threshold, in the unit of the fault source.
     """
 
     fault_id: int
@@ -158,7 +158,7 @@ class SweepPlan:
         settle_s: Time between setting a point and its first scan.
         n_avg: Number of scans averaged per point.
         monitors: Monitor channels to record, ascending; ``None`` for all.
-        keep_last: Keep the currents of the last point. Otherwise the currents from before the sweep are restored.
+        keep_last: Whether to keep the currents of the last point; otherwise the currents before the sweep are restored.
     """
 
     points: tuple[Mapping[int, float], ...]
@@ -177,8 +177,8 @@ class SweepResult:
         photocurrent_ma: Shape ``(n_points, n_monitors)``; NaN where ``saturated``.
         saturated: Shape ``(n_points, n_monitors)``.
         monitors: Monitor channel of each column.
-        generation: Generation of the sweep.
-        late: Number of points that took longer than planned.
+        generation: Generation number of the sweep.
+        late: Number of points whose measurement took longer than planned.
     """
 
     photocurrent_ma: NDArray[np.float64]
@@ -230,7 +230,7 @@ class LightState:
     Attributes:
         dark: Numbers of the dark monitors.
         held_s: Time from the first reading that showed the change to this report; 0 if nothing changed.
-        generation: Generation in force.
+        generation: Generation number of the present currents.
         timestamp_s: Host clock when the report arrived.
     """
 
@@ -272,7 +272,7 @@ class MeshController(Protocol):
         If the controller refuses the currents, nothing changes.
 
         Args:
-            currents_ma: Shape ``(n_heaters,)``.
+            currents_ma: Current of each heater, shape ``(n_heaters,)``.
 
         Raises:
             LimitError: A value is outside the limits; the message names the channel.
@@ -281,7 +281,7 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the currents in force in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
+        """Return the present currents in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.

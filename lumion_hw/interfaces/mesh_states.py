@@ -1,4 +1,4 @@
-"""Interface of a mesh that accepts states of its unit cells but does not expose heater currents or calibration."""
+"""Interface of a mesh that accepts bar and cross states but does not expose heater currents or calibration."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class MeshStatesInfo:
 
     Attributes:
         n_pucs: Number of unit cells, numbered from 0.
-        atomic: All cells change at the same instant.
-        readback: The states in force can be read back.
-        watchdog: The mesh switches off when the host is silent for too long.
+        atomic: Whether all cells change at the same instant.
+        readback: Whether the present states can be read back.
+        watchdog: Whether the mesh switches off when the host is silent for too long.
     """
 
     n_pucs: int
@@ -29,12 +29,12 @@ class MeshStatesInfo:
 
 @dataclass(frozen=True)
 class Submission:
-    """Record of a configuration that was sent. It does not prove that anything changed.
+    """Record of a configuration that was sent, which does not prove that anything changed.
 
     Attributes:
         line: Text that was sent.
         greeting: Text that the mesh sent first.
-        progress: Text that the mesh sent afterwards, up to 64 KiB; all but printable ASCII is escaped.
+        progress: Text that the mesh sent afterwards, up to 64 KiB; other characters than printable ASCII are escaped.
         progress_dropped: Number of further bytes, which were discarded.
         sent_s: Host clock when the configuration had been written.
         closed_s: Host clock when the mesh closed the connection.

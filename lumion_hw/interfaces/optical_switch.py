@@ -21,7 +21,7 @@ class SwitchPorts:
 
 
 class OpticalSwitch(Protocol):
-    """A switch that connects inputs to outputs, each to at most one. Thread-safe; every setting is read back.
+    """A switch that connects each input to at most one output and vice versa. Thread-safe; every setting is read back.
 
     A call returns when the light has switched. Opening and closing do not change any connection.
     """
@@ -39,13 +39,13 @@ class OpticalSwitch(Protocol):
         """Serial number that the instrument reports."""
 
     def connections(self) -> Mapping[int, int]:
-        """Return the present connections: output by input."""
+        """Return the present connections as a mapping from input port to output port."""
 
     def connect(self, connections: Mapping[int, int]) -> None:
         """Connect inputs to outputs; all other connections stay.
 
         Args:
-            connections: Output by input.
+            connections: Mapping from input port to output port.
 
         Raises:
             ConfigError: A port does not exist, or an output is named twice; nothing was changed.
@@ -55,10 +55,10 @@ class OpticalSwitch(Protocol):
         """
 
     def disconnect(self, inputs: Collection[int]) -> None:
-        """Disconnect these inputs; inputs that are not connected are ignored. Raises as :meth:`connect`."""
+        """Disconnect these inputs; inputs that are not connected are ignored. Raises the errors of :meth:`connect`."""
 
     def set_connections(self, connections: Mapping[int, int]) -> None:
-        """Make these connections and remove all others. Raises as :meth:`connect`, without ``BusyError``."""
+        """Make these connections and remove all others. Raises the errors of :meth:`connect`, without ``BusyError``."""
 
     def close(self) -> None:
         """Release the link; idempotent. The connections stay."""

@@ -14,13 +14,13 @@ class ActuatorInfo:
     """One actuator of a polarization controller.
 
     Attributes:
-        kind: Meaning of the setting.
+        kind: Physical quantity that is set.
         unit: Unit of the setting.
         minimum: Smallest setting.
         maximum: Largest setting.
         step: Smallest change.
         period: Change of the setting after which the polarization repeats; ``None`` if unknown.
-        endless: The actuator has no end stops.
+        endless: Whether the actuator has no end stops.
     """
 
     kind: Literal["drive voltage", "retardance", "angle"]
@@ -57,7 +57,7 @@ class PolarizationController(Protocol):
 class PolarizationOptimizer(Protocol):
     """A self-contained instrument that minimizes a figure of merit that the host measures. Thread-safe.
 
-    It has no settings. The host measures, reports the figure of merit, and the instrument makes its next step.
+    There are no settings. The host measures and reports the figure of merit; the instrument then makes its next step.
     """
 
     @property
@@ -71,7 +71,7 @@ class PolarizationOptimizer(Protocol):
         """Report the figure of merit (smaller is better) of the present polarization; the instrument makes one step.
 
         Args:
-            factor: A positive number, linear in power, with a largest value near 100.
+            factor: Figure of merit: positive, linear in optical power, scaled so that its largest value is near 100.
 
         Raises:
             LimitError: The factor is not above 0 and at most 100; nothing was sent.
@@ -134,10 +134,10 @@ class Polarimeter(Protocol):
         """Measure the present state; all components belong to one instant. Raises ``DeviceError`` out of range."""
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency for the calibration; return the value in force. Raises ``LimitError``."""
+        """Set the optical frequency for the calibration; return the frequency that was set. Raises ``LimitError``."""
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time to the nearest available value and return that. Raises ``LimitError``."""
+        """Set the averaging time to the nearest available value and return that value. Raises ``LimitError``."""
 
     def settings(self) -> PolarimeterSettings:
         """Return the present settings."""

@@ -29,7 +29,7 @@ class PowerReading:
 
     Attributes:
         channel: Channel number of the instrument, from 1.
-        state: ``OK``, or why there is no value.
+        state: ``OK``, or the reason why there is no value.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -160,11 +160,11 @@ class PowerMeter(Protocol):
         """Zero all channels; the light must be off.
 
         Raises:
-            DeviceError: Zeroing failed, for example because a channel sees light. Do not rely on the zero then.
+            DeviceError: Zeroing failed, for example because a channel sees light. The zero is then unreliable.
         """
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one power reading and return it."""
+        """Trigger one power reading and return the reading."""
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one power reading per channel, all measured at the same time."""
@@ -211,7 +211,7 @@ class LoggingMeter(PowerMeter, Protocol):
             channels: Channels to log.
             n_samples: Samples per channel. The power range does not change during the log.
             averaging_s: Averaging time of one sample; a pulse that arrives during averaging is lost.
-            internal_trigger: The pulses come from the instrument itself, such as a laser in the sensors' mainframe.
+            internal_trigger: Whether the pulses come from the instrument itself, such as a laser in the same mainframe.
 
         Raises:
             LimitError: The number of samples or the averaging time is out of range; nothing was changed.

@@ -15,4 +15,4 @@ class Quality(enum.Enum):
     STALE = "stale"
     INCONSISTENT = "inconsistent"
     CHECKSUM_WRONG = "checksum_wrong"
-    """Read from a page with a wrong checksum, or converted with data from such a page: the bytes may be damaged."""
+    """The value was read from, or converted with, a page that has a wrong checksum: its bytes may be damaged."""

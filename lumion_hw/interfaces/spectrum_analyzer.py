@@ -91,10 +91,10 @@ class SpectrumAnalyzer(Protocol):
         """
 
     def set_resolution_nm(self, resolution_nm: float) -> None:
-        """Set the resolution bandwidth to one of the available values. Raises as :meth:`set_span_nm`."""
+        """Set the resolution bandwidth to one of the available values. Raises the errors of :meth:`set_span_nm`."""
 
     def set_sensitivity(self, sensitivity: str) -> None:
-        """Set the sensitivity. Raises as :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
+        """Set the sensitivity. Raises the errors of :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
 
     def set_n_points(self, n_points: int | None) -> None:
         """Set the number of points per sweep; with ``None`` the analyser chooses. Raises as :meth:`set_span_nm`."""

@@ -28,9 +28,9 @@ class TemperatureLimits:
     """Lowest and highest settings, both ends included.
 
     Attributes:
-        setpoint_c: Temperatures within which the controller does not switch itself off.
+        setpoint_c: Lowest and highest temperature at which the controller does not switch itself off.
         tolerance_c: Tolerance.
-        window_s: Window.
+        window_s: Time within the tolerance that is required for lock.
     """
 
     setpoint_c: tuple[float, float]
@@ -47,7 +47,7 @@ class TemperatureState:
         setpoint_c: Target temperature.
         current_a: Current through the cooler, negative when heating; ``None`` if not measured.
         enabled: The output is switched on.
-        locked: The output is on, and the temperature has been within the tolerance for the window.
+        locked: Whether the output is on and the temperature has been within the tolerance for ``window_s``.
         losses: Number of times that the lock was lost since opening, including losses that have recovered.
         faults: Active faults in plain words, such as an open interlock or sensor.
         timestamp_s: Host clock when the last of these values arrived.
@@ -89,7 +89,7 @@ class TemperatureController(Protocol):
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
         """Set how close to the setpoint, and for how long, the temperature must be to count as locked.
 
-        Raises as :meth:`set_temperature_c`.
+        Raises the errors of :meth:`set_temperature_c`.
         """
 
     def enable(self) -> None:
@@ -99,7 +99,7 @@ class TemperatureController(Protocol):
         """Switch the output off and verify that it is off."""
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is locked and return that state.
+        """Wait until the temperature is locked and return the state of the controller.
 
         Args:
             timeout_s: Longest wait, from now.

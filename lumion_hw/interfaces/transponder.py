@@ -59,10 +59,10 @@ class SignalStatus:
     """Live status bits of a module.
 
     Attributes:
-        rx_los: The receiver has lost its signal.
-        tx_fault: The transmitter has shut itself down.
-        tx_disabled: The transmitter is switched off, by pin or by software.
-        data_ready: The monitor values are valid.
+        rx_los: Whether the receiver has lost its signal.
+        tx_fault: Whether the transmitter has shut itself down.
+        tx_disabled: Whether the transmitter is switched off, by pin or by software.
+        data_ready: Whether the monitor values are valid.
         timestamp_s: Host clock when the bits were read.
     """
 
@@ -131,7 +131,7 @@ class Application:
 
 @dataclass(frozen=True)
 class TuningRange:
-    """One frequency grid of a laser and the range of frequencies that the module can emit on it, ends included."""
+    """One frequency grid of a laser, with the lowest and highest frequency that the module can emit on this grid."""
 
     grid: str
     spacing_ghz: float
@@ -145,8 +145,8 @@ class TransponderCapabilities:
 
     Attributes:
         applications: Available applications.
-        tunable: The module has a tunable laser.
-        coherent: The module is coherent and has link performance pages.
+        tunable: Whether the module has a tunable laser.
+        coherent: Whether the module is coherent and has link performance pages.
         tuning: Grids and ranges; empty if the module is not tunable.
         fine_tuning_ghz: Lowest and highest fine-tuning offset and its step; ``None`` without fine tuning.
         tx_power_dbm: Lowest and highest output power; ``None`` if the power cannot be set.
@@ -154,7 +154,7 @@ class TransponderCapabilities:
         monitors: Names of the available monitors.
         loopbacks: Names of the available loopbacks.
         performance: Available link performance quantities and their units; empty if the module measures none.
-        statistics: The module counts and averages over intervals, each of which ends with a freeze.
+        statistics: Whether the module counts and averages over intervals, which end when the values are frozen.
     """
 
     applications: tuple[Application, ...]
@@ -185,8 +185,8 @@ class TransponderSettings:
     """Present settings of a module.
 
     Attributes:
-        powered: The module is not in low-power mode.
-        enabled: The transmitter is on.
+        powered: Whether the module is out of low-power mode.
+        enabled: Whether the transmitter is on.
         applications: AppSel code of each data path, by its first host lane.
         frequency_thz: Laser frequency; ``None`` if the laser is not tunable, or is set to an unknown grid.
         tx_power_dbm: Output power; ``None`` if it cannot be set.
@@ -204,7 +204,7 @@ class Reading:
     """A measured value of a module with its quality.
 
     Attributes:
-        value: The value in ``unit``; ``None`` if there is none, as the quality explains.
+        value: Value in ``unit``; ``None`` if there is no value, for the reason given by ``quality``.
         unit: Unit; empty for ratios and counts.
         quality: Quality of the value. Only an ``OK`` value is a measurement.
         source: Register from which the value was read.
@@ -224,7 +224,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class LinkQuantity:
-    """A link quantity: its present value, and its statistics over the last interval. ``None`` where not available.
+    """A link quantity: its present value and its statistics over the last interval; ``None`` where unavailable.
 
     Attributes:
         current: Present value.
@@ -242,7 +242,7 @@ class LinkQuantity:
 
     @property
     def best(self) -> Reading | None:
-        """The present value, or the average if there is none."""
+        """Present value, or the average if there is no present value."""
         return self.current or self.average
 
 
@@ -253,8 +253,8 @@ class Performance:
     Attributes:
         timestamp_s: Host clock when the values were read.
         interval: Number of the interval since the module was opened, from 1.
-        interval_start_s: Host clock at its start; ``None`` for the first interval, which began before opening.
-        interval_end_s: Host clock at its end.
+        interval_start_s: Host clock at the start of the interval; ``None`` for the first, which began before opening.
+        interval_end_s: Host clock at the end of the interval.
         quantities: By name: ``prefec_ber``, ``osnr``, ``esnr``, ``cd``, ``dgd``, ``pdl``, ``q`` and so on.
         remarks: Inconsistencies between the values, in plain words.
     """
@@ -287,7 +287,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """Stage at which a link waits, in the order of docs/transponders.md, "Why is there no link?"."""
+    """Stage that keeps a link from coming up, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"
@@ -317,10 +317,10 @@ class LockReport:
 
     Attributes:
         stage: Stage of the link.
-        detail: Description of the stage.
-        lane: Lane that the link waits for; ``None`` if it does not wait for a single lane.
+        detail: Description of the stage and its cause.
+        lane: Lane that keeps the link down; ``None`` if the cause is not a single lane.
         code: Register code that identifies the stage.
-        code_name: Name of that code.
+        code_name: Name of this register code.
         flag: Name of the flag that identifies the stage.
         values: Values and limits that were compared, by name with unit.
         elapsed_s: Duration of the wait.
@@ -358,7 +358,7 @@ class CoherentTransponder(Transponder, Protocol):
         """Leave low-power mode and wait until the module is ready; a dark transmitter stays dark."""
 
     def power_down(self) -> None:
-        """Enter low-power mode and wait until the module is in it."""
+        """Enter low-power mode and wait until the module reports this mode."""
 
     def select_application(self, number: int, first_lane: int | None = None) -> None:
         """Run an application, from a given host lane or by default from the first lane that it can use.
@@ -367,7 +367,7 @@ class CoherentTransponder(Transponder, Protocol):
 
         Raises:
             ConfigError: The module does not offer the application on this lane.
-            ConfigRejectedError: The module refused it.
+            ConfigRejectedError: The module refused the application.
         """
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
@@ -375,11 +375,11 @@ class CoherentTransponder(Transponder, Protocol):
 
         Raises:
             LimitError: The module cannot emit this frequency; nothing was changed.
-            DeviceError: The module refused it.
+            DeviceError: The module refused the frequency.
         """
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power. Raises ``LimitError`` outside the module's range; nothing changes then."""
+        """Set the output power. Raises ``LimitError``, without a change, if the module's range is exceeded."""
 
     def settings(self) -> TransponderSettings:
         """Read the present settings of the module."""

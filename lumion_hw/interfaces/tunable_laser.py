@@ -15,11 +15,11 @@ class LaserCapabilities:
     """Optional capabilities of a laser.
 
     Attributes:
-        tunes_while_emitting: The frequency can be set while the output is on. Otherwise ``set_frequency_thz`` raises
-            ``DeviceError`` until ``disable`` has been called.
-        measures_power: The laser measures its output power.
-        sweep: The laser can sweep continuously.
-        wavelength_log: The laser can log the wavelengths of a sweep.
+        tunes_while_emitting: Whether the frequency can be set while the output is on. Otherwise ``set_frequency_thz``
+            raises ``DeviceError`` until ``disable`` has been called.
+        measures_power: Whether the laser measures its output power.
+        sweep: Whether the laser can sweep continuously.
+        wavelength_log: Whether the laser can log the wavelengths of a sweep.
     """
 
     tunes_while_emitting: bool
@@ -34,9 +34,9 @@ class LaserRanges:
 
     Attributes:
         frequency_thz: Lowest and highest frequency.
-        frequency_step_thz: Settings are rounded to this step, or to the equivalent step in wavelength.
-        power_dbm: Lowest and highest output power; ``None`` if the instrument reports no limits and only refuses.
-        power_step_db: Settings are rounded to this step.
+        frequency_step_thz: Step to which frequency settings are rounded, or equivalent of the wavelength step.
+        power_dbm: Lowest and highest output power; ``None`` if the instrument does not report its limits.
+        power_step_db: Step in dB to which power settings are rounded.
         sweep_nm_per_s: Available sweep speeds, ascending; empty if unknown, or if the laser does not sweep.
         sweep_pulses_per_s: Highest pulse rate of the trigger output during a sweep.
     """
@@ -54,11 +54,11 @@ class LaserState:
     """State of a laser at one moment.
 
     Attributes:
-        emitting: The output is switched on.
-        ready: The output is on and no operation is pending: it emits the set frequency and power.
+        emitting: Whether the output is switched on.
+        ready: Whether the output is on and no operation is pending, so that frequency and power are as set.
         frequency_thz: Set frequency.
         power_dbm: Set power.
-        measured_power_dbm: Output power that the laser measures; ``None`` if it is dark or does not measure.
+        measured_power_dbm: Output power that the laser measures; ``None`` if the laser is dark or has no monitor.
         flags: Active warnings and alarms, in the instrument's words.
         timestamp_s: Host clock when the last of these values arrived.
     """
@@ -81,7 +81,7 @@ class LaserSweep:
         stop_nm: Last wavelength, above ``start_nm``.
         step_nm: Spacing of the trigger pulses and of the logged wavelengths.
         speed_nm_per_s: Sweep speed.
-        log: Log the wavelength of every trigger pulse.
+        log: Whether to log the wavelength at every trigger pulse.
     """
 
     start_nm: float
@@ -158,7 +158,7 @@ class TunableLaser(Protocol):
         """Switch the output off and verify that it is off."""
 
     def wait_ready(self, timeout_s: float) -> LaserState:
-        """Wait until the laser emits at its settings and return that state.
+        """Wait until the laser emits the set frequency and power, and return the state of the laser.
 
         Args:
             timeout_s: Longest wait, from now.

@@ -1,7 +1,7 @@
 """Fixed optical wiring of a bench: which device is connected to which mesh port.
 
-The bench file defines it. Circuit set-up uses it for link budgets and to find the meter of a circuit; the emulator uses
-it to propagate light.
+The bench file defines the wiring. Circuit set-up uses it for link budgets and to find the meter of a circuit; the
+emulator uses it to propagate light.
 """
 
 from __future__ import annotations
@@ -50,22 +50,21 @@ class MeterTap:
 
 @dataclass(frozen=True)
 class InputPath:
-    """Path from a transponder's transmitter, or from a tunable laser, to a mesh port. Circuits start at modules only.
+    """Path from a transponder's transmitter, or from a tunable laser, to a mesh port. Circuits never start at lasers.
 
     Attributes:
         transponder: Device name of the module; ``None`` if the source is a laser.
         port: Mesh port.
-        polarization: Device name of the polarization controller in this path; ``None`` without one.
-        loss_db: Passive loss from the module to the mesh facet; includes the controller, excludes the facet.
-        gain_db: Gain of the booster amplifier in this path; 0 without one. If ``through`` names an amplifier, its
-            present
-            gain counts instead, and ``gain_db`` is used for planning only.
+        polarization: Device name of the polarization controller in this path; ``None`` if there is none.
+        loss_db: Passive loss from the module to the mesh facet, with the polarization controller, without the facet
+            loss.
+        gain_db: Gain of the booster amplifier in this path; 0 without an amplifier. If ``through`` names an amplifier,
+            its present gain counts instead, and ``gain_db`` is used for planning only.
         polarimeter: Device name of the polarimeter at a tap just before the facet; ``None`` without one.
         polarimeter_tap: Fraction of the power that goes to the polarimeter; ``loss_db`` includes this loss.
         tributary: Output of the polarization splitter-rotator that feeds this port, rotated to TE. A module with two
             tributaries has one input for each; a single-polarization module may have both (diversity). ``None`` without
-            a
-            splitter: the chip then receives the TE fraction.
+            a splitter: the chip then receives only the TE fraction.
         laser: Device name of the tunable laser; ``None`` if the source is a module.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the one next to the source first.
@@ -94,7 +93,7 @@ class InputPath:
 
     @property
     def fibre_loss_db(self) -> float:
-        """Loss without that of the devices in ``through``."""
+        """Loss in dB of the path without the devices in ``through``."""
         return self.loss_db - sum(self.inline_losses_db)
 
 
@@ -180,7 +179,7 @@ class LoopPath:
 
 @dataclass(frozen=True)
 class Wiring:
-    """All inputs, outputs, bypass fibres and loops of a bench."""
+    """All input paths, output paths, bypass fibres and fibre loops of a bench."""
 
     inputs: tuple[InputPath, ...]
     outputs: tuple[OutputPath, ...]
@@ -188,14 +187,14 @@ class Wiring:
     loops: tuple[LoopPath, ...] = ()
 
     def input_of(self, transponder: str) -> InputPath:
-        """Return the first input fed by a module. Raises ``KeyError`` if the module feeds none."""
+        """Return the first input path fed by a module. Raises ``KeyError`` if the module feeds no input."""
         for path in self.inputs:
             if path.transponder == transponder:
                 return path
         raise KeyError(transponder)
 
     def output_of(self, transponder: str) -> OutputPath:
-        """Return the first output that feeds a module's receiver. Raises ``KeyError`` if none does."""
+        """Return the first output path that feeds a module's receiver. Raises ``KeyError`` if there is none."""
         for path in self.outputs:
             if path.transponder == transponder:
                 return path

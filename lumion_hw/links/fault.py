@@ -1,8 +1,8 @@
 """Fault link for tests: wraps any link, applies seeded faults in both directions and counts them.
 
-Damage to single bytes depends on the seed and the byte number in its direction, not on how bytes are grouped, so it is
-the same on every run, also over TCP. Chunks (one ``write`` of the host, one ``read`` of the inner link) are delayed,
-split, swapped or hit by a burst. The line itself stalls, half closes or is unplugged after byte N.
+Damage to single bytes depends only on the seed, the direction and the number of the byte, not on how bytes are grouped,
+so every run is the same, also over TCP. Chunks (one ``write`` of the host, one ``read`` of the inner link) are delayed,
+split, swapped or hit by a burst. The line itself can stall, half close or be unplugged after a given number of bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FaultLink:
         return self._inner.name
 
     def apply(self, plan: FaultPlan) -> None:
-        """Apply ``plan`` from now on. Events whose byte has already passed do not happen."""
+        """Replace the fault plan from now on. Events at bytes that have already passed do not happen."""
         for lane, rates in ((self._out, plan.to_device), (self._in, plan.from_device)):
             lane.apply(rates, (event for event in plan.events if event.direction is lane.direction))
 
@@ -131,7 +131,7 @@ class FaultLink:
             self._clock.sleep(min(wake - now, _SLICE_S))
 
     def _admit(self, now: float) -> None:
-        """Move bytes of the device into the lane, up to the next line event."""
+        """Move bytes from the device into the queue for the host, up to the next fault of the line."""
         lane = self._in
         while True:
             while (event := lane.line_event_due()) is not None:
@@ -159,7 +159,7 @@ class FaultLink:
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Send the bytes that are due to the device, unless the link is unplugged."""
+        """Send the bytes whose delay has passed to the device, unless the link is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
@@ -174,7 +174,7 @@ class FaultLink:
             self._end(f"{self._lost}; {progress}" if progress else self._lost)
 
     def _end(self, label: str, *, orderly: bool = False) -> NoReturn:
-        """Close the link and raise. As with a socket, the cause is an ``OSError`` unless the end is orderly."""
+        """Close the link and raise ``LinkLost``; its cause is an ``OSError``, as for a socket, if the end is abrupt."""
         self._lost = self._lost or label
         self.close()
         hint = "The fault plan of this test link caused it; open the link again."

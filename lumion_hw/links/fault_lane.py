@@ -1,4 +1,4 @@
-"""One direction of a fault link: bytes enter, are damaged at random, and leave when they are due."""
+"""One direction of a fault link: bytes enter, are damaged at random, and leave when their delay has passed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Chunk:
 
 
 class FaultLane:
-    """One direction of a fault link: damages bytes, queues chunks until they are due, and triggers line events.
+    """One direction of a fault link: damages bytes, delays chunks of bytes, and triggers faults of the whole line.
 
     Args:
         direction: Direction in which the bytes travel.
@@ -42,7 +42,7 @@ class FaultLane:
         self._next_hit: float = math.inf
 
     def apply(self, rates: FaultRates, events: Iterable[FaultEvent]) -> None:
-        """Apply other rates and events from the next byte on."""
+        """Replace the fault rates and events from the next byte on."""
         pending = sorted((e for e in events if e.at_byte >= self.counts["taken"]), key=lambda event: event.at_byte)
         self._rates = rates
         self._line_events = deque(event for event in pending if event.kind in LINE_KINDS)
@@ -51,13 +51,13 @@ class FaultLane:
         self._draw_next_hit()
 
     def line_event_due(self) -> FaultEvent | None:
-        """Return and remove the next line event if all bytes before it have entered; else ``None``."""
+        """Return and remove the next fault of the line if all bytes before it have entered; else ``None``."""
         if self._line_events and self._line_events[0].at_byte <= self.counts["taken"]:
             return self._line_events.popleft()
         return None
 
     def bytes_before_line_event(self, n_bytes: int) -> int:
-        """Return how many of ``n_bytes`` enter before the next line event."""
+        """Return how many of ``n_bytes`` enter before the next fault of the line."""
         return min(n_bytes, self._line_events[0].at_byte - self.counts["taken"]) if self._line_events else n_bytes
 
     def push(self, data: bytes, now: float) -> None:
@@ -89,7 +89,7 @@ class FaultLane:
             self._held = last
 
     def pop(self, now: float) -> bytes:
-        """Return the oldest chunk that is due, or ``b""``."""
+        """Return the oldest chunk whose delay has passed, or ``b""``."""
         while self._queue and self._queue[0].due_s <= now:
             chunk = self._queue.popleft()
             self._held = None if chunk is self._held else self._held
@@ -99,7 +99,7 @@ class FaultLane:
         return b""
 
     def next_due(self) -> float:
-        """Return the time at which the oldest chunk is due; infinity if no chunk is queued."""
+        """Return the time at which the oldest chunk leaves; infinity if no chunk is queued."""
         return self._queue[0].due_s if self._queue else math.inf
 
     def waiting(self) -> int:
@@ -118,7 +118,7 @@ class FaultLane:
         return chunk
 
     def _shots(self, start: int, end: int) -> list[FaultEvent]:
-        """Return and remove the one-shot faults that hit these bytes."""
+        """Return and remove the planned single faults (``FaultEvent``) that hit these bytes."""
         shots = [event for event in self._events if start <= event.at_byte < end]
         if shots:
             self._events = [event for event in self._events if event not in shots]
@@ -177,7 +177,7 @@ class FaultLane:
         return b"".join(damaged_bytes)
 
     def _random_hits(self, end: int) -> Iterator[tuple[int, FaultKind, int]]:
-        """Yield byte, fault and bit of every hit before ``end``. Draws do not depend on how bytes are grouped."""
+        """Yield byte number, fault and bit of every damage before ``end``, independently of how bytes are grouped."""
         while self._next_hit < end:
             index = int(self._next_hit)
             weights = (self._rates.flip, self._rates.drop, self._rates.duplicate)

@@ -41,17 +41,17 @@ class FaultRates:
     """Fault rates of one direction: probabilities from 0 to 1.
 
     Attributes:
-        flip: Rate per byte.
-        drop: Rate per byte.
-        duplicate: Rate per byte.
-        burst: Rate per chunk.
-        delay: Rate per chunk.
-        split: Rate per chunk.
-        swap: Rate per chunk.
-        burst_bytes: Longest burst.
-        delay_s: Additional delay of a delayed chunk.
-        gap_s: Time between the parts of a split chunk.
-        max_swap_wait_s: Longest time for which a chunk waits for the next one to change places with.
+        flip: Probability per byte that one bit is inverted.
+        drop: Probability that a byte is lost.
+        duplicate: Probability that a byte arrives twice.
+        burst: Probability per chunk of a burst of wrong bytes.
+        delay: Probability that a chunk is delayed.
+        split: Probability that a chunk is split in two.
+        swap: Probability that a chunk and the next chunk arrive in reverse order.
+        burst_bytes: Length of the longest burst, in bytes.
+        delay_s: Additional delay of a delayed chunk, in seconds.
+        gap_s: Time between the parts of a split chunk, in seconds.
+        max_swap_wait_s: Longest wait in seconds of a chunk for the next chunk, before which it would have arrived.
     """
 
     flip: float = 0.0
@@ -81,10 +81,10 @@ class FaultEvent:
 
     Attributes:
         kind: Kind of the fault.
-        direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both).
-        at_byte: Number of bytes that pass first; faults of bytes and chunks hit the next byte.
-        duration_s: Length of a delay, gap, wait or stall; after ``UNPLUG``, time for which the link cannot be opened.
-        n_bytes: Length of a burst.
+        direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both directions).
+        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the next byte.
+        duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time without reconnection.
+        n_bytes: Length of a burst, in bytes.
     """
 
     kind: FaultKind
@@ -134,7 +134,7 @@ class FaultCounts:
         swaps: Number of pairs of chunks that changed places.
         stalls: Number of stalls.
         half_closes: Number of half closes of this direction.
-        unplugs: Number of unplugs, counted in this direction's bytes.
+        unplugs: Number of unplug events triggered by the byte count of this direction.
     """
 
     taken: int = 0

@@ -29,7 +29,7 @@ class MemoryLink:
 
     @property
     def name(self) -> str:
-        """The name of the link given at construction."""
+        """Name of the link, as given at construction."""
         return self._name
 
     def open(self, deadline: Deadline) -> None:

@@ -1,9 +1,9 @@
 """Ownership of open links: a link belongs to the process that opened it.
 
-A child created by ``fork`` shares the sockets and ports of its parent. If both used them, each would receive replies
-meant for the other, and a child that exits would send its parent's closing command, such as heaters off. Therefore
-links, sessions and drivers remember their process. In a different process, every use raises
-:class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
+A child created by ``fork`` shares the sockets and ports of its parent. If both processes used them, each would receive
+replies meant for the other, and a child that exits would send its parent's closing command, such as heaters off.
+Therefore links, sessions and drivers store the id of the process that opened them. In a different process, every use
+raises :class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class OwnerProcess:
         """Raise ``ForkError`` if a different process has opened the link."""
         if self._pid not in (0, self.this_process):
             raise ForkError(
-                f"opened by process {self._pid} and used by its child process {self.this_process}; nothing was sent",
+                f"opened by process {self._pid} but used by its child process {self.this_process}; nothing was sent",
                 device=device,
                 address=address,
-                hint="Use it only in the process that opened it. If the child needs a bench, open a new one there, or "
+                hint="Use it only in the process that opened it. If the child needs a bench, open one in the child, or "
                 "start processes by 'spawn' instead of 'fork'.",
             )
 
@@ -60,7 +60,7 @@ def fork_safe(lock: LockT) -> LockT:
 
 
 def forget_in_child(link: Any) -> None:
-    """Call ``link.forget()`` in a forked child: otherwise its library would close the parent's session at exit."""
+    """Call ``link.forget()`` in forked children: otherwise the link's library closes the parent's session at exit."""
     _forgetful.add(link)
 
 

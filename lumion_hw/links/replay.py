@@ -18,7 +18,7 @@ class RecordedExchange:
     Attributes:
         sent: Bytes that the host sends.
         received: Reply of the device once it has received all of ``sent``.
-        delay_s: Time until the reply leaves the device.
+        delay_s: Time in seconds until the reply leaves the device.
     """
 
     sent: bytes
@@ -27,7 +27,7 @@ class RecordedExchange:
 
 
 class ReplayPeer:
-    """The device of a recorded conversation; a :class:`~lumion_hw.links.base.Peer`.
+    """Emulated device that replays a recorded conversation; a :class:`~lumion_hw.links.base.Peer`.
 
     Args:
         exchanges: Steps of the conversation, in order.
@@ -68,14 +68,14 @@ class ReplayPeer:
             self._replies.append((self._clock.now() + step.delay_s, step.received))
 
     def transmit(self) -> bytes:
-        """Return the recorded replies that are due."""
+        """Return the recorded replies whose delay has passed."""
         data = b""
         while self._replies and self._replies[0][0] <= self._clock.now():
             data += self._replies.popleft()[1]
         return data
 
     def next_event(self) -> float | None:
-        """Return the time at which the next reply is due."""
+        """Return the time at which the next reply leaves the device."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:

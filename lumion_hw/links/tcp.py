@@ -44,7 +44,7 @@ class TcpLink:
         return f"tcp://[{self._host}]:{self._port}" if ":" in self._host else f"tcp://{self._host}:{self._port}"
 
     def open(self, deadline: Deadline) -> None:
-        """Connect to the device. Raises ``ConnectError`` if refused, unreachable, unknown or late (``deadline``)."""
+        """Connect to the device. Raises ``ConnectError`` if refused, unreachable or unknown, or after ``deadline``."""
         self._owner.claim(self.name)
         if self._socket is not None:
             return
@@ -130,7 +130,7 @@ class TcpLink:
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait until the socket is ready, the time slice ends or the deadline is reached; return readiness."""
+        """Wait until the socket is ready, the time slice ends or the deadline passes; return whether it is ready."""
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 

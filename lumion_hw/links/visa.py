@@ -31,7 +31,7 @@ _USB_HINT = "VISA over USB without a vendor's backend needs PyUSB and libusb: pi
 def _resource_manager(backend: str) -> Any:
     """Return the resource manager of this process. It is never closed, because that would end all its sessions.
 
-    pyvisa shares one manager within a process. If other code has closed it, a new one is created.
+    pyvisa shares one manager within a process. If other code has closed this manager, a new manager is created.
     """
     import pyvisa
 

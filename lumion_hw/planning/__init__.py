@@ -1,4 +1,4 @@
-"""Planning: spares for a service level, cost of recovery policies, and slices of a rack. No bench is needed.
+"""Planning of an accelerator fleet: spares for a service level, cost of recovery policies, slices of a rack; no bench.
 
 The modules are private: import names from this package (docs/planning.md).
 """

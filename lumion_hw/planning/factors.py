@@ -1,4 +1,4 @@
-"""Check of published cost factors: recovery policies compared over job sizes and fractions of whole-server faults."""
+"""Check of published cost factors of recovery policies, over job sizes and fractions of whole-server faults."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}
 
 @dataclass(frozen=True, eq=False)
 class FactorMap:
-    """Cost of each recovery policy relative to spares in the rack, where jobs move if no spare is left.
+    """Cost of each recovery policy relative to in-rack spares, with which jobs move only if no spare is left.
 
     Attributes:
         sizes: Accelerators of every job.
-        server_shares: Part of the faults that affect a whole server.
-        factors: Cost relative to in-rack spares by policy, shape ``(sizes, shares)``.
+        server_shares: Fractions of the faults that affect a whole server.
+        factors: Cost relative to in-rack spares, by policy, shape ``(sizes, server_shares)``.
         counting: Which accelerators count as cost, from :data:`lumion_hw.planning.COUNTINGS`.
     """
 
@@ -47,16 +47,16 @@ def factor_map(
     seed: int = 0,
     mapper: Mapper = map,
 ) -> FactorMap:
-    """Return the cost of recovery policies, relative to spares in the rack, for fleets whose jobs all have one size.
+    """Return the cost of recovery policies relative to in-rack spares, for fleets whose jobs all have one size.
 
     Args:
         fleet: Racks and spares.
         per_accelerator_day: Faults of all kinds per accelerator and day.
         repair_days: Days until a part is replaced.
         sizes: Job sizes.
-        server_shares: Parts of the faults that affect a whole server.
+        server_shares: Fractions of the faults that affect a whole server.
         counting: One of :data:`lumion_hw.planning.COUNTINGS`.
-        states: Number of states of each fleet.
+        states: Number of random states (moments) of each fleet.
         seed: As for :func:`lumion_hw.planning.simulate`.
         mapper: As for :func:`lumion_hw.planning.simulate`.
     """

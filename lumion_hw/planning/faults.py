@@ -1,4 +1,4 @@
-"""Faults of accelerators and servers: rates and repair times, as one rate or by causes from a file."""
+"""Faults of accelerators and servers: rates and repair times, as one total rate or by causes from a file."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class FaultRate:
 
 @dataclass(frozen=True)
 class Faults:
-    """Distribution of failures in a state of the fleet.
+    """Probability distribution of the failures that a fleet has at one moment.
 
     Attributes:
         per_rack: Smallest and largest number of failed accelerators in every rack, drawn uniformly, or ``None``.
-        accelerator_unavailable: Otherwise: fraction of time that a single accelerator is lost.
-        server_unavailable: Fraction of time that a whole server is lost.
+        accelerator_unavailable: Fraction of time that a single accelerator is lost; used if ``per_rack`` is ``None``.
+        server_unavailable: Fraction of time that a whole server is lost; likewise.
     """
 
     per_rack: tuple[int, int] | None = None
@@ -69,12 +69,12 @@ class Faults:
 
     @classmethod
     def from_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
-        """Return the distribution of failures for one rate of faults.
+        """Return the distribution of failures for one rate of faults of all kinds.
 
         Args:
             per_accelerator_day: Faults of all kinds per accelerator and day.
             repair_days: Days until a part is replaced.
-            server_share: Part of the faults that affect a whole server.
+            server_share: Fraction of the faults that affect a whole server.
             per_server: Accelerators per server.
         """
         if not 0.0 <= server_share <= 1.0:
@@ -88,7 +88,7 @@ class Faults:
         """Return the distribution of failures for independent causes, each with its own repair time.
 
         Args:
-            causes: The causes.
+            causes: Rate and repair time of each cause.
             per_server: Accelerators per server.
         """
         up = dict.fromkeys(_SCOPES, 1.0)

@@ -1,8 +1,9 @@
-"""Simulated cost of faults in a fleet of racks, by recovery policy: accelerators idle or out of service.
+"""Simulated cost of recovery policies in a fleet of racks: accelerators that are idle or out of service.
 
-A state is one moment: jobs occupy their racks, and some accelerators and whole servers have failed. Each policy
-determines which healthy accelerators are out of service because of that, and how many are idle as spares. States are
-independent and drawn in chunks with their own seeds, so that a result does not depend on the number of processes.
+A state is the fleet at one moment: jobs occupy their racks, and some accelerators and whole servers have failed. The
+policy determines which healthy accelerators are out of service because of these failures, and how many are idle as
+spares. States are independent and drawn in chunks with their own seeds, so the result is the same for any number of
+processes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Real = NDArray[np.float64]
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 POLICIES = ("job-migration", "server-eviction", "in-rack-spares", "spares-and-racks")
-"""Job migration moves the whole job; server eviction replaces the server; in-rack spares replace the accelerator while
-there are any, then the job moves; spares and racks: the same, but jobs move to reserved racks."""
+"""Job migration moves the whole job. Server eviction replaces the server. With in-rack spares, a spare replaces the
+accelerator; without one left, the job moves. Spares-and-racks does the same, but jobs move to reserved racks."""
 
 # States at a time, and numbers in a table of states by jobs.
 _CHUNK, _MAX_IN_TABLE = 1000, 4_000_000
@@ -48,8 +49,8 @@ class Fleet:
         racks: Number of racks that run jobs.
         per_rack: Accelerators in a rack, spares included.
         per_server: Accelerators in a server.
-        spares_per_rack: Accelerators reserved in each rack, the first ones of the rack.
-        spare_racks: Additional reserved racks.
+        spares_per_rack: Accelerators reserved in each rack; they have the lowest numbers.
+        spare_racks: Number of reserved racks besides ``racks``.
     """
 
     racks: int = 64
@@ -80,16 +81,16 @@ class Fleet:
 
 @dataclass(frozen=True)
 class PolicyCost:
-    """Cost of one policy, in accelerators per state.
+    """Cost of one recovery policy, in accelerators per random state of the fleet.
 
     Attributes:
         policy: One of :data:`POLICIES`.
         scope: Where reserved accelerators may be used: ``rack`` or ``fleet``.
         stranded: Mean number of healthy accelerators out of service because of faults.
-        stranded_error: Standard error of this mean.
+        stranded_error: Standard error of ``stranded``.
         idle: Mean number of unused spares.
-        reserved: Accelerators to reserve so that no job lacks any, with the probability of the service level.
-        whole: Fraction of the states in which the reserve was sufficient; 1 without a reserve.
+        reserved: Number of accelerators to reserve so that no job lacks any in the required fraction of states.
+        whole: Fraction of the states in which the reserved accelerators were sufficient; 1 if none are reserved.
     """
 
     policy: str
@@ -107,7 +108,7 @@ class Overprovisioning:
 
     Attributes:
         states: Number of states.
-        failed: Mean number of failed accelerators among those of jobs.
+        failed: Mean number of failed accelerators that were in use by jobs.
         costs: Cost by policy.
     """
 
@@ -119,9 +120,9 @@ class Overprovisioning:
         """Return the cost of one recovery policy relative to another.
 
         Args:
-            policy: Numerator.
-            over: Denominator.
-            counting: ``stranded`` alone, with ``idle`` spares, ``needed`` (stranded and failed), or ``all`` three.
+            policy: Policy in the numerator.
+            over: Policy in the denominator.
+            counting: ``stranded`` accelerators alone, with ``idle`` spares, ``needed`` (with failed), or ``all``.
         """
         one, other = (self._count(name, counting) for name in (policy, over))
         return one / other if other > 0.0 else float("inf") if one > 0.0 else float("nan")
@@ -133,7 +134,7 @@ class Overprovisioning:
 
 _COUNTINGS = {"stranded": (0, 0), "idle": (1, 0), "needed": (0, 1), "all": (1, 1)}
 COUNTINGS = tuple(_COUNTINGS)
-"""Kinds of counting; the published factors do not say which kind they use."""
+"""Ways to count a cost, see :meth:`Overprovisioning.ratio`; the published factors do not say which way they use."""
 
 
 def simulate(
@@ -153,9 +154,9 @@ def simulate(
         faults: Distribution of failures.
         mix: Job sizes; jobs larger than a rack use whole racks.
         states: Number of states.
-        seed: Random seed of layouts and faults; the result is the same for every ``mapper``.
-        service_level: Service level for the reserve.
-        mapper: Runs the chunks: ``map``, or the result of :func:`on_cores` or :func:`on_cluster`.
+        seed: Random seed of job layouts and faults; the result does not depend on ``mapper``.
+        service_level: Required fraction of states in which the reserve is sufficient, 0 to 1.
+        mapper: Function that runs the chunks: ``map``, or the result of :func:`on_cores` or :func:`on_cluster`.
 
     Raises:
         ConfigError: No job fits the fleet, or numbers are out of range.
@@ -217,7 +218,7 @@ class _Layouts:
     """Several random assignments of jobs to racks.
 
     Attributes:
-        job: Job of every accelerator, -1 for none, shape ``(layouts, racks · per_rack)``.
+        job: Number of each accelerator's job, -1 for none, shape ``(layouts, racks · per_rack)``.
         size: Accelerators of each job, shape ``(layouts, max. jobs)``.
     """
 
@@ -237,7 +238,7 @@ def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
 
 
 def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
-    """Fill racks with random jobs: each in the fullest rack with room, larger jobs in whole empty racks."""
+    """Fill racks with random jobs: each goes to the fullest rack with room, jobs larger than a rack to empty racks."""
     job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
     room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
     most, sizes, misfits = int(room[0]), list[int](), 0
@@ -315,7 +316,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
 
 
 def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
-    """Return the failures that no spare in their own rack covers. Failures of the largest jobs are covered first."""
+    """Return the failures that are not covered by spares of their own rack. Spares go to the largest jobs first."""
     short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
@@ -341,7 +342,7 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
 
 
 def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
-    """Return random failed accelerators, a uniformly drawn number of different ones per rack (Floyd's algorithm)."""
+    """Return a random number of different failed accelerators for each rack, uniformly drawn (Floyd's algorithm)."""
     racks, maximum = count * fleet.racks, between[1]
     counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
     chosen = np.full((racks, maximum), -1, dtype=np.int64)

@@ -19,10 +19,10 @@ _SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
-    """Draw the cost of each recovery policy relative to in-rack spares; bold where it reaches the published factor.
+    """Draw the cost of recovery policies relative to in-rack spares; values of at least the published factor are bold.
 
     Args:
-        found: The factors.
+        found: The relative costs.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
 
@@ -43,13 +43,13 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
             axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize="small", fontweight=holds)
         axes.set_xticks(range(len(found.server_shares)), [f"{100.0 * share:.0f}" for share in found.server_shares])
         axes.set_yticks(range(len(found.sizes)), [str(size) for size in found.sizes])
-        axes.set_xlabel("faults that take the whole server (%)")
+        axes.set_xlabel("faults that affect a whole server (%)")
         axes.set_ylabel("accelerators of a job")
         title = f"{policy.replace('-', ' ')} (bold: {PUBLISHED[policy]:g} or more, as published)"
         axes.set_title(title, fontsize="medium")
     bar = figure.colorbar(image, ax=panels, ticks=[0.01, 0.1, 1.0, 10.0, 100.0], format="%g")
     bar.set_label("above 1: in-rack spares cost less")
-    figure.suptitle(f"How many times the accelerators of in-rack spares each policy takes (counted: {found.counting})")
+    figure.suptitle(f"Accelerators that each policy costs, relative to in-rack spares (counted: {found.counting})")
     save_figure(figure, target, over)
 
 
@@ -57,7 +57,7 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
     """Draw the cost of recovery policies: healthy accelerators out of service, idle spares, failed accelerators.
 
     Args:
-        found: The policies.
+        found: The costs of the policies.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
 
@@ -82,10 +82,10 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
 
 
 def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
-    """Draw the results of request streams on racks: accepted requests, accelerators in use, usable links.
+    """Draw the results of request streams on several racks: accepted requests, accelerators in use, usable links.
 
     Args:
-        found: Results by the name of the rack.
+        found: Results by name of the rack.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
 
@@ -118,10 +118,10 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 
 
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
-    """Draw the probability that more accelerators fail than there are spares, over the number of spares.
+    """Draw the probability that more accelerators are lost than there are spares, over the number of spares.
 
     Args:
-        lost: Probability that exactly k are lost, by label, shape ``(n + 1,)``.
+        lost: Probabilities that exactly k of n accelerators are lost, by label of the curve, shape ``(n + 1,)``.
         service_level: Required probability that no job lacks an accelerator.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
@@ -141,7 +141,7 @@ def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPat
     axes.set_yscale("log")
     axes.set_ylim(_SHOWN_SHORT, 1.5)
     axes.set_xlabel("spares")
-    axes.set_ylabel("probability that more are lost")
+    axes.set_ylabel("probability that more accelerators are lost")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     save_figure(figure, target, over)

@@ -1,8 +1,8 @@
 """Slices of a rack: accelerators for a request, adjacent on a torus, or anywhere on a circuit fabric.
 
-On a torus a request gets a box; free accelerators that form no box cannot be used. A fabric connects any free
-accelerators, as long as each has ports for the requested topology. Both are compared with the same random stream of
-requests.
+On a torus each request gets a box of adjacent accelerators, so free accelerators that form no box cannot be used. A
+circuit fabric connects any free accelerators, as long as each has enough ports for the requested topology. Torus and
+fabric are compared with the same random stream of requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SliceRequest:
 
     Attributes:
         accelerators: Number of accelerators.
-        topology: Connection: a ring, a 3-D torus, or all-to-all.
+        topology: Connections between the accelerators: ``ring``, ``torus`` (3-D) or ``full`` (every pair).
     """
 
     accelerators: int
@@ -81,7 +81,8 @@ class PlacedSlice:
 
     Attributes:
         request: The request.
-        accelerators: Indices in the rack, in the order of the topology; more than requested if no box has that volume.
+        accelerators: Indices of the accelerators in the rack, in the order of the topology; more than requested if no
+            box has exactly that volume.
         box: Lengths of the box on a torus; ``None`` on a fabric.
         bandwidth_share: Fraction of an accelerator's links that an all-reduce in the slice can use.
     """
@@ -93,7 +94,7 @@ class PlacedSlice:
 
     @property
     def circuits(self) -> tuple[tuple[int, int], ...]:
-        """Accelerators to connect by circuits, each pair once."""
+        """Pairs of accelerators to connect by circuits, each pair once."""
         return tuple((self.accelerators[first], self.accelerators[other]) for first, other in self.request.circuits())
 
 
@@ -111,7 +112,7 @@ class Rack(Protocol):
 
 
 def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return the lengths a ≤ b ≤ c of the box of given volume with the smallest surface; optionally inside a torus.
+    """Return the lengths a ≤ b ≤ c of the most cubic box of a volume (smallest surface); optionally inside a torus.
 
     Raises:
         ConfigError: No such box fits.
@@ -138,9 +139,10 @@ def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
-    There are two links per dimension. Along a dimension that the box fills, a ring runs in both directions. Along a
-    dimension that it does not fill, the return path uses the same links, so only one ring runs. A dimension of
-    one accelerator cannot be used. Assumed: links cannot change dimension, and all dimensions are used at once.
+    An accelerator has two links per dimension. Along a dimension that the box fills, a ring uses both directions of its
+    links. Along a dimension that the box does not fill, the way back needs the opposite directions, so only one ring
+    fits. A dimension with one accelerator cannot be used. Assumed: links cannot change dimension, and all dimensions
+    are used at once.
 
     Args:
         box: Lengths of the box along each dimension of the torus.
@@ -154,7 +156,7 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Numbers of busy accelerators in boxes of a torus.
+    """Counts the busy accelerators in boxes of a torus quickly, from cumulative sums.
 
     Args:
         busy: Whether each accelerator is busy, shape ``(x, y, z)``.
@@ -169,7 +171,7 @@ class _BusyCounts:
         self._counts = counts
 
     def count_in_boxes(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
-        """Return the number of busy accelerators in a box, for each possible position of the box's corner."""
+        """Return the number of busy accelerators in a box, for each possible corner of the box."""
         counts = self._counts
         for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
             counts = counts.take(range(length, length + count), axis) - counts.take(range(count), axis)
@@ -182,7 +184,7 @@ class TorusRack:
 
     Attributes:
         shape: Lengths of the torus.
-        wrapped: Whether a box may cross the edge.
+        wrapped: Whether a box may continue across the edge of the torus.
     """
 
     shape: tuple[int, int, int] = (4, 4, 4)
@@ -204,7 +206,7 @@ class TorusRack:
         return math.prod(self.shape)
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a slice in the first free box, most cubic shape first; if no box has its volume, in a larger box."""
+        """Place a slice in the first free box, most cubic first; use a larger box if none has its volume."""
         if not (boxes := self._boxes_of_volume(request.accelerators)):
             return None
         busy_counts = _BusyCounts(busy.reshape(self.shape))
@@ -219,7 +221,7 @@ class TorusRack:
         return None
 
     def _boxes_of_volume(self, volume: int) -> list[tuple[int, int, int]]:
-        """Return all boxes of a volume inside the torus, or of the next larger possible volume; most cubic first."""
+        """Return all boxes of a volume that fit the torus, or of the next larger possible volume; most cubic first."""
         if volume not in self._box_cache:
             fitting: list[tuple[int, int, int]] = []
             for larger in range(volume, self.size + 1):
@@ -244,9 +246,9 @@ class FabricRack:
     """A rack whose accelerators are connected by circuits in any combination.
 
     Attributes:
-        size: Accelerators.
-        per_server: Accelerators per server: slices use as few servers as possible.
-        ports: Duplex ports of an accelerator, all usable by a slice. Six, as on the torus.
+        size: Number of accelerators.
+        per_server: Number of accelerators per server; slices use as few servers as possible.
+        ports: Number of duplex ports per accelerator, all usable by a slice; by default six, as on a torus.
     """
 
     size: int = 64
@@ -261,7 +263,7 @@ class FabricRack:
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a slice on free accelerators of few servers; the remainder goes to the fullest server with enough free.
+        """Place a slice on few servers; its remainder goes to the server with the fewest sufficient free accelerators.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.
@@ -292,12 +294,12 @@ class StreamResult:
 
     Attributes:
         requests: Number of requests.
-        accepted: Fraction that was placed at once; the others are lost.
-        short: Fraction refused because too few accelerators were free.
-        fragmented: Fraction refused although enough were free.
+        accepted: Fraction of the requests that were placed at once; the others are lost.
+        short: Fraction of the requests refused because too few accelerators were free.
+        fragmented: Fraction of the requests refused although enough accelerators were free.
         used: Mean fraction of accelerators in use.
-        bandwidth_share: Mean fraction of links that an all-reduce can use, over accepted slices of two or more.
-        fabric_speedup: Mean speed-up of an all-reduce with all links, over the same slices.
+        bandwidth_share: Mean fraction of links that an all-reduce can use, over accepted slices larger than 1.
+        fabric_speedup: Mean speed-up of an all-reduce if all links could be used, over the same slices.
     """
 
     requests: int
@@ -324,17 +326,17 @@ def serve_stream(
     Args:
         rack: The rack.
         mix: Job sizes.
-        load: Mean number of requested accelerators over those of the rack, if all requests were accepted.
+        load: Mean number of accelerators in use if all requests were accepted, divided by the accelerators of the rack.
         requests: Number of requests.
         seed: Random seed; the stream is the same for every rack.
         topology: Topology of every request.
-        progress: Called regularly with ``"requests"``, the number so far and the total.
+        progress: Called regularly with ``"requests"``, the number of requests so far and their total.
 
     Raises:
-        ConfigError: A number is out of range, or a size needs more ports than there are.
+        ConfigError: A number is out of range, or a slice needs more ports than an accelerator has.
     """
     if not (math.isfinite(load) and 0.0 < load <= 100.0):
-        raise ConfigError(f"the load cannot be {load}", hint="Give a number above 0 and at most 100 times the rack.")
+        raise ConfigError(f"the load cannot be {load}", hint="Give a number above 0, at most 100.")
     if not 1 <= requests <= MAX_REQUESTS:
         raise ConfigError(f"cannot serve {requests} requests", hint=f"Give 1 to {MAX_REQUESTS}.")
     sizes, arrivals, durations = _draw_requests(rack, mix, load, requests, np.random.default_rng(seed))
@@ -382,10 +384,10 @@ def _draw_requests(
 
 
 def training_speedup(communication_share: float, faster: float) -> float:
-    """Return the speed-up of a training iteration when its exposed communication gets faster (Amdahl's law).
+    """Return the speed-up of a training iteration whose communication gets faster (Amdahl's law).
 
     Args:
-        communication_share: Fraction of communication in the iteration before, 0 to 1.
+        communication_share: Fraction of the original iteration spent in communication that nothing hides, 0 to 1.
         faster: Speed-up of the communication.
     """
     if not 0.0 <= communication_share <= 1.0 or not faster > 0.0:
@@ -394,7 +396,7 @@ def training_speedup(communication_share: float, faster: float) -> float:
 
 
 def needed_communication_share(speedup: float, faster: float) -> float | None:
-    """Return the fraction of communication time needed for a given speed-up; ``None`` if a fraction of 1 is too low."""
+    """Return the communication fraction at which an iteration reaches a speed-up; ``None`` if even 1 is too low."""
     if not (speedup >= 1.0 and faster > 0.0):
         raise ConfigError(f"invalid speed-up {speedup} or communication speed-up {faster}", hint="Give at least 1.")
     if speedup > faster:

@@ -1,4 +1,4 @@
-"""Numbers of spares, from exact probabilities of simultaneous losses of accelerators (docs/planning.md).
+"""Required numbers of spares, from exact probabilities of simultaneous losses of accelerators (docs/planning.md).
 
 Accelerators that fail together form a risk group; groups may contain groups: accelerators in servers, servers in racks.
 """
@@ -26,8 +26,8 @@ class RiskGroup:
 
     Attributes:
         unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
-        parts: Groups inside, lost with it or individually.
-        accelerators: Accelerators outside of all parts.
+        parts: Groups inside this group; each is lost with the group or alone.
+        accelerators: Number of accelerators outside of all parts.
     """
 
     unavailable: float
@@ -49,11 +49,11 @@ class RiskGroup:
 
 
 def unavailable_share(failures_per_day: float, repair_days: float) -> float:
-    """Return the long-run fraction of time that a part is out of service, λD / (1 + λD) with fault rate λ, repair D.
+    """Return the long-run fraction of time that a part is out of service, λD / (1 + λD).
 
     Args:
-        failures_per_day: λ, failures per day in service.
-        repair_days: D, days until the part is replaced.
+        failures_per_day: Fault rate λ: failures per day in service.
+        repair_days: Repair time D: days until the part is replaced.
     """
     for name, value in (("failures per day", failures_per_day), ("days to repair", repair_days)):
         if not (math.isfinite(value) and value >= 0.0):
@@ -86,7 +86,7 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are out of service, for k = 0 … size: shape ``(size + 1,)``.
 
-    Uses the recursion for independent units over the parts of the group:
+    The parts of the group are added one by one as independent units; for single units with loss probability p:
     ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``.
     """
     inside = np.ones(1)
@@ -107,12 +107,12 @@ def spares_needed(
     Args:
         lost: Probability that exactly k units are lost, shape ``(n + 1,)``.
         service_level: Required probability, between 0 and 1.
-        rule: ``published`` (Morphlux): the smallest K with P(K or more lost) ≤ 1 - level, one more than needed.
-            ``sufficient``: P(more than K lost) ≤ 1 - level.
+        rule: ``published`` (Morphlux): smallest K with P(K or more lost) ≤ 1 - service level, one more than needed.
+            ``sufficient``: smallest K with P(more than K lost) ≤ 1 - service level.
         spare_unavailable: Fraction of time that a spare itself is lost; lost spares must be covered as well.
 
     Raises:
-        ConfigError: The level is not between 0 and 1, or no number of spares reaches it.
+        ConfigError: The service level is not between 0 and 1, or no number of spares reaches this level.
     """
     if not 0.0 < service_level < 1.0:
         raise ConfigError(f"a service level must be between 0 and 1, found {service_level}")
@@ -139,9 +139,9 @@ class SparePlan:
     Attributes:
         racks: Number of racks.
         service_level: Required probability that no job lacks an accelerator.
-        rule: Rule of counting.
-        one_rack: Spares in one rack for this rack alone to reach the level.
-        every_rack: Spares in each rack for all racks together to reach the level.
+        rule: Rule of :func:`spares_needed`.
+        one_rack: Spares that one rack needs to reach the level for itself.
+        every_rack: Spares that each rack needs for all racks together to reach the level.
         pooled: Spares in one pool that any rack can use.
     """
 

@@ -1,4 +1,4 @@
-"""Rehearsal of a server failure: a real training job on emulated light loses a server and must continue.
+"""Rehearsal of a server failure: a real training job, connected by emulated light, loses a server and must continue.
 
 The modules are private: import names from this package.
 """

@@ -1,7 +1,7 @@
 """Light of a rehearsal (recovery drill) from an emulated bench: mesh, photodiodes, and fabric manager.
 
-The bench runs on virtual time that keeps pace with the wall clock. Frames pass where a sender's emulated light arrives
-at a receiver above its sensitivity, for all modules of both servers.
+The bench runs on virtual time that keeps pace with the wall clock. Frames pass from one server to another while the
+emulated light of all their modules arrives above the receivers' sensitivity.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _LOOK_S = 0.02
 
 
 class PacedClock(VirtualClock):
-    """Virtual clock that can be limited to the pace of the wall clock.
+    """Virtual clock that can be made to run no faster than the wall clock.
 
-    Computation takes no virtual time, so the clock falls behind when computation takes long; then it does not wait
-    until it has caught up.
+    Computation takes no virtual time, so the virtual clock falls behind during long computation. It then runs without
+    waiting until it has caught up with the wall clock.
     """
 
     _ahead_s: float | None = None
 
     def keep_pace(self) -> None:
-        """Limit virtual time to the pace of the wall clock from now on."""
+        """Let virtual time run no faster than the wall clock from now on."""
         self._ahead_s = self.now() - time.monotonic()
 
     def run_freely(self) -> None:
@@ -60,8 +60,8 @@ class BenchFabric:
 
     Args:
         path: Path of the bench file, or the name of a built-in bench.
-        record: Calibration of this bench with this seed.
-        directory: Directory of the journals.
+        record: Calibration record of this bench, made with the same ``seed``.
+        directory: Directory for the journals of circuits and fabric.
         seed: Random seed of the emulation.
     """
 
@@ -115,7 +115,7 @@ class BenchFabric:
         )
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start watching in a separate thread, which makes all accesses to the bench."""
+        """Start to watch the light in a separate thread, which makes all accesses to the bench."""
         self._arrives, self._failed = arrives, failed
         self._clock.keep_pace()
         self._thread = threading.Thread(target=self._run, name="lumion-fabric", daemon=True)
@@ -156,7 +156,7 @@ class BenchFabric:
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _report_light(self) -> None:
-        """Report whose light arrives at each server, as calculated by the emulated optics."""
+        """Report from which server light arrives at each server, as calculated by the emulated optics."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
         changes: dict[str, str] = {}
@@ -206,7 +206,7 @@ class BenchFabric:
                 self._mark(name, source)
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Let the fabric manager replace a server by a spare; the manager may have started already."""
+        """Let the fabric manager replace a server by a spare, unless the manager has started this already."""
         with self._guard:
             self._mark = mark
             for name, source in self._early:
@@ -225,7 +225,7 @@ class BenchFabric:
         return self._chosen
 
     def _fail(self, failed: str) -> None:
-        self._manager.mark_failed(failed, "its process is gone")
+        self._manager.mark_failed(failed, "its process has ended")
 
     def restore(self) -> None:
         """Repair all failed servers, and run the job on its original servers again."""

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 LightCallback = Callable[[Mapping[str, str]], None]
-"""Called with the sender of the arriving light, by receiving server."""
+"""Called with a mapping from each receiving server to the server whose light arrives there."""
 FailureCallback = Callable[[str, str], None]
 """Called with the server whose light is lost, and the name of the detector."""
 MilestoneCallback = Callable[[str, str], None]
-"""Called with the name of a span when it ends, and the origin of its duration."""
+"""Called with the name of a milestone when it is reached, and whether its time is measured or emulated."""
 
 
 class LightFabric(Protocol):
-    """Servers connected by light, one of which is to fail."""
+    """Servers connected by light, one of which will be made to fail."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ class LightFabric(Protocol):
         """Servers of the job at its start, in rank order."""
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start the light: call ``arrives`` now and after every change, and ``failed`` when light is missing."""
+        """Start the light: call ``arrives`` now and after every change, and ``failed`` when light is lost."""
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
@@ -51,7 +51,7 @@ class SwitchedLight:
     Args:
         members: Servers of the job.
         spares: Spare servers.
-        switching_s: Dark time of ports whose partner changes.
+        switching_s: Dark time, in seconds, of ports whose partner changes.
     """
 
     def __init__(self, members: Sequence[str], spares: Sequence[str], switching_s: float = 0.010) -> None:
@@ -77,7 +77,7 @@ class SwitchedLight:
             self._report_light()
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start to report which servers' light arrives where."""
+        """Start to report from which server light arrives at each server."""
         self._arrives, self._failed = arrives, failed
         self._report_light()
 

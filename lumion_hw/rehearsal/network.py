@@ -1,8 +1,8 @@
-"""Network of a rehearsal: servers as namespaces, circuits as a forwarder of Ethernet frames between TAP devices.
+"""Network of a rehearsal: a namespace per server, and a process that forwards Ethernet frames in place of circuits.
 
-Only objects created by this run are touched: every name has its prefix. A separate process forwards the frames, so that
-Python's global lock does not delay them. Without privileges, links are socket pairs, and the frames are the job's own
-messages.
+Every network object has the prefix of this run in its name, and no other object is touched. A separate process forwards
+the frames between TAP devices, so that Python's global lock does not delay them. Without privileges, links are socket
+pairs, and a frame is a message of the job.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def die_with_parent() -> None:
 
 
 def reason_without_namespaces() -> str | None:
-    """Return why namespaces and TAP devices cannot be used here; ``None`` if a child process could use them."""
+    """Return why namespaces and TAP devices cannot be used here; ``None`` if a test in a child process succeeded."""
     if shutil.which("ip") is None:
         return "the program 'ip' (iproute2) is not installed"
     if not Path("/dev/net/tun").exists():
@@ -85,8 +85,8 @@ class Forwarder:
     """A process that forwards frames between ports according to the light.
 
     Args:
-        ports: File descriptors by server, of TAP devices or sockets; this process keeps its own copies.
-        taps: Whether the ports are TAP devices, whose carrier follows the light.
+        ports: File descriptors of TAP devices or sockets, by server; the caller keeps its own copies.
+        taps: Whether the ports are TAP devices; their carrier state then follows the light.
     """
 
     def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:
@@ -106,11 +106,11 @@ class Forwarder:
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Forward frames only from these senders to their receivers; returns when the change is effective."""
+        """Forward frames only from the given sender to each receiver; return when the change is effective."""
         self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of Ethernet frames ``moved`` and ``dropped`` so far."""
+        """Return the numbers of frames ``moved`` (forwarded) and ``dropped`` so far."""
         return self._request({})
 
     def _request(self, order: Mapping[str, Any]) -> dict[str, int]:
@@ -175,7 +175,7 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
 
 
 class NamespaceNetwork:
-    """A network namespace per server, with a data port on the light and a control port.
+    """Network with one namespace per server, which has a data port over the emulated light and a control port.
 
     Args:
         servers: Names of the servers.
@@ -249,7 +249,7 @@ class NamespaceNetwork:
         ])  # fmt: skip
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the file descriptors that a worker of this server needs: its namespace."""
+        """Return the file descriptors that a worker of this server needs: that of the namespace."""
         return [self._handles[server]]
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from lumion_hw.rehearsal.worker import run_worker_pool
 Fault = Literal["light", "kill", "freeze"]
 
 SILENCE_S = 0.2
-"""Silence after which a rank that beats every 20 ms counts as failed: ten beats, to tolerate a busy machine."""
+"""Silence after which a rank counts as failed: ten periods of its heartbeat (20 ms), to tolerate a busy machine."""
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
 _START_S = 120.0
 _STEP_S = 30.0
@@ -38,7 +38,7 @@ class RehearsalSetting:
     """Settings of a rehearsal.
 
     Attributes:
-        network: ``tap``, ``pairs``, or ``auto`` for the first that works.
+        network: ``tap`` (namespaces), ``pairs`` (socket pairs), or ``auto`` for the first that works.
         job: ``torch``, ``numpy``, or ``auto``.
         steps: Number of training steps of the job.
         fault_at: Step after which the fault is injected.
@@ -59,15 +59,15 @@ class Rehearsal:
     """Result of a rehearsal.
 
     Attributes:
-        fault: Injected fault.
+        fault: Name of the injected fault.
         trials: Milestones of every trial.
         network: ``tap`` or ``pairs``.
         job: ``torch`` or ``numpy``.
         fell_back: Parts that are not available here and were replaced, with the reason.
         emulated: Descriptions of the emulated parts.
-        frames: Numbers of frames moved and dropped.
+        frames: Numbers of frames forwarded and dropped.
         identical: For each trial, whether the state of every rank equals that of the undisturbed run bit for bit.
-        sha256: Hash of that state.
+        sha256: Hash of the final state of the undisturbed run.
     """
 
     fault: Fault
@@ -138,7 +138,7 @@ def rehearse(
     All started processes are ended and all namespaces removed, whatever happens.
 
     Args:
-        fabric: The light. It is started and restored here; the caller closes it.
+        fabric: The light between the servers. It is started and restored here; the caller closes it.
         faults: Faults to inject.
         setting: Settings.
         trials: Trials per fault.
@@ -157,7 +157,7 @@ def rehearse(
         report_progress("undisturbed run")
         undisturbed = stage.run(None)[1]
         if len(set(undisturbed)) != 1:
-            raise DeviceError("the ranks of an undisturbed run have different states")
+            raise DeviceError("the ranks have different final states after an undisturbed run")
         rehearsals: list[Rehearsal] = []
         for fault in faults:
             done: list[tuple[Milestone, ...]] = []
@@ -204,10 +204,10 @@ class _Stage:
     """Network, light and workers of a rehearsal.
 
     Args:
-        fabric: The light.
-        kind: Kind of network.
-        job: Kind of job.
-        setting: Further settings.
+        fabric: The light between the servers.
+        kind: Kind of network, ``tap`` or ``pairs``.
+        job: Kind of job, ``torch`` or ``numpy``.
+        setting: Settings of the rehearsal.
     """
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
@@ -276,7 +276,7 @@ class _Stage:
             self._network = None
 
     def frames(self) -> dict[str, int]:
-        """Return the numbers of frames moved and dropped so far."""
+        """Return the numbers of frames forwarded and dropped so far."""
         forwarder = self._opened_network().forwarder
         if forwarder is None:
             raise RuntimeError("the network of the rehearsal is not open")
@@ -300,7 +300,7 @@ class _Stage:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, server: str) -> None:
-        """Start a worker process on a server, ready but in no communication group."""
+        """Start a worker process on a server; it waits for the order to join a communication group."""
         network = self._opened_network()
         if self._worker_pool is None:
             raise RuntimeError("the rehearsal is not open")
@@ -323,7 +323,7 @@ class _Stage:
                 os.kill(rank.pid, signal.SIGKILL)
 
     def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
-        """Return the reports that ranks send within a time, including reports that a rank has ended."""
+        """Return the reports that ranks send within a time; the end of a rank's process also counts as a report."""
         messages: list[tuple[_Rank, dict[str, Any]]] = []
         for key, _ in self._selector.select(timeout_s):
             rank: _Rank = key.data

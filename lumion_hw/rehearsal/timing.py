@@ -1,4 +1,4 @@
-"""Wall-clock times of the milestones of a recovery, with the participant that was last, and the origin of each time."""
+"""Wall-clock times of the milestones of a recovery, each with its last participant and whether it was emulated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPAN_NAMES = (
     "signal_lost", "detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up", "group_up",
     "first_allreduce", "state_restored", "first_step",
 )  # fmt: skip
-"""Milestones in order; each is reached when its last participant has reached it."""
+"""Names of the milestones, in order; a milestone is reached when its last participant has reached it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Milestone:
     Attributes:
         name: Name from :data:`SPAN_NAMES`.
         at_ms: Time since the fault, in ms.
-        source: ``measured``, or ``emulated`` with the constant that determines it.
+        source: ``measured``, or ``emulated`` with the constant that determines the time.
         last: Participant that reached the milestone last, if there are several.
     """
 
@@ -64,7 +64,7 @@ class Milestones:
 
 
 def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
-    """Return median, minimum, maximum and count of every milestone over trials, and the median interval before it."""
+    """Return each milestone's median, minimum, maximum and count over all trials, and the median interval before it."""
     rows: list[dict[str, Any]] = []
     for name in SPAN_NAMES:
         spans = [span for trial in trials for span in trial if span.name == name]

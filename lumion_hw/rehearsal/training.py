@@ -1,7 +1,7 @@
-"""The rehearsed job: a small model, its optimiser, and the communication of its ranks, reproducible bit for bit.
+"""The training job of a rehearsal: a small model, its optimiser and the communication, reproducible bit for bit.
 
-Parameters and both moments of Adam are in one buffer, so that a snapshot is one copy. Batches depend only on step and
-rank, and gradients are added in rank order.
+Parameters and both moments of Adam are in one buffer, so that a snapshot is one copy. Batches depend only on training
+step and rank, and gradients are added in rank order.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Trainer:
         self.step = 0
 
     def roll_back(self, step: int) -> None:
-        """Return to the snapshot if this rank is one step ahead. Raises ``DeviceError`` for any other distance."""
+        """Return to training step ``step`` from at most one step ahead. Raises ``DeviceError`` for other distances."""
         if step == self.step - 1:
             self.state[:] = self._snapshot
             self.step = step
@@ -84,7 +84,7 @@ class Trainer:
 
 
 class Group(Protocol):
-    """A group of ranks that communicate; every rank must make the same calls."""
+    """A group of ranks that communicate; every rank must make the same calls in the same order."""
 
     rank: int
     world: int
@@ -135,17 +135,17 @@ class NumpyModel:
 
 
 class RingGroup:
-    """Ranks in a ring with one link each, over TCP or over messages of a socket pair.
+    """Ranks in a ring, each linked to the next one over TCP or by messages of a socket pair.
 
     Args:
         rank: Rank of this process.
         world: Number of ranks.
         generation: Number of the group: messages of earlier groups are discarded.
-        link: A message socket; ``None`` for TCP.
+        link: Socket for messages; ``None`` for TCP.
         addresses: Address of every rank, for TCP.
-        port: TCP port of this generation.
+        port: TCP port of this group.
         timeout_s: Time limit of every operation.
-        early: Messages that arrived before their group or turn; the worker keeps them between groups.
+        early: Messages that arrived before they were expected; the worker passes them on to the next group.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class RingGroup:
             server.settimeout(0.05)
             while self._before is None or self._next is None:
                 if time.monotonic() > deadline_s or self._is_cut.is_set():
-                    raise DeviceError("the ranks did not find each other")
+                    raise DeviceError("the ranks could not connect to each other")
                 if self._next is None:
                     with contextlib.suppress(OSError):
                         self._next = socket.create_connection((addresses[(self.rank + 1) % self.world], port), 0.2)
@@ -336,9 +336,9 @@ def llama(seed: int) -> Model:
 class GlooGroup:
     """Ranks of a gloo group of torch.distributed, with its own store prefix per generation.
 
-    The group is gloo's own object, not the default group of torch.distributed. A collective that does not wake up when
-    its connections are shut down (torch 2.13: one in some dozens, if the send queue of a dark link was full) is
-    abandoned, and the next generation starts next to it.
+    The group is gloo's own object, not the default group of torch.distributed. A collective operation may not wake up
+    when its connections are shut down (torch 2.13: one in some dozens, if the send queue of a dark link was full). It
+    is then abandoned, and the next group starts beside it.
 
     Args:
         rank: Rank of this process.
@@ -437,7 +437,7 @@ def create_model(job: str, seed: int) -> Model:
 
 
 def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
-    """Return the communication group described by an order of the supervisor."""
+    """Return the communication group that an order of the supervisor describes."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":
         return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))

@@ -1,7 +1,7 @@
-"""Worker process of one rank: runs in a server's namespace, and joins and leaves groups as the supervisor orders.
+"""Worker process of one rank: runs in a server's namespace, and joins and leaves groups on the supervisor's orders.
 
 Orders and reports are JSON lines over a separate socket, handled in separate threads: a rank that waits in a collective
-still sends heartbeats and can be ordered out.
+still sends heartbeats and can be ordered to leave.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Worker:
 
     Args:
         control: Connection to the supervisor.
-        link: This end of a message link; ``None`` if data goes over TCP.
+        link: This worker's end of a message link; ``None`` if data goes over TCP.
         job: ``torch`` or ``numpy``.
         seed: Random seed of the model.
     """
@@ -122,7 +122,7 @@ class Worker:
 
 
 def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
-    """Start workers on request by forking this process, whose imports are already done; never returns.
+    """Start workers on request by forking this process, which has already imported all modules; never returns.
 
     Every request carries the kind of network and the file descriptors of the worker's control connection and of its
     namespace or link; the reply is the process ID.

@@ -1,4 +1,4 @@
-"""Connection to a served bench: calls over PV Access, and the lease that the first change takes."""
+"""Connection to a served bench: calls over PV Access, and the lease, which is acquired before the first change."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from lumion_hw.remote.pv_names import (
 from lumion_hw.remote.roles import READS, SAFE
 
 LEASE_S = 3.0
-"""Time after which the server ends the lease of a silent program; the program renews it three times as often."""
+"""Time after which the server ends a silent program's lease; the program renews it three times as often."""
 _CONNECT_S = 5.0
 _POLL_S = 0.1
 
 
 class ServedClock(SystemClock):
-    """Clock of a server on another host, which supplies the times of its readings.
+    """Clock of a server on another host; the readings of the served bench have the times of this clock.
 
     Args:
-        ahead_s: Time by which it is ahead of this host's monotonic clock.
+        ahead_s: Time by which the server's monotonic clock is ahead of this host's, in seconds.
     """
 
     def __init__(self, ahead_s: float) -> None:
@@ -57,13 +57,13 @@ class PvaConnection:
 
     Args:
         address: ``pva://host:port``, as printed by `lumion serve`.
-        owner: Name under which the lease is taken; other users see it.
-        take_over: Name of the lease holder to replace. A lease of anybody else is not taken over.
+        owner: Name under which the lease is acquired; other users see this name.
+        take_over: Name of the lease holder to replace; the lease of any other holder is not taken over.
         prefix: Prefix of the bench's process variables; read from the server if not given.
 
     Raises:
         ConfigError: The address is not valid, p4p is not installed, or the server has a different version.
-        ConnectError: No bench is served there.
+        ConnectError: No bench is served at the address.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class PvaConnection:
     def call(
         self, device: str, method: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a method of a device on the remote bench; acquire the lease first if the method may change anything.
+        """Call a method of a device on the remote bench; first acquire the lease if the method may change anything.
 
         Raises:
-            BusyError: Somebody else holds the lease, or this program has lost it.
+            BusyError: Another client holds the lease, or this program has lost the lease.
             LinkLost: The connection was lost; the call may or may not have been executed.
             Exception: The error that the method raised on the server.
         """
@@ -190,7 +190,7 @@ class PvaConnection:
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     def _take_lease(self) -> None:
-        """Take the lease before the first change. A lost lease is not taken again."""
+        """Acquire the lease before the first change. A lost lease is not acquired again."""
         with self._lock:
             if self._number is None:
                 arguments = {"owner": self._owner_name, "lasts_s": LEASE_S, "instead_of": self._take_over}
@@ -210,13 +210,13 @@ class PvaConnection:
 
     @property
     def holds_lease(self) -> bool:
-        """Whether this program has taken the lease. It may have lost the lease since."""
+        """Whether this program has acquired the lease; it may have lost the lease since then."""
         return self._number is not None
 
     # -- the bench ----------------------------------------------------------------------------------------------------
 
     def describe(self) -> Mapping[str, Any]:
-        """Return the server's description of its bench: the bench file, and devices with interfaces and properties."""
+        """Return the server's description of its bench: the bench file, and each device's interface and properties."""
         return cast(Mapping[str, Any], self.call("", "describe"))
 
     def clock(self) -> Clock:
@@ -229,7 +229,7 @@ class PvaConnection:
         return ServedClock(float(reply["monotonic_s"]) - 0.5 * (before_s + after_s))
 
     def close(self) -> None:
-        """Return the lease and close the connection; idempotent, never raises. A forked child sends nothing."""
+        """Release the lease and close the connection; idempotent, never raises. A forked process sends nothing."""
         if self._process.belongs_to_other_process or self._ended.is_set():
             return
         if self._number is not None:

@@ -28,7 +28,7 @@ _CLASSES: dict[str, type[Any]] = {
     and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }
 _DTYPES = {"f": "float64", "b": "bool", "i": "int64", "u": "uint64", "c": "complex128", "U": "object", "O": "object"}
-"""Array types that can be sent, by numpy's letter for their kind."""
+"""Data types of arrays that can be sent, by numpy's letter for the kind of type."""
 _BUILTIN_ERRORS = {
     name: getattr(builtins, name)
     for name in (
@@ -54,7 +54,7 @@ def decode_received(document: Any) -> Any:
 
 @functools.singledispatch
 def encode(value: object) -> Any:
-    """Return a value in JSON form, with a type mark where JSON has no such type.
+    """Return a value in JSON form; a value of a type that JSON does not have is sent with the name of its type.
 
     Raises:
         TypeError: The value has a type that the interfaces do not use.
@@ -115,7 +115,7 @@ def _encode_list(value: list[Any]) -> Any:
 
 @encode.register(np.ndarray)
 def _encode_array(array: Any) -> dict[str, Any]:
-    """Encode an array with its type and mask, so that the server refuses what a local driver would refuse."""
+    """Encode an array with its data type and mask, so that the server rejects the same arrays as a local driver."""
     kind = array.dtype.kind
     if kind not in _DTYPES:
         raise TypeError(f"cannot send arrays of type {array.dtype} to a remote bench")
@@ -171,7 +171,7 @@ def _decode_array(document: Mapping[str, Any], values: list[Any]) -> Any:
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
-    """Return an error in JSON form: the names of its classes, its message, attributes and notes."""
+    """Return an error in JSON form: its message, attributes and notes, and the names of its classes."""
     fields = {name: _encode_or_text(value) for name, value in vars(error).items() if not name.startswith("__")}
     document = {
         "classes": [cls.__name__ for cls in type(error).__mro__],
@@ -187,7 +187,7 @@ def encode_error(error: BaseException) -> dict[str, Any]:
 
 
 def decode_error(document: Mapping[str, Any]) -> Exception:
-    """Return the decoded error, as the nearest class that exists here."""
+    """Return the decoded error, as its most specific class that exists in this program."""
     if "members" in document:
         return ExceptionGroup(str(document["message"]), [decode_error(item) for item in document["members"]])
     error_classes = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _subclass_tree(LumionError)}

@@ -29,9 +29,9 @@ class RemoteDevice:
     """A device of a served bench, or an object that such a device returned; subclasses add an interface's methods.
 
     Args:
-        name: Name on the server: the device name of the bench file, or a handle.
+        name: Name on the server: the device name in the bench file, or the handle of a returned object.
         connection: Connection to the server.
-        properties: Values of the device's properties when it was opened. They do not change later.
+        properties: Values that the device's properties had when the device was opened; they are not updated.
     """
 
     def __init__(self, name: str, connection: RemoteCaller, properties: Mapping[str, Any]) -> None:

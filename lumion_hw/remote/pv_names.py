@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 from lumion_hw.errors import ConfigError
 
 SERVED = "lumion:served"
-"""Variable that names the served bench, for programs that know only the address."""
+"""Process variable with the name of the served bench, for programs that know only the address."""
 CALL = "call"
-"""RPC by which programs call interface methods."""
+"""Name of the RPC by which programs call interface methods."""
 HANDLE = "#"
-"""First character of the names of streams and watches; calls use these names in place of a device name."""
+"""First character of the names of open streams and watches; a call gives such a name in place of a device name."""
 LEASE = "lease"
 HEARTBEAT = "heartbeat"
 PROTOCOL = 1
 """Protocol version; increases with every incompatible change."""
 TIMEOUT_S = 3
-"""Silence after which a program considers the server lost; the default of PV Access is half a minute."""
+"""Silence after which a client considers the server lost; the default of PV Access is 30 s."""
 
 
 def pv_name(bench: str, *parts: str) -> str:

@@ -12,7 +12,7 @@ from lumion_hw.interfaces.open_device import OpenDevice
 INTERFACES: dict[str, type[Any]] = {
     interface.__name__: interface for interface in (*get_args(OpenDevice), CoherentTransponder, LightWatcher)
 }
-"""Interfaces by name: those of devices, and those of objects that devices return."""
+"""Interfaces of devices and of objects that devices return, by name of the interface."""
 
 READS = frozenset(
     {
@@ -21,7 +21,7 @@ READS = frozenset(
         "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready",
     }
 )  # fmt: skip
-"""Methods that change nothing. All others need the lease, including methods that are added later."""
+"""Methods that change nothing. All methods not listed here need the lease, including any added later."""
 SAFE = frozenset({"outputs_off"})
 """Methods that can only make the bench safer; they never need the lease."""
 

@@ -13,7 +13,7 @@ from lumion_hw.schedules.straggler import stragglar
 
 
 def _ring_steps(ranks: int, half: str) -> list[list[Transfer]]:
-    """Return a ring's transfers: in step t, rank i sends chunk i - t on, or i + 1 - t for the gather half."""
+    """Return a ring's transfers: rank i sends chunk i - t in step t, or chunk i + 1 - t in the gather half."""
     adds = half == "scatter"
     return [
         [Transfer(i, (i + 1) % ranks, ((i - t + (not adds)) % ranks,), adds) for i in range(ranks)]
@@ -51,11 +51,11 @@ def _on_ring(
 
 
 def ring_on_matchings(ranks: int) -> Schedule:
-    """Return the ring all-reduce on one duplex port per rank: even and odd edges in turn, 4 (n - 1) rounds.
+    """Return the ring all-reduce for one duplex port per rank: the ring's even and odd edges in turn, 4 (n - 1) rounds.
 
-    This is the cost of a ring if every configuration must be a matching; it is rarely worth it.
+    This schedule shows what a ring costs if every configuration must be a matching; it is rarely worth its cost.
     """
-    check_ranks(ranks, "a ring of two matchings", even=True, minimum=4)
+    check_ranks(ranks, "a ring made of two matchings", even=True, minimum=4)
     rounds = []
     for step in _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather"):
         for odd in (0, 1):
@@ -66,7 +66,7 @@ def ring_on_matchings(ranks: int) -> Schedule:
 
 
 def halving_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce by halving and doubling: 2 log2 n rounds on log2 n XOR matchings."""
+    """Return the all-reduce by recursive halving and doubling for n ranks: 2 log2 n rounds on log2 n XOR matchings."""
     check_ranks(ranks, "halving-doubling", power_of_two=True)
     distances = [ranks >> k for k in range(1, ranks.bit_length())]
     halving, block = [], {i: range(ranks) for i in range(ranks)}
@@ -93,7 +93,7 @@ def _xor_circuits(ranks: int, distance: int) -> Circuits:
 
 
 def recursive_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce that exchanges whole buffers in log2 n rounds: fewest rounds, most bytes."""
+    """Return the all-reduce that exchanges whole buffers in log2 n rounds for n ranks: fewest rounds, most bytes."""
     check_ranks(ranks, "recursive doubling", power_of_two=True)
     rounds = (
         ScheduleRound(_xor_circuits(ranks, 1 << k), tuple(Transfer(i, i ^ (1 << k), (0,), True) for i in range(ranks)))
@@ -103,7 +103,7 @@ def recursive_doubling(ranks: int) -> Schedule:
 
 
 def binomial_broadcast(ranks: int) -> Schedule:
-    """Return the broadcast from rank 0 by a binomial tree, which doubles the number of informed ranks per round."""
+    """Return the broadcast from rank 0 by a binomial tree: each round doubles the number of ranks with the data."""
     check_ranks(ranks, "broadcast")
     rounds = []
     have = 1
@@ -115,7 +115,7 @@ def binomial_broadcast(ranks: int) -> Schedule:
 
 
 def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
-    """Return the broadcast from rank 0 along a ring in pieces, with one configuration for all rounds."""
+    """Return the broadcast from rank 0 along a ring, with the data cut into pieces and one fixed configuration."""
     check_ranks(ranks, "broadcast")
     if not 1 <= pieces <= MAX_PIECES:
         raise ConfigError(f"a broadcast cannot be split into {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
@@ -128,11 +128,11 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
 
 MAX_PIECES = 4096
 _MAX_RANKS_FORWARDING = 256
-"""The number of forwarded blocks grows with the cube of the ranks: 8 million here, half a billion for 1,024 ranks."""
+"""Forwarded blocks grow in number with the cube of the ranks: 8 million for 256 ranks, half a billion for 1,024."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
-    """Return the all-to-all that sends every block directly: circle method, or shifts on simplex ports."""
+    """Return the all-to-all that sends every block directly: by the circle method, or by shifts on simplex ports."""
     check_ranks(ranks, "all-to-all")
     circuits = circle(ranks) if duplex else tuple(shift(ranks, by) for by in range(1, ranks))
     rounds = (ScheduleRound(pairs, tuple(Transfer(a, b, (a * ranks + b,)) for a, b in pairs)) for pairs in circuits)
@@ -141,9 +141,9 @@ def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
 
 
 def all_to_all_bruck(ranks: int) -> Schedule:
-    """Return the all-to-all of Bruck et al. (1997): ceil(log2 n) shifts with forwarding, for simplex ports.
+    """Return the all-to-all of Bruck et al. (1997) for n ranks on simplex ports: ceil(log2 n) shifts with forwarding.
 
-    In round k, each block whose remaining distance has bit k set moves on by 2**k.
+    In round k, each block whose remaining distance in ranks has bit k set moves on by 2**k ranks.
     """
     check_ranks(ranks, "Bruck's all-to-all")
     rounds = []
@@ -160,7 +160,7 @@ def all_to_all_bruck(ranks: int) -> Schedule:
 
 
 def all_to_all_ring(ranks: int) -> Schedule:
-    """Return the all-to-all over a fixed ring: n - 1 rounds, each with half of a rank's buffer on average."""
+    """Return the all-to-all over a fixed ring of n ranks: n - 1 rounds, each with half a buffer on average."""
     check_ranks(ranks, "all-to-all over a ring", maximum=_MAX_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):
@@ -192,7 +192,7 @@ MAKERS: Mapping[str, Callable[[int], Schedule]] = {
     "binomial-broadcast": binomial_broadcast,
     "ring-broadcast": ring_broadcast,
 }
-"""Functions that make each schedule for a number of ranks, by name."""
+"""Function that makes a schedule for a number of ranks, by name of the schedule."""
 
 
 def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) -> Schedule:
@@ -201,7 +201,7 @@ def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) ->
     Args:
         name: A name of :data:`MAKERS`.
         ranks: Number of ranks.
-        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule that needs a search.
+        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule found by a search.
 
     Raises:
         UnknownNameError: There is no schedule of this name; the message lists all.

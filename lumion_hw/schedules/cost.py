@@ -1,9 +1,9 @@
-"""Cost of schedules on a switch that needs time to change, and when a fixed configuration is faster.
+"""Duration of schedules on a switch that needs time to change circuits, and when a fixed configuration is faster.
 
-A round takes alpha + bytes / rate; before a round whose circuits are not up, ports that change their partner are dark
-for delta. The sum over a schedule is A alpha + C b + P delta, with integer numbers of rounds A and programmings P, and
-C buffers over the busiest circuits (b is the time of one buffer at the rate of a port): break-even points are exact.
-Tables of published and calculated figures are in docs/schedules.md.
+A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not up, ports that change their
+partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of the
+switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A and
+P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from lumion_hw.schedules.schedule import Schedule
 MAX_DELTA_S = 86400.0
 MAX_BUFFER_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
-"""From fast research switches to a slow controller or a MEMS switch."""
+"""Dark times for which :func:`advice` is given, from fast research switches to a slow controller or a MEMS switch."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Ports of a fabric, and the time that a change takes.
+    """Rate of a fabric's ports, and the time that a round and a change of circuits take.
 
     Attributes:
         bytes_per_s: Rate of a port in one direction, in bytes (not bits) per second.
-        alpha_s: Fixed cost of a round.
+        alpha_s: Fixed time of a round (alpha), independent of its bytes.
         switching_s: Time from the request until light is at the receiver: programming and settling.
-        relock_s: Time from then until the receiver has locked.
-        hidden_s: Time of other traffic or computation before each change, during which ports may already be switched.
+        relock_s: Time from the arrival of light until the receiver has locked.
+        hidden_s: Time of other traffic or computation before each change, which hides part of the dark time.
 
     Raises:
         LimitError: A number is negative, not finite, or unreasonably large.
@@ -50,11 +50,11 @@ class CostModel:
 
     @property
     def delta_s(self) -> float:
-        """Dark time δ of a port when its partner changes, without the part hidden behind other traffic."""
+        """Dark time (delta) of a port when its partner changes, without the part hidden behind other traffic."""
         return max(0.0, self.switching_s + self.relock_s - self.hidden_s)
 
     def with_delta_s(self, delta_s: float) -> CostModel:
-        """Return the cost model with another dark time per change, none of it hidden."""
+        """Return the cost model with the given dark time per change of circuits, of which no part is hidden."""
         return replace(self, switching_s=delta_s, relock_s=0.0, hidden_s=0.0)
 
 
@@ -64,11 +64,11 @@ class ScheduleCost:
 
     Attributes:
         name: Name of the schedule.
-        rounds: Rounds, each costing alpha.
-        programmings: Changes of circuits, each costing delta, including the first.
-        buffers: Buffers of a rank over the busiest circuit, summed over the rounds.
-        early_rounds: Earlier rounds, which may be hidden while a late rank is awaited.
-        early_buffers: Buffers of these earlier rounds.
+        rounds: Number of rounds; each costs the fixed time alpha.
+        programmings: Number of circuit changes, the first set-up included; each costs the dark time delta.
+        buffers: Data over the busiest circuit in units of a rank's buffer, summed over the rounds.
+        early_rounds: Number of rounds before a late rank joins; waiting for that rank may hide their duration.
+        early_buffers: Data of these early rounds, counted like ``buffers``.
     """
 
     name: str
@@ -85,9 +85,9 @@ class ScheduleCost:
 
         Args:
             model: The fabric.
-            buffer_bytes: Buffer of one rank.
+            buffer_bytes: Size of one rank's buffer, in bytes.
             first_is_ready: Whether the first configuration is already up.
-            late_s: Lateness of the straggler, if the schedule is made for one; by default late enough.
+            late_s: Lateness of the straggler in seconds, if there is one; by default it hides all early rounds.
 
         Raises:
             LimitError: The buffer is negative, not finite, or too large.
@@ -102,10 +102,10 @@ class ScheduleCost:
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time below which this schedule is faster than one that programs less often.
+        """Return the dark time below which this schedule is faster than ``static``, which changes circuits less often.
 
         Returns:
-            Seconds; 0 if it is never faster, infinite if it is always.
+            Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.
         """
         gain_s = self._latency_gain_s(static, model) + (static.buffers - self.buffers) * _buffer_s(model, buffer_bytes)
         more = self.programmings - static.programmings
@@ -129,7 +129,7 @@ class ScheduleCost:
 
 
 def cost_of(schedule: Schedule) -> ScheduleCost:
-    """Return the cost counts of a schedule; for one with a straggler, the reduce-scatter before it is included."""
+    """Return the cost counts of a schedule; for a straggler schedule, also those of the reduce-scatter before it."""
     parts = max(schedule.parts, 1)
     buffers = sum(round_.max_chunks for round_ in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
@@ -137,13 +137,12 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
 
 
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
-    """Return the cost of the same collective on a fixed configuration: a ring.
+    """Return the cost of a schedule's collective on a fixed ring of circuits, for comparison.
 
-    A broadcast is sent along the ring in the best number of pieces for this buffer.
+    A broadcast is cut into the number of pieces that is fastest for this buffer size.
 
     Returns:
-        The cost of a schedule of :func:`~lumion_hw.schedules.make_schedule` that needs simplex ports or two ports per
-        rank; ``None`` for matchings without data.
+        The cost of a ring with simplex ports or two ports per rank; ``None`` for matchings without data.
     """
     n = schedule.ranks
     pieces = _best_piece_count(n, model, buffer_bytes)
@@ -164,7 +163,7 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the number of pieces k of a ring broadcast that minimises (n - 2 + k)(alpha + b / k)."""
+    """Return the piece number k for the fastest ring broadcast, (n - 2 + k)(alpha + b / k), b being a buffer's time."""
     if model.alpha_s == 0.0:
         return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
@@ -172,9 +171,9 @@ def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
-    """Return when the last rank is done if ranks wait only for their partners, and the dark time of each rank.
+    """Return the time at which the last rank ends if ranks wait only for their partners, and each rank's dark time.
 
-    A port whose partner stays keeps sending while others are dark, and an idle port is switched ahead.
+    A port whose partner stays keeps sending while others are dark, and an idle port is switched before its next round.
 
     Returns:
         Total time in seconds, and dark time in seconds by rank.
@@ -195,7 +194,7 @@ def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> t
 
 
 def advice(schedule: Schedule, model: CostModel, buffer_bytes: float) -> str:
-    """Return in one line when a schedule beats the fixed ring: ``at 10 ms never; at 10 µs from 4 MiB up``."""
+    """Return a line that says when a schedule beats the fixed ring: ``at 10 ms never; at 10 µs from 4 MiB up``."""
     static = best_static(schedule, model, buffer_bytes)
     if static is None:
         return f"{schedule.name}: no fixed configuration does the same"

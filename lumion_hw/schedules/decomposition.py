@@ -1,8 +1,8 @@
-"""Decomposition of demands into configurations with hold times.
+"""Decomposition of traffic demands into circuit configurations, each with the time for which it is held.
 
-:func:`birkhoff` serves the complete demand: dummy traffic makes all row and column sums equal, and the matrix is
-decomposed into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` serves as much as it can within
-a number of configurations and a total hold time. :func:`optimal` proves the maximum that can be served, for a few
+:func:`birkhoff` serves the complete demand: dummy traffic makes all row and column sums equal, then the matrix is
+decomposed into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` serves as much as it can with a
+limited number of configurations and a limited total hold time. :func:`optimal` returns the provable maximum for a few
 ranks.
 """
 
@@ -24,9 +24,9 @@ from lumion_hw.schedules.schedule import Circuits, both_ways
 
 _Integers = NDArray[np.int64]
 _PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""Price of one more configuration in the greedy choice, relative to the average hold time per configuration."""
+"""Costs of one more configuration that the greedy choice tries, relative to the average hold time per configuration."""
 _HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-"""Hold times tried for each configuration, relative to the remaining average."""
+"""Hold times tried for each configuration, relative to the remaining hold time per remaining configuration."""
 _MAX_OPTIMAL_RANKS = 6
 """Largest number of ranks for the exact solver."""
 MAX_CONFIGURATIONS = 1_000_000
@@ -50,10 +50,10 @@ class Decomposition:
     """Configurations of circuits that serve a demand one after the other.
 
     Attributes:
-        method: Method that found them.
-        demand: The demand.
+        method: Name of the method that found the configurations.
+        demand: The traffic demand.
         duplex: Whether each configuration is a matching.
-        configurations: The configurations.
+        configurations: The configurations with their hold times, in order.
     """
 
     method: str
@@ -68,7 +68,7 @@ class Decomposition:
 
     @cached_property
     def served_after_bytes(self) -> tuple[int, ...]:
-        """Bytes served by the first k configurations, for k = 0 ... all."""
+        """Bytes served by the first k configurations, for k from 0 to the number of configurations."""
         remaining, served = self.demand.pair_bytes.copy(), [0]
         for configuration in self.configurations:
             senders, receivers = np.array(configuration.circuits, dtype=np.int64).reshape(-1, 2).T
@@ -83,13 +83,13 @@ class Decomposition:
         return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
 
     def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
-        """Return the time to serve a demand: the first configurations, their dark times, and the remaining traffic.
+        """Return the time in s to serve a demand: hold and dark times of configurations, plus the remaining traffic.
 
         Args:
             model: The fabric; only its rate and dark time are used.
-            count: Number of configurations; all by default.
-            rest_bytes_per_s: Rate of the electrical network for the remaining traffic of all ranks together; by default
-                that traffic takes no time, as if it can wait for the next period.
+            count: Number of configurations to use, from the first; all by default.
+            rest_bytes_per_s: Rate at which an electrical network carries the remaining traffic of all ranks together;
+                by default that traffic takes no time, as if it could wait for the next period.
         """
         count = len(self.configurations) if count is None else count
         held_s = sum(configuration.hold_bytes for configuration in self.configurations[:count]) / model.bytes_per_s
@@ -108,7 +108,7 @@ class Decomposition:
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
-    """Return a demand matrix with dummy traffic, so that every row and column sum equals the busiest port's."""
+    """Return a demand matrix with dummy traffic that raises all row and column sums to those of the busiest port."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     largest = max(int(rows.max()), int(columns.max()))
@@ -123,10 +123,10 @@ def pad_demand(pair_bytes: _Integers) -> _Integers:
 
 
 def birkhoff(demand: Demand) -> Decomposition:
-    """Return permutations that serve a complete demand in the smallest hold time; for simplex ports.
+    """Return permutations that serve a complete demand in the shortest total hold time; for simplex ports.
 
-    A perfect matching is searched among the entries above a threshold, which is halved if there is none. With n ranks
-    there are at most n**2 - 2 n + 2 permutations; their hold times add up to :attr:`Demand.busiest_bytes`.
+    Each permutation is searched among the entries above a threshold; if there is none, the threshold is halved. With n
+    ranks there are at most n**2 - 2 n + 2 permutations; their hold times add up to :attr:`Demand.busiest_bytes`.
     """
     filled = pad_demand(demand.pair_bytes)
     real = demand.pair_bytes.copy()
@@ -148,7 +148,7 @@ def birkhoff(demand: Demand) -> Decomposition:
 
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return a column for each row of a matrix of allowed entries, each column once; ``None`` if impossible."""
+    """Return an allowed column for each row of a boolean matrix, each column used once; ``None`` if impossible."""
     from scipy.optimize import linear_sum_assignment
 
     if not (allowed.any(axis=0).all() and allowed.any(axis=1).all()):
@@ -160,9 +160,9 @@ def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
 def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex: bool = False) -> Decomposition:
     """Return a limited number of configurations that serve much of a demand within a total hold time.
 
-    Configurations are chosen one by one by the traffic they serve per time, for several prices per configuration; then
-    a linear program optimises all hold times. The best result is returned. No bound is proven; benchmarks compare with
-    :func:`optimal` where possible.
+    Configurations are chosen one by one by the traffic that they serve per hold time plus a fixed cost per
+    configuration. For each of several fixed costs, a linear program then optimises all hold times, and the best result
+    is returned. The result is not proven to be optimal; benchmarks compare it with :func:`optimal` where possible.
 
     Args:
         demand: The demand.
@@ -197,7 +197,7 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Return configurations chosen one by one, each serving most demand per byte of hold time plus fixed price."""
+    """Return configurations chosen one by one, each serving most demand per hold time plus fixed cost (in bytes)."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -218,7 +218,7 @@ def _choose_greedily(demand: Demand, count: int, budget: int, price: float, dupl
 
 
 def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
-    """Return the circuits that serve most of a matrix, and the amount; circuits that serve nothing are omitted."""
+    """Return the served bytes and the circuits that serve most of a demand matrix; useless circuits are omitted."""
     if duplex:
         both = value + value.T
         np.fill_diagonal(both, -1e30)
@@ -266,7 +266,7 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     limits = LinearConstraint(held.tocsr(), -np.inf, maxima)
     solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # all unknowns are continuous
     if solved.x is None:
-        raise UndecidedError(f"hold times of {k} configurations: {solved.message}")
+        raise UndecidedError(f"the hold times of {k} configurations could not be optimised: {solved.message}")
     # The solver may err by one part in 10**9; an excess of less than a byte is removed below.
     whole = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
     while int(whole.sum()) > budget:
@@ -275,7 +275,7 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
 
 
 def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:
-    """Return the proven maximum of bytes that a number of permutations can serve (mixed-integer program).
+    """Return the maximum number of bytes that some permutations can serve, proven by a mixed-integer program.
 
     Args:
         demand: A demand of at most six ranks.
@@ -327,14 +327,14 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return the column of an unknown in :func:`optimal`: a configuration's hold time, or a pair's bit or amount."""
+    """Return an unknown's column in :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 
 def _permutation_constraints(
     n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return the constraints of :func:`optimal`: factors by unknown, and the upper limit of their sum."""
+    """Return the constraints of :func:`optimal`: coefficients by number of the unknown, and the sum's limit."""
     cells = n * n
     at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]

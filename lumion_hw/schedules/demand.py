@@ -16,7 +16,7 @@ from lumion_hw.files.reading import read_file
 from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
 _MAX_BYTES = 2**50
-"""Limit of one entry, so that row sums stay exact integers in all number types used here."""
+"""Limit of one matrix entry, so that row sums stay exact integers in all number types used here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Demand:
 
     Attributes:
         pair_bytes: Bytes from row to column, integers of shape ``(ranks, ranks)``; the diagonal is zero.
-        local_bytes: Bytes that stay on their rank and need no circuit.
+        local_bytes: Sum of the bytes that stay on their rank and need no circuit.
     """
 
     pair_bytes: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Demand:
         return int(max(self.pair_bytes.sum(axis=0).max(), self.pair_bytes.sum(axis=1).max()))
 
     def reversed(self) -> Demand:
-        """Return the demand of the return traffic, such as the combine step after a dispatch of tokens."""
+        """Return the demand in the opposite direction, such as the combine step after tokens went to experts."""
         return Demand(np.ascontiguousarray(self.pair_bytes.T), self.local_bytes)
 
 
@@ -60,7 +60,7 @@ def demand_from_counts(
         counts: Shape ``(ranks, ranks)`` from row to column, or ``(ranks, experts)`` with ``rank_of_column``.
         bytes_per_count: Bytes per count: hidden size times bytes per element for tokens, seconds of an epoch for rates
             in bytes per second. Fractions of a byte are rounded up.
-        rank_of_column: Rank of each expert; columns of one rank are added.
+        rank_of_column: Rank of the expert of each column; columns of one rank are added.
 
     Raises:
         ConfigError: An entry is negative, not finite or too large, or the shape is wrong; the message says which.
@@ -76,7 +76,7 @@ def demand_from_counts(
     if matrix.shape[0] != matrix.shape[1]:
         raise ConfigError(
             f"a demand must be a square matrix of ranks, found shape {matrix.shape}",
-            hint="If its columns are experts, give the rank of each.",
+            hint="If the columns are experts, give the rank of each expert.",
         )
     check_ranks(len(matrix), "a demand")
     if not 0.0 < bytes_per_count < _MAX_BYTES:

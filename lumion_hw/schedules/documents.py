@@ -1,4 +1,4 @@
-"""Schedules as JSON documents, with error messages that name the place of a mistake."""
+"""Schedules as JSON documents, with error messages that name the key of a mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HINT = "`lumion schedule make` writes schedules."
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule as plain numbers, strings and lists for JSON."""
+    """Return a schedule as a dictionary of numbers, strings and lists for JSON."""
     rounds = [
         {
             "circuits": [list(pair) for pair in round_.circuits],
@@ -48,7 +48,7 @@ def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None
     if len(text) > MAX_BYTES:
         raise ConfigError(
             f"the schedule has {len(text) // 1024} KiB as JSON, but only {MAX_BYTES // 1024} KiB can be read",
-            hint="Use fewer ranks, or make the schedule by its name where it is needed.",
+            hint="Use fewer ranks, or generate the schedule by its name instead of reading a file.",
         )
     write_file(Path(path), "schedule", text, over)
 
@@ -57,7 +57,7 @@ def load_schedule(path: AnyPath) -> Schedule:
     """Read a formally valid schedule; :func:`lumion_hw.schedules.verify` checks whether it implements its collective.
 
     Raises:
-        ConfigError: The file cannot be read, or holds no schedule of this version; the message names the place.
+        ConfigError: The file cannot be read, or holds no schedule of this version; the message names the wrong key.
     """
     return schedule_from_document(read_json(Path(path), "schedule", hint=_HINT), str(path))
 
@@ -102,7 +102,7 @@ def _round(reader: _Fields) -> ScheduleRound:
 
 
 class _Fields:
-    """A mapping in a JSON document, read key by key, with errors that name the place."""
+    """A mapping in a JSON document, read key by key, with errors that name the key."""
 
     def __init__(self, document: Any, name: str) -> None:
         if not isinstance(document, Mapping):

@@ -1,9 +1,9 @@
-"""Leases of circuits: a port is lent to one holder at a time, for a limited time.
+"""Leases of circuits: two ports and their circuit are lent to one holder, for a limited time.
 
-A job that needs a circuit for a while (for memory of another accelerator, say; AQUA, arXiv 2407.21255) requests one
-between two ports. A request is granted completely, or refused with the lease that blocks it and the earliest possible
-time. Every lease has a number that only grows, even over restarts: a holder of an old number is refused, however long
-it was suspended. This module lends circuits; it moves no data.
+A job that needs a circuit for a while (to use another accelerator's memory, for example; AQUA, arXiv 2407.21255)
+requests a lease for two ports. A request is granted completely, or refused with the name of the blocking lease and the
+earliest possible start. Each lease has a larger number than all leases before it, even over restarts, so a program that
+was suspended and returns with an old number is refused. This module lends circuits; it moves no data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_LEASE_S = 30 * 86_400.0
 
 
 class LeaseRank(IntEnum):
-    """Priority of a lease. Only pre-emptible leases are cut short, by any rank above theirs."""
+    """Priority of a lease. Only pre-emptible leases are cut short, by requests of any higher priority."""
 
     PREEMPTIBLE = 0
     GUARANTEED = 1
@@ -42,9 +42,9 @@ class LeaseRequest:
     Attributes:
         holder: Name of the requester.
         port: Port of the requester.
-        partners: Possible partner ports; the one that is free soonest is used, the first of equal ones.
+        partners: Possible partner ports; the port that is free soonest is used, the first in case of a tie.
         duration_s: Duration of the lease.
-        wait_s: Latest start, from now.
+        wait_s: Longest acceptable wait until the start, in seconds.
         rank: Priority.
     """
 
@@ -59,7 +59,7 @@ class LeaseRequest:
         if not 0.0 < self.duration_s <= MAX_LEASE_S or not 0.0 <= self.wait_s <= MAX_LEASE_S:
             raise ConfigError(
                 f"lease of {self.holder} for {self.duration_s} s, starting within {self.wait_s} s: out of range",
-                hint=f"Give times of up to {MAX_LEASE_S:g} s.",
+                hint=f"Give a duration and a wait of up to {MAX_LEASE_S:g} s.",
             )
         if not self.partners or self.port in self.partners:
             raise ConfigError(
@@ -69,14 +69,14 @@ class LeaseRequest:
 
 @dataclass(frozen=True)
 class Lease:
-    """Two ports lent to a holder.
+    """Two ports, and the circuit between them, lent to one holder.
 
     Attributes:
-        number: Fencing number, larger than any before.
+        number: Fencing number, larger than that of any earlier lease.
         holder: Name of the holder.
         ports: The two ports.
-        starts_s: Start on the clock of the table.
-        ends_s: End on the clock of the table.
+        starts_s: Start in seconds, on the clock of the lease table.
+        ends_s: End in seconds, on the same clock.
         rank: Priority.
     """
 
@@ -97,7 +97,7 @@ class LeaseRefusedError(LumionError):
 
     Attributes:
         port: The port that is in use.
-        earliest_s: Earliest possible start on the clock of the table.
+        earliest_s: Earliest possible start in seconds, on the clock of the lease table.
     """
 
     exit_code = 6
@@ -109,7 +109,7 @@ class LeaseRefusedError(LumionError):
 
 
 class StaleLeaseError(LumionError):
-    """The number belongs to no current lease; its holder must stop using the circuit."""
+    """The lease number belongs to no current lease; whoever uses its circuit must stop."""
 
 
 class LeaseTable:
@@ -119,10 +119,10 @@ class LeaseTable:
     circuits accordingly.
 
     Args:
-        clock: Clock of the leases; its zero may differ between programs, so leases end with the program.
+        clock: Clock of the leases. Its zero may differ between programs, so leases end with the program.
         ports: Ports that can be lent.
-        grace_s: Notice that the holder of a pre-empted lease gets.
-        path: File that stores the last number, so that numbers grow over restarts.
+        grace_s: Time in seconds between the pre-emption of a lease and its end.
+        path: File that stores the last lease number, so that numbers also grow over restarts.
     """
 
     def __init__(
@@ -180,10 +180,10 @@ class LeaseTable:
         return lease
 
     def renew(self, number: int, duration_s: float) -> Lease:
-        """Extend a lease to this duration from now, under a new number; it is never shortened.
+        """Extend a lease to end ``duration_s`` from now, under a new number. A lease is never shortened.
 
         Raises:
-            StaleLeaseError: The lease has ended, or the number is an old one.
+            StaleLeaseError: The lease has ended, or the number was replaced by a renewal.
             LeaseRefusedError: Another lease uses one of the ports during the extension.
         """
         lease = self._current_lease(number)
@@ -200,7 +200,7 @@ class LeaseTable:
                     f"lease {number} of {lease.holder} cannot be extended: {other.holder} has {port} afterwards",
                     port=port,
                     earliest_s=other.ends_s,
-                    hint=f"It ends {_seconds_text(lease.ends_s - self._clock.now())}.",
+                    hint=f"The lease ends {_seconds_text(lease.ends_s - self._clock.now())}.",
                 )
         renewed = replace(lease, number=self._next_number(), ends_s=ends_s)
         if number in self._started:
@@ -222,7 +222,7 @@ class LeaseTable:
         return lost
 
     def take_changes(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-        """Return the leases that have ended and those that have started since the last call."""
+        """Return the leases that have ended and the leases that have started since the last call."""
         now_s = self._clock.now()
         over = [lease for lease in self._leases.values() if lease.ends_s <= now_s]
         ended = tuple(lease for lease in over if lease.number in self._started)
@@ -236,7 +236,7 @@ class LeaseTable:
         return ended, tuple(new)
 
     def _earliest_start_s(self, requested: LeaseRequest, partner: str, over: LeaseRank | None) -> float:
-        """Return the earliest time when both ports are free for long enough; ``over`` ends leases of lower rank."""
+        """Return the earliest time when both ports are free long enough; leases ranked below ``over`` may be ended."""
         now_s = self._clock.now()
         ports = (requested.port, partner)
         others = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
@@ -293,7 +293,7 @@ class LeaseTable:
             f"{lease.number}, rank {lease.rank.name.lower()})",
             port=port,
             earliest_s=starts_s,
-            hint=f"It could begin {_seconds_text(starts_s - now_s)}.",
+            hint=f"The lease could begin {_seconds_text(starts_s - now_s)}.",
         )
 
     def _check_ports(self, ports: Sequence[str]) -> None:
@@ -312,9 +312,9 @@ class LeaseTable:
 
 
 def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-    """Take down the circuits of ended leases and set up those of started leases, in both directions.
+    """Take down the circuits of ended leases and set up the circuits of started leases, in both directions.
 
-    Ports are device names of modules. If a circuit cannot be set up, its lease ends.
+    The ports of the leases are device names of modules. If a circuit cannot be set up, its lease ends.
 
     Args:
         setup: Circuit set-up of the bench.
@@ -324,7 +324,7 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
         The result of :meth:`LeaseTable.take_changes`.
 
     Raises:
-        LumionError: A circuit could not be set up or verified. Its lease has ended; all others are served.
+        LumionError: A circuit could not be set up or verified. Its lease has ended; all other circuits are set up.
     """
     ended, begun = table.take_changes()
     active = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
@@ -354,7 +354,7 @@ def _last_number(path: Path) -> int:
     number = document.get("last_number") if isinstance(document, dict) and document.get("format") == _FORMAT else None
     if type(number) is not int or number < 0:
         raise ConfigError(
-            f"{path} does not hold the {what}", hint="Restore the file: old numbers must never be reused."
+            f"{path} does not hold the {what}", hint="Restore the file: old lease numbers must never be reused."
         )
     return number
 

@@ -1,4 +1,4 @@
-"""Matchings that together connect every rank with every other once, and the search for a heavy matching."""
+"""Matchings (sets of disjoint pairs) that together connect all ranks, and the search for a matching of large weight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Pairs = list[tuple[int, int]]
 
 
 def circle(ranks: int) -> tuple[Circuits, ...]:
-    """Return the matchings of the circle method: ``ranks - 1``, or ``ranks`` with one idle rank each if it is odd.
+    """Return the circle method's matchings: ``ranks - 1``, or ``ranks`` with one idle rank each if ``ranks`` is odd.
 
     Round t connects rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the ranks.
     """
@@ -26,13 +26,13 @@ def circle(ranks: int) -> tuple[Circuits, ...]:
 
 
 def xor(ranks: int) -> tuple[Circuits, ...]:
-    """Return the matchings of i with i XOR s, s = 1 ... ranks - 1, for a power of two."""
+    """Return one matching of each rank i with i XOR s, for every s from 1 to ranks - 1; ``ranks`` is a power of two."""
     check_ranks(ranks, "XOR matchings", power_of_two=True)
     return tuple(tuple((i, i ^ s) for i in range(ranks)) for s in range(1, ranks))
 
 
 def shift(ranks: int, by: int) -> Circuits:
-    """Return the permutation of i to i + by modulo the ranks; for simplex ports."""
+    """Return the permutation that connects rank i to rank i + ``by``, modulo the number of ranks; for simplex ports."""
     return tuple((i, (i + by) % ranks) for i in range(ranks))
 
 
@@ -40,7 +40,7 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
     """Return a schedule of circuits without data: ``circle``, ``xor`` or ``shifts``.
 
     Raises:
-        ConfigError: XOR was requested for a number that is not a power of two.
+        ConfigError: ``xor`` was requested for a number of ranks that is not a power of two.
     """
     check_ranks(ranks, kind)
     if kind == "shifts":
@@ -53,10 +53,10 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
-    """Return a matching of approximately the largest weight, without proof.
+    """Return a matching of approximately the largest total weight.
 
-    The best assignment (permutation) consists of cycles; every other edge of each cycle is kept, and pairs then
-    exchange partners two by two while that helps.
+    The permutation of largest weight consists of cycles. Every other edge of each cycle is kept; then two pairs
+    exchange partners as long as the total weight grows.
 
     Args:
         weight: Weights, shape ``(n, n)``, symmetric, with a diagonal far below the rest.
@@ -84,7 +84,7 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 
 
 def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other edge along a cycle of ranks, starting where the sum of weights is largest."""
+    """Return every other edge along a cycle of ranks, choosing the edges with the largest sum of weights."""
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
     ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]

@@ -1,7 +1,7 @@
-"""Schedules on a mesh: each round is routed and traced, and split into parts if it has no routes.
+"""Schedules on a mesh: each round is routed and checked by tracing its light, and split if it has no routes.
 
-Circuits that continue from one round to the next keep their PUCs if the new circuits find paths next to them, so that
-only ports whose partner changes go dark.
+Circuits that continue from one round to the next keep their PUCs if the new circuits find paths that avoid these PUCs,
+so that only ports whose partner changes go dark.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
-"""Number of circuits of a round (pairs on duplex ports) up to which the smallest number of parts is found."""
+"""Largest number of circuits in a round (pairs on duplex ports) for which the smallest number of parts is searched."""
 _PACKINGS, _PUSHES = 4, 100
-"""Orders in which circuits are combined, and attempts in each to save one setting."""
+"""Number of random orders in which circuits are combined, and of attempts per order to save one mesh setting."""
 _RELABELLINGS = 60
-"""Assignments of ranks to ports that are tried."""
+"""Number of assignments of ranks to ports that are tried."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class MeshStep:
     """One setting of the mesh.
 
     Attributes:
-        number: Round of the schedule that it serves, fully or in part.
+        number: Number of the schedule's round that this setting serves, fully or in part.
         circuits: Circuits of the setting, between ranks.
         routing: Paths of the circuits in the same order, and the state of every PUC in use.
         kept: Circuits that continue over the same PUCs; all others are dark while this setting is programmed.
@@ -53,9 +53,9 @@ class MeshSchedule:
     """A schedule as a sequence of mesh settings.
 
     Attributes:
-        steps: The settings, in order.
+        steps: The mesh settings, in order.
         rounds: Number of rounds of the schedule.
-        min_extra: Settings needed beyond one per round; it is proven that fewer are not possible.
+        min_extra: Proven minimum of the settings needed beyond one per round.
     """
 
     steps: tuple[MeshStep, ...]
@@ -74,7 +74,7 @@ class MeshSchedule:
 
     @cached_property
     def rerouted(self) -> int:
-        """Number of circuits that continue but had to change their path, over all steps."""
+        """Number of circuits that stay active but change their path, summed over all steps."""
         return sum(
             len(set(before.circuits) & set(after.circuits) - after.kept)
             for before, after in zip(self.steps, self.steps[1:], strict=False)
@@ -115,15 +115,15 @@ class MeshRouter:
             raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
 
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
-        """Route one set of circuits; circuits that had paths before get them again if possible.
+        """Route one set of circuits; circuits that had paths in an earlier step get the same paths if possible.
 
         Args:
             number: Number of the step.
             circuits: The circuits.
-            before: Circuits that are active until then.
+            before: Circuits that are active before this step.
 
         Raises:
-            RoutingError: There are no paths for all of them at once.
+            RoutingError: There are no paths for all circuits at once.
         """
         refusal: RoutingError | None = None
         # First try all remembered paths, then those of active circuits, then none.
@@ -147,7 +147,7 @@ class MeshRouter:
 
         Args:
             circuits: The circuits.
-            hard: Whether to use the exact search, if installed, where the fast search fails.
+            hard: Whether to use the exact search, if its solver is installed, when the fast search fails.
         """
         try:
             self._route(circuits, (), hard=hard, explain_s=0.0)
@@ -198,10 +198,10 @@ class MeshRouter:
 
 
 def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
-    """Convert a schedule into traced settings of a mesh.
+    """Convert a schedule into mesh settings, checked by tracing the light.
 
     A round without routes is split into the smallest number of parts if it has at most eight circuits (pairs on duplex
-    ports). Larger rounds are split greedily, and ``min_extra`` says what is proven.
+    ports). Larger rounds are split greedily; then ``min_extra`` is the proven minimum.
 
     Args:
         router: The mesh and the ports of each rank.
@@ -209,8 +209,8 @@ def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
 
     Raises:
         ConfigError: There are more ranks than ports.
-        NoPathError: A circuit has no path even alone (proven).
-        UndecidedError: No path was found for a circuit, and nothing was proven.
+        NoPathError: A circuit provably has no path, even without other circuits.
+        UndecidedError: No path was found for a circuit, but it is not proven that none exists.
     """
     _check_enough_ports(router, schedule)
     steps: list[MeshStep] = []
@@ -246,12 +246,12 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
 
     Args:
         router: The mesh.
-        circuits: Circuits without common routes, or for which none were found.
+        circuits: Circuits that cannot all be routed together, or for which no common routes were found.
         duplex: Whether both directions of a pair stay together where possible.
         impossible: Whether the circuits provably cannot be routed together.
 
     Raises:
-        RoutingError: A circuit has no path even alone.
+        RoutingError: A circuit has no path even without other circuits.
     """
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
@@ -281,7 +281,7 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
     """Group circuits into units that stay together: pairs on duplex ports, if both directions can be routed.
 
     Raises:
-        RoutingError: A circuit has no path even alone.
+        RoutingError: A circuit has no path even without other circuits.
     """
     units: list[Unit] = []
     pairs = sorted(circuits)
@@ -295,7 +295,7 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest routable subsets that cover a set, as bit masks; each single element is routable."""
+    """Return the fewest routable subsets that cover a set of circuits, as bit masks; any single circuit is routable."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
@@ -328,9 +328,9 @@ def _merged(units: Iterable[Unit]) -> Circuits:
 def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
     """Regroup a schedule into rounds that the mesh can route, with the same data and few rounds.
 
-    If no round depends on another, as in an all-to-all that sends every block directly, any circuits may share a round:
-    there are many other factorisations, and rounds need not be full. The number is not proven to be the smallest;
-    :func:`min_rounds` is a lower bound for any schedule.
+    If no round depends on another, as in an all-to-all that sends every block directly, any circuits may share a round,
+    and rounds need not use all ports. The number of rounds is not proven to be the smallest; :func:`min_rounds` is a
+    lower bound for any schedule.
 
     Args:
         router: The mesh and the ports of each rank.
@@ -338,12 +338,12 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
         seed: Random seed.
 
     Returns:
-        The schedule itself if all of its rounds have routes. A duplex schedule becomes simplex if the two directions of
-        a pair exclude each other.
+        The regrouped schedule; the given one if all of its rounds have routes. A duplex schedule becomes simplex if the
+        two directions of a pair of ranks cannot be routed together.
 
     Raises:
-        ConfigError: Its rounds depend on each other, or there are more ranks than ports.
-        RoutingError: A circuit has no path even alone.
+        ConfigError: The schedule's rounds depend on each other, or there are more ranks than ports.
+        RoutingError: A circuit has no path even without other circuits.
     """
     sent = {(transfer.source, transfer.target): transfer for round_ in schedule.rounds for transfer in round_.transfers}
     straight = all(
@@ -351,7 +351,7 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
     )
     if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
         raise ConfigError(
-            f"{schedule.name}: its rounds depend on each other, so they cannot be regrouped",
+            f"{schedule.name}: the rounds depend on each other, so they cannot be regrouped",
             hint="Regroup only matchings, all-to-all and all-to-all-shifts; other schedules can be relabelled.",
         )
     as_given = route_schedule(router, schedule)
@@ -369,15 +369,15 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
 
 
 def min_rounds(schedule: Schedule) -> int:
-    """Return a lower bound of a schedule's rounds on any mesh: the number of partners of the busiest port."""
+    """Return a lower bound of a schedule's rounds on any mesh: the largest number of partners of one port."""
     pairs = {pair for round_ in schedule.rounds for pair in round_.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
 def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
-    """Assign ports to ranks so that few rounds have no routes; return the port index by rank.
+    """Assign ports to ranks so that the mesh can route as many rounds as possible; return the port index of each rank.
 
-    Two ranks exchange their ports as long as the result gets no worse. Pass the result to
+    Two ranks at a time exchange their ports; an exchange that makes the result worse is undone. Pass the result to
     :meth:`MeshRouter.with_ports_of`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Packing of circuits into as few settings of a mesh as possible; the router decides which circuits are compatible."""
+"""Grouping of circuits into as few mesh settings as possible; the router decides which circuits can share a setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.schedules.schedule import Circuits
 Unit = Circuits
 """Circuits that stay together: one circuit, or both directions of a pair."""
 _SPREAD = 4.0
-"""Random part of the order, in units of circuits that a rank still needs."""
+"""Size of the random part when units are ordered by the number of circuits that their ranks still need."""
 
 
 class Packer:
@@ -29,13 +29,13 @@ class Packer:
     def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
         """Group units of circuits into mesh settings, each unit in exactly one, so that every setting can be routed.
 
-        Settings are filled one after the other, starting with ranks that need most circuits; then the smallest setting
-        is dissolved into the others, as long as that works.
+        Settings are filled one after the other, starting with the ranks that need most circuits. Then the smallest
+        setting is repeatedly dissolved: its units move into the other settings, as long as all of them fit.
 
         Args:
             units: Units, each routable alone.
             order: Random number generator.
-            steps: Number of attempts in total to push a unit into another setting, to save a setting.
+            steps: Total number of attempts to move a unit to another setting, in order to save a setting.
         """
         remaining, settings = list(units), list[list[Unit]]()
         while remaining:
@@ -80,7 +80,7 @@ class Packer:
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
-        """Dissolve one setting into the others; return settings and remaining steps, or ``None`` if that fails."""
+        """Move the units of one setting into the others; return the settings or ``None``, and the attempts left."""
         smallest = min(settings, key=len)
         kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:

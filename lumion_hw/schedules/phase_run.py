@@ -14,9 +14,9 @@ from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
 
 _RELOCK_WITHIN_S = 10.0
-"""A coherent receiver whose data path is up locks within a second (emulated: 0.6 s)."""
+"""Time limit for a coherent receiver to lock; with its data path up it locks within 1 s (emulated: 0.6 s)."""
 _CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
-"""A circuit and the PUCs of its arms."""
+"""A circuit, as its pair of modules, and the PUCs of each of its paths."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class MeasuredSwitch:
         tag: The new configuration.
         requested_s: Time of the request on the bench's clock.
         dark_s: Dark time of each circuit that was set up, by ``(transmitter, receiver)``: from the request until its
-            light has arrived.
-        light_s: Time until all light was read twice.
-        locked_s: Time until the receiver had locked, for each dual-polarization circuit that was set up.
-        proven_s: Time until all circuits were verified: their light, and these locks.
+            light has arrived, in seconds.
+        light_s: Time from the request until two readings had shown all light, in seconds.
+        locked_s: Time from the request until the receiver had locked, for each new dual-polarization circuit.
+        proven_s: Time from the request until all light had arrived and these receivers had locked, in seconds.
         heat_mw: Heat of all heaters in the new setting.
     """
 
@@ -53,9 +53,9 @@ class MeasuredChange:
     """Measured duration of a change of configuration.
 
     Attributes:
-        light_s: Time until all light was read twice at its output.
+        light_s: Time until two readings had shown the light at every output, in seconds.
         receivers_s: Time until no receiver of a new circuit reported loss of signal and all coherent receivers had
-            locked, including the reads.
+            locked, readings included.
     """
 
     light_s: float
@@ -69,10 +69,10 @@ class MeasuredPhase:
     Attributes:
         iteration: Number of the iteration, from 0.
         tag: Name of the phase.
-        wait_s: Time that it waited for its circuits after the end of the previous phase.
+        wait_s: Time that the phase waited for its circuits after the end of the previous phase.
         start_s: Start on the bench's clock.
         end_s: End on the bench's clock.
-        switched: The switch before it; ``None`` if nothing had to change.
+        switched: The change of circuits before the phase; ``None`` if nothing had to change.
         heat_mw: Heat of all heaters during the phase.
     """
 
@@ -103,7 +103,7 @@ class PhaseSwitch:
     def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
         """Set up every configuration once, align polarizations, and verify every circuit with all devices.
 
-        Transmitters stay on from then on, so that a change of configuration only has to move light.
+        Transmitters then stay on, so that a later change of configuration only has to redirect light.
 
         Raises:
             CircuitError: A circuit could not be verified; the message names it.
@@ -126,9 +126,9 @@ class PhaseSwitch:
         return proofs
 
     def switch(self, tag: str) -> MeasuredSwitch:
-        """Switch to a configuration in one commit, verified by photodiodes; roll back on failure.
+        """Switch to a configuration in one step, verified by photodiodes; return to the former circuits on failure.
 
-        Dual-polarization circuits are verified once their receivers have locked as well.
+        A dual-polarization circuit also has to lock its receiver.
 
         Raises:
             UnknownNameError: There is no configuration of this tag.
@@ -163,11 +163,11 @@ class PhaseSwitch:
     def begin_phase(self, tag: str) -> MeasuredSwitch | None:
         """Begin a phase now: switch to its configuration if needed, and check that its circuits are active.
 
-        Use it for jobs that report the start and end of phases themselves; :meth:`run` uses the durations of phases.
-        Until :meth:`end_phase` the circuits of the phase stay; other circuits may be switched for the next phase.
+        Use this for jobs that report the start and end of their phases; :meth:`run` uses the planned durations instead.
+        The phase's circuits stay until :meth:`end_phase`; other circuits may already be switched for the next phase.
 
         Returns:
-            The switch; ``None`` if nothing had to change.
+            The measured change of circuits; ``None`` if nothing had to change.
 
         Raises:
             ConfigError: The phase has begun already, or there is no configuration of this tag.
@@ -284,7 +284,7 @@ class PhaseSwitch:
         return _paths_of(() if active is None else active.circuits)
 
     def _new_circuits(self, tag: str) -> list[tuple[str, str]]:
-        """Return the circuits of a configuration that are not active on its paths."""
+        """Return the circuits of a configuration that are not active on the paths planned for it."""
         return sorted(pair for pair, _ in _paths_of(self._prepared[tag].plan.circuits) - self._active_circuits())
 
     def _needs_switch(self, tag: str) -> bool:
@@ -295,7 +295,9 @@ class PhaseSwitch:
         up = {pair for pair, _ in self._active_circuits()}
         missing = [f"{a} to {b}" for a, b in circuits if (a, b) not in up]
         if missing:
-            raise CircuitError(f"phase {tag}: {', '.join(missing)} is dark", hint="Switch to its configuration first.")
+            raise CircuitError(
+                f"phase {tag}: {', '.join(missing)} not active", hint="Switch to its configuration first."
+            )
 
 
 def _paths_of(circuits: Iterable[PlannedCircuit]) -> set[_CircuitPaths]:
@@ -315,7 +317,7 @@ def _sleep_until(now: Callable[[], float], sleep: Callable[[float], None], when_
 
 
 def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: PhasePlan) -> IterationTimes:
-    """Return one measured iteration in the form of the model, for a table or a picture.
+    """Return the measured times of one iteration, in the same form as modelled times, for a table or a picture.
 
     Args:
         phases: Result of :meth:`PhaseSwitch.run`.
@@ -344,11 +346,11 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
 
 @dataclass(frozen=True)
 class PortDarkTimes:
-    """Dark times of one port before one phase, over all iterations in which its partner changed.
+    """Dark times of one port before one phase, over all iterations in which the port's partner changed.
 
     Attributes:
-        tag: The phase.
-        port: ``name>`` for a transmitter, ``>name`` for a receiver.
+        tag: Name of the phase.
+        port: Name of the port: ``name>`` for a transmitter, ``>name`` for a receiver.
         changes: Number of changes.
         median_s: Median dark time.
         longest_s: Longest dark time.
@@ -378,7 +380,7 @@ def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes,
 def model_with_measured_dark_times(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:
-    """Return the iteration that the model predicts from measured dark times (the median of each phase)."""
+    """Return the iteration times that the model predicts from the measured dark times (the median of each phase)."""
     by_tag: dict[str, list[float]] = {}
     for phase in phases:
         if phase.switched is not None:

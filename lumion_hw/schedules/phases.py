@@ -1,9 +1,9 @@
-"""Configurations for the phases of a job (Opus, arXiv 2507.08119, 2602.12521), switched by tag.
+"""Circuit configurations for the phases of a training job, selected by name (Opus, arXiv 2507.08119, 2602.12521).
 
 A file lists the circuits that each phase of a training iteration needs, and its duration. All configurations are routed
-and checked in advance; at run time only the tag of the next one is named. Circuits that the next phase does not need
-but leaves room for stay up, so that a port is dark only if its partner changes; idle time of a port before the change
-hides the darkness.
+and checked in advance; at run time the job only names the tag of the next one. Circuits that the next phase does not
+use, and whose ports it does not need, stay up. So a port is dark only if its partner changes, and idle time of the port
+before the change hides the dark time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.file.checks import Check
 
 WARN_SHARE = 0.06
-"""Part of an iteration spent waiting for circuits above which a plan causes a warning."""
+"""Fraction of an iteration spent waiting for circuits above which a warning is given."""
 ModuleCircuits = tuple[tuple[str, str], ...]
 """Directed circuits ``(transmitter, receiver)`` by device names of modules, sorted."""
 
@@ -48,7 +48,7 @@ class JobPhase:
     Attributes:
         tag: Name of the phase.
         duration_s: Duration once its circuits are up.
-        circuits: Circuits it sends over; empty while it only computes.
+        circuits: Circuits that the phase sends over; empty for a phase that only computes.
     """
 
     tag: str
@@ -76,7 +76,7 @@ class PhasePlan:
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
-        """Return the active circuits in each phase of repeating iterations, remaining ones included."""
+        """Return the active circuits in each phase of repeated iterations, those left from earlier phases included."""
         active: ModuleCircuits = ()
         configurations: list[ModuleCircuits] = []
         for phase in self.phases * 2:
@@ -166,8 +166,8 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
     """Return the steps of a schedule on a mesh as consecutive phases of equal duration.
 
     Args:
-        found: The steps.
-        modules: Device names by rank.
+        found: The schedule's steps on the mesh.
+        modules: Device name of the module of each rank.
         duration_s: Duration of each step once its circuits are up.
         job: Name of the plan.
 
@@ -176,7 +176,7 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
     """
     ranks = 1 + max(rank for step in found.steps for pair in step.circuits for rank in pair)
     if ranks > len(modules):
-        raise ConfigError(f"{ranks} ranks on {len(modules)} modules", hint="Give one module per rank.")
+        raise ConfigError(f"{ranks} ranks need as many modules, not {len(modules)}", hint="Give one module per rank.")
     phases = tuple(
         JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
         for place, step in enumerate(found.steps)
@@ -193,8 +193,8 @@ class DarkSpan:
 
     Attributes:
         port: ``name>`` for a transmitter, ``>name`` for a receiver.
-        starts_s: When its former circuit ends, from the start of the iteration.
-        ends_s: When its new circuit is up.
+        starts_s: End of the port's former circuit, in seconds from the start of the iteration.
+        ends_s: Time at which the port's new circuit is up, in the same unit.
     """
 
     port: str
@@ -207,10 +207,10 @@ class IterationTimes:
     """Times of one iteration of a job in steady state.
 
     Attributes:
-        starts_s: Start of each phase, from the start of the iteration.
+        starts_s: Start of each phase, in seconds from the start of the iteration.
         waits_s: Time that each phase waits for its circuits.
-        requests_s: When each configuration is requested; ``None`` where nothing changes.
-        dark: Dark times of ports, including those hidden behind earlier phases.
+        requests_s: Time at which each configuration is requested; ``None`` where nothing changes.
+        dark: Time spans in which ports are dark, including those hidden behind earlier phases.
         total_s: Length of the iteration.
     """
 
@@ -222,7 +222,7 @@ class IterationTimes:
 
     @property
     def waiting_share(self) -> float:
-        """Part of the iteration that is spent waiting for circuits."""
+        """Fraction of the iteration that is spent waiting for circuits."""
         return sum(self.waits_s) / self.total_s
 
 
@@ -236,8 +236,8 @@ def iteration_times(
 
     Args:
         plan: The phases.
-        delta_s: Dark time of a port that changes its partner: one number, or one per phase.
-        excludes_others: Phases that leave no room on the mesh for circuits besides their own.
+        delta_s: Dark time in seconds of a port that changes its partner: one number, or one per phase.
+        excludes_others: Whether each phase leaves no room on the mesh for circuits of other phases.
 
     Raises:
         LimitError: A dark time is negative, not finite or longer than a day.
@@ -303,7 +303,7 @@ class PreparedPhase:
         circuits: All active circuits of the configuration.
         plan: Paths, budgets and heater currents.
         kept: Circuits that continue from the previous phase over the same PUCs.
-        excludes_others: Whether there was no room for circuits that only the previous phase needs.
+        excludes_others: Whether the mesh had no room for circuits that only the previous phase needs.
     """
 
     phase: JobPhase
@@ -331,7 +331,7 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
 
     Raises:
         ConfigError: A module does not exist or is not wired to the mesh.
-        CircuitError: Two modules do not fit each other.
+        CircuitError: Two modules are not compatible.
         LumionError: A phase has no paths for all its circuits at once, or a budget fails; the message names the phase.
     """
     _check_wired(model, plan)
@@ -409,7 +409,7 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return, in order, the circuits whose last paths can be active at the same time, trims included."""
+        """Return, in order, the circuits whose last paths and attenuation trims can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
@@ -429,7 +429,7 @@ class _Preparation:
 
 
 _NO_ROOM = (RoutingError, BudgetError, LimitError)
-"""Errors that other paths or fewer circuits may avoid."""
+"""Errors that planning with other paths or fewer circuits may avoid."""
 
 
 def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
@@ -437,7 +437,7 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    """Return a plan with all circuits in the given order, whether they were active before or not."""
+    """Return a circuit plan in the given order of circuits, with active and new circuits alike."""
     by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
     ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
@@ -446,7 +446,7 @@ def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
 
 
 def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
-    """Return the router of a calibrated mesh between modules, one rank each.
+    """Return a router for a calibrated mesh that connects modules, one module per rank.
 
     Raises:
         ConfigError: A module does not exist or is not wired for one polarization.
@@ -482,7 +482,7 @@ def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
 
 
 def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
-    """Return prepared configurations as plain numbers, strings and lists for JSON."""
+    """Return prepared configurations as a dictionary of numbers, strings and lists for JSON."""
     return {
         tag: {
             "circuits": [list(pair) for pair in configuration.circuits],

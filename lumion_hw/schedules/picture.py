@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_ROUNDS = 512
 _MAX_ARROWS = 20_000
-"""Limit for all rounds together; this many arrows take a quarter of a minute to draw."""
+"""Largest number of arrows in a picture; this many take 15 s to draw."""
 _MAX_INCHES = 24.0
 
 
@@ -87,11 +87,11 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
 def plot_costs(
     schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
 ) -> None:
-    """Draw the duration of schedules against the dark time of a change, with fixed configurations in grey.
+    """Draw the duration of schedules over the dark time of a circuit change, and that of fixed configurations in grey.
 
     Args:
         schedules: The schedules.
-        model: The fabric; its own dark time is marked.
+        model: The fabric; the picture marks its dark time.
         buffer_bytes: Buffer of one rank.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
@@ -120,10 +120,10 @@ def plot_costs(
 
 
 def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
-    """Draw the fraction of a demand that is served against the number of configurations.
+    """Draw the served fraction of a demand over the number of configurations.
 
     Args:
-        found: The configurations.
+        found: The decompositions to draw.
         target: File name ending in .png, .svg or .pdf.
         over: Which existing files to overwrite.
 

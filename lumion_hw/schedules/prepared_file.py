@@ -129,7 +129,7 @@ def load_prepared(
     name = str(path)
     document = read_json(Path(path), _WHAT, hint=_HINT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise ConfigError(f"{name}: the file does not hold {_WHAT}", hint=_HINT)
+        raise ConfigError(f"{name}: this is not a file with {_WHAT}", hint=_HINT)
     if (version := document.get("schema_version")) != _VERSION:
         raise ConfigError(
             f"{name}: the file has schema version {version!r}, but this software reads version {_VERSION}",
@@ -150,7 +150,7 @@ def load_prepared(
 
 
 def _origin(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
-    """Return the identity of bench, mesh and calibration record, under the keys used in the file."""
+    """Return the identity of bench, mesh and calibration record, by the keys used in the file."""
     # leave_on_s is chosen whenever a bench is opened, and no circuit depends on it.
     bench = model.model_dump(mode="json", exclude={"devices": {"__all__": {"leave_on_s"}}})
     return {

@@ -17,7 +17,7 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 Circuits = tuple[tuple[int, int], ...]
 """Directed circuits ``(sender, receiver)`` of one configuration, sorted."""
 MAX_RANKS = 1024
-"""Far above what one mesh connects; limits the work that a typing error can cause."""
+"""Largest number of ranks, far more than one mesh connects. It limits the work that a typing error can cause."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ScheduleRound:
     """One round of a schedule: circuits that are up together, and the data sent over them.
 
     Attributes:
-        circuits: Directed circuits, a partial permutation; those of other ranks stay as they are.
+        circuits: Directed circuits, at most one from and one to each rank; circuits of other ranks stay as they are.
         transfers: Simultaneous transfers, each over one of the circuits.
     """
 
@@ -56,7 +56,7 @@ class ScheduleRound:
 
     @property
     def max_chunks(self) -> int:
-        """Chunks of the largest transfer, which determines the duration of the round."""
+        """Number of chunks in the largest transfer, which determines the duration of the round."""
         return max((len(transfer.chunks) for transfer in self.transfers), default=0)
 
 
@@ -115,7 +115,7 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """For each round, the ranks with a port whose partner has changed since the port's last use."""
+        """Ranks with a port whose partner has changed since the port's last use, for each round."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []
@@ -135,7 +135,7 @@ class Schedule:
         return sum(bool(change) for change in self.changes)
 
     def __str__(self) -> str:
-        """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends y, ``a>b x`` for one direction."""
+        """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends chunk y; ``a>b x`` if only a sends."""
         head = (
             f"{self.name}: {self.collective}, {self.ranks} ranks, {'duplex' if self.duplex else 'simplex'} ports, "
             f"{len(self.rounds)} rounds, {self.programmings} programmings"
@@ -170,13 +170,13 @@ def check_ranks(
     minimum: int = 2,
     maximum: int = MAX_RANKS,
 ) -> None:
-    """Check that a schedule can have this number of ranks.
+    """Raise an error if a schedule cannot have this number of ranks.
 
     Raises:
-        ConfigError: Too few, too many, odd, or not a power of two; the message names possible numbers.
+        ConfigError: The number is too small, too large, odd, or not a power of two; the message names possible numbers.
     """
     if not minimum <= ranks <= maximum:
-        raise ConfigError(f"{what} cannot have {ranks} ranks", hint=f"Give {minimum} to {maximum} ranks.")
+        raise ConfigError(f"{what}: {ranks} ranks are not possible", hint=f"Give {minimum} to {maximum} ranks.")
     if power_of_two and ranks & (ranks - 1):
         below = 1 << (ranks.bit_length() - 1)
         raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"Use {below} or {2 * below} ranks.")
@@ -191,7 +191,7 @@ def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) ->
     known = set(circuits)
     for a, b in circuits:
         if not (0 <= a < ranks and 0 <= b < ranks):
-            raise ConfigError(f"{where}: circuit {a} to {b}, but ranks are 0 to {ranks - 1}")
+            raise ConfigError(f"{where}: circuit {a} to {b} does not exist, because ranks are 0 to {ranks - 1}")
         if a == b:
             raise ConfigError(f"{where}: rank {a} is connected to itself")
         if duplex and (b, a) not in known:

@@ -1,15 +1,15 @@
 """StragglAR: an all-reduce for the case that one rank arrives late (arXiv 2505.23523; own constructions).
 
-While the last rank is late, the others reduce-scatter among themselves: rank g then owns chunk g. In round t, rank t
-meets the late rank, both add, and both own the finished chunk t; all others spread finished chunks in pairs. The last
-chunk is finished in round n - 2 at two ranks and at best doubles per round, so n - 2 + ceil(log2 n) rounds are the
-minimum.
+While the last rank is late, the others reduce-scatter among themselves, so that rank g owns the sum of chunk g. In
+round t, rank t and the late rank exchange and add chunk t, so that both own the finished chunk; all other ranks spread
+finished chunks in pairs. The last chunk is finished in round n - 2, at two ranks. At best its copies double in each
+further round, so n - 2 + ceil(log2 n) rounds are the minimum.
 
-Powers of two follow a rule that reaches this bound. Other even numbers follow a *rotation*: pairs of positions relative
-to the rank whose turn it is, and the age of the chunk that each position sends. One rotation serves all rounds, as
-everything moves on by one rank per round; it keeps every rank busy in both directions, so that only the last rounds
-need a search. Rotations were found with CP-SAT (benchmarks/schedules.py rotations) and are stored in
-``rotations.json``.
+Powers of two follow a rule that reaches this bound. Other even numbers follow a *rotation*: a list of pairs of
+positions, counted from the rank that meets the late rank, and the age in rounds of the chunk that each position sends.
+One rotation serves all rounds, because all positions move on by one rank per round. It keeps every rank busy in both
+directions, so that only the last rounds need a search. Rotations were found with the solver CP-SAT
+(benchmarks/schedules.py rotations) and are stored in ``rotations.json``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
 _ROTATED_TRIES, _TRIES = 60, 4
-"""Random tries for numbers of ranks without a rule; the first that reaches the bound is used."""
+"""Random tries for numbers of ranks that are no power of two, with and without a stored rotation."""
 _MANY = 200
-"""Number of ranks above which a try takes seconds, so that only one is made."""
+"""Number of ranks above which a try takes seconds, so that only one try is made."""
 _NOISE = 0.3
-"""Random part of a transfer's value; the rest is 1 or more."""
+"""Random part of a transfer's value in the search; the other part is 1 or more."""
 _LATE = 2.0
-"""Factor in the value of a chunk for each further round that it needs to reach all ranks."""
+"""Factor by which a chunk's value in the search grows with each round that the chunk still needs to reach all ranks."""
 _NOTHING = -1
 
 Rotation = tuple[tuple[int, int, int, int], ...]
-"""Rows ``(x, y, age of the chunk x sends, age of the chunk y sends)``, positions relative to the rank that meets the
-late one."""
+"""Rows ``(x, y, age of the chunk that x sends, age of the chunk that y sends)``.
+Positions x and y are relative to the rank that meets the late rank."""
 _Pairs = list[tuple[int, int]]
 _Transfers = dict[tuple[int, int], int]
 """Chunk by ``(sender, receiver)``."""
@@ -77,7 +77,7 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
 
 @cache
 def rotations() -> dict[int, Rotation]:
-    """Return the stored rotations (schemes of pairs for StragglAR), by number of ranks."""
+    """Return the stored rotations (see the text of this module), by number of ranks."""
     stored = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
     return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in stored["rotations"].items()}
 
@@ -96,7 +96,7 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for a power of two; a rank's label is its newest finished chunk."""
+    """Return StragglAR's rounds for a power of two; each rank is labelled with its newest finished chunk."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
@@ -144,7 +144,7 @@ def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int)
 def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return StragglAR's rounds from a stored rotation, then from matchings of high value."""
+    """Return StragglAR's rounds: first by the stored rotation, if there is one, then by matchings of high value."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
@@ -186,7 +186,7 @@ def _transfers_by_rotation(
 def _best_matching(
     held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    """Return a matching of free ranks with about the highest value; transfers of rare chunks have a higher value."""
+    """Return a matching of free ranks with about the highest value, and its transfers; rare chunks are worth more."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])

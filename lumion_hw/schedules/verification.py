@@ -9,7 +9,7 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.schedules.schedule import Schedule
 
 _LARGEST = 2**48
-"""Sums over all ranks of the largest schedule stay below 2**63; two different sums agree by chance once in 2**48."""
+"""Largest random integer: sums over 1,024 ranks stay below 2**63, and different sums agree by chance once in 2**48."""
 _MAX_NUMBERS = 2**24
 """Limit for all ranks and chunks together: three arrays of this size fit into half a gigabyte."""
 _Array = NDArray[np.int64]
@@ -22,7 +22,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
     Within a round, all ranks send what they held before the round.
 
     Args:
-        schedule: The schedule; one of ``matchings`` must connect each of its pairs of ranks exactly once.
+        schedule: The schedule; a schedule of ``matchings`` must connect every pair of ranks exactly once.
         seed: Random seed of the integers.
 
     Raises:
@@ -48,7 +48,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
 
 
 def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
-    """Return which chunks each rank has at the start, and the chunks' values; shapes ``(ranks, chunks)``."""
+    """Return whether each rank has each chunk at the start, and the chunks' values; shapes ``(ranks, chunks)``."""
     ranks, chunks = own.shape
     held = np.ones(own.shape, dtype=np.bool_)
     value = own.copy()
@@ -67,7 +67,7 @@ def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
 
 
 def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
-    """Send the data of one round; every rank receives from at most one other, so the order does not matter."""
+    """Send the data of one round. The order does not matter, as every rank receives from at most one other."""
     transfers = schedule.rounds[number].transfers
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
@@ -112,7 +112,7 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
 
 
 def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
-    """Raise ``ConfigError`` if a chunk has no sum, or a rank has no summed chunk."""
+    """Raise ``ConfigError`` if a rank has no complete sum, or if the complete sum of a chunk is on no rank."""
     for axis, what in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
         missing = np.flatnonzero(~done.any(axis=axis))
         if len(missing):

@@ -23,7 +23,7 @@ from lumion_hw.serving.lease import BenchLease, Caller
 _MAX_HANDLES = 16
 """Maximum number of open streams and watches per connection."""
 _MAX_READER_STREAMS = 2
-"""Maximum number of streams of one device for all clients without the lease; a controller provides four in total."""
+"""Maximum number of streams of one device for all clients without the lease; a controller can send four streams."""
 _MAX_CALLS = 24
 """Maximum number of running calls per connection; the server has 32 workers for all connections."""
 
@@ -37,7 +37,7 @@ class _Handle:
         connection: The connection of the client that opened it.
         device: Name of the device.
         is_reader: Whether the client opened it without the lease.
-        reading: Lock of the call that waits for the next reading.
+        reading: Lock held by the call that waits for the next reading.
     """
 
     source: Any
@@ -54,7 +54,7 @@ class Calls:
         devices: Open devices by name.
         lease: The lease, which a client needs to change a device.
         on_close: Called when a client closes a device; the device itself stays open.
-        check_change: Called with device and method before a change; raises an error to forbid it.
+        check_change: Called with the names of device and method before a change; raises an error to forbid the change.
         change_context: Context manager around every call that may change a device.
     """
 
@@ -114,7 +114,7 @@ class Calls:
         """Count a call while it runs. Raises ``BusyError`` if too many calls of the connection are running."""
         with self._lock:
             if self._under_way[connection] >= _MAX_CALLS:
-                raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait for one to end.")
+                raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait until a call ends.")
             self._under_way[connection] += 1
         try:
             yield
@@ -154,7 +154,7 @@ class Calls:
             if handle is not None and method == "close":
                 del self._handles[name]
         if handle is None or handle.connection != caller.connection:
-            raise ConfigError("this stream or watch of the served bench is closed", hint="Open a new one.")
+            raise ConfigError("this stream or watch of the served bench is closed", hint="Open a new stream or watch.")
         if method == "__next__":
             return self._next_reading(handle)
         interface = find_interface(handle.source)
@@ -164,7 +164,7 @@ class Calls:
         return getattr(handle.source, method)(*arguments, **named)
 
     def _next_reading(self, handle: _Handle) -> tuple[bool, object]:
-        """Return whether the stream has ended, and its next reading."""
+        """Return whether a stream has ended, and its next reading."""
         if not handle.reading.acquire(blocking=False):
             raise BusyError("another call already waits for the next reading of this stream", device=handle.device)
         try:
@@ -175,7 +175,7 @@ class Calls:
             handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
-        """Return the reply for a result: its value, or the handle of a stream or watch that stays open here."""
+        """Return the reply to a call: its result, or the handle of a stream or watch, which stays open here."""
         if isinstance(result, Iterator):
             return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:
@@ -202,7 +202,7 @@ class Calls:
         raise refusal
 
     def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
-        """Return the error if a client may not open another stream or watch; ``None`` if it may."""
+        """Return the error that keeps a client from opening another stream or watch; ``None`` if it may open one."""
         handles = self._handles.values()
         if sum(handle.connection == caller.connection for handle in handles) >= _MAX_HANDLES:
             return ConfigError(f"this client has {_MAX_HANDLES} streams and watches open", hint="Close some of them.")
@@ -211,7 +211,7 @@ class Calls:
             return BusyError(
                 f"clients without the lease have {_MAX_READER_STREAMS} streams of this device open",
                 device=device,
-                hint="Take the lease, or wait until one is closed.",
+                hint="Take the lease, or wait until one of the streams is closed.",
             )
         return None
 
@@ -252,7 +252,7 @@ def handle_request(
         caller: The client, without its lease number.
         calls: Device calls.
         lease: The lease.
-        others: Further methods of the server itself; the first argument of each is the caller.
+        others: Methods of the server itself, by name; the first argument of each is the caller.
     """
     try:
         device, method = str(request["device"]), str(request["method"])

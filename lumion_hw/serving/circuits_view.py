@@ -17,7 +17,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
 MAX_MEASUREMENT_AGE_S = 2.0
-"""Age at which a measurement counts as missing; maintained circuits are measured every second."""
+"""Age from which a circuit's measurement counts as missing; maintained circuits are measured every second."""
 
 
 def served_circuits(
@@ -33,10 +33,10 @@ def served_circuits(
     Args:
         service: The circuits; ``None`` without a calibration record.
         health: Measured health of the circuits, as far as available.
-        silent: Devices that do not answer.
+        silent: Names of devices that do not answer.
         trouble: Reason why circuits are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller.
-        wall_s: Returns the time of day, in seconds since 1970.
+        wall_s: Function that returns the time of day, in seconds since 1970.
     """
     if service is None:
         return ()

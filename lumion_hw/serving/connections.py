@@ -1,4 +1,4 @@
-"""Which TCP connections to this server are established, read from the tables of the operating system."""
+"""Established TCP connections to this server, read from the tables of the operating system."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ESTABLISHED = "01"
 class Connections:
     """Established TCP connections to this server at one moment; the system tables are read at the first use.
 
-    PV Access does not report which connection was lost, only that the last client of a variable has left. The system
-    tables show it: a killed program has no connection.
+    PV Access reports only that the last client of a variable has left, but not which connection was lost. The system
+    tables show the lost connection, because a killed program has none.
 
     Args:
         ports: Ports that this server listens on. Connections to other ports do not count, because another program may
@@ -31,7 +31,7 @@ class Connections:
         """Return whether a connection from ``host:port`` is established; ``True`` if the system cannot tell.
 
         Args:
-            peer: Client as named by PV Access; a name that is not an IPv4 address counts as connected.
+            peer: Client as named by PV Access; a name that is no IPv4 address counts as connected.
         """
         host, _, port = str(peer).rpartition(":")
         try:
@@ -44,7 +44,7 @@ class Connections:
 
     @cached_property
     def _established(self) -> frozenset[str]:
-        """Remote ends of all connections; IPv4 addresses on an IPv6 socket are shortened to their IPv4 part."""
+        """Remote ends ``host:port`` of all connections; an IPv4 address on an IPv6 socket is given in IPv4 form."""
         remote_ends = set(self._remote_ends(_TABLES[0]))
         with contextlib.suppress(OSError):  # a system without IPv6
             length = len("0100007F:0000")

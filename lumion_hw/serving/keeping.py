@@ -1,4 +1,4 @@
-"""The maintenance thread of a served bench: it maintains circuits or the fabric and runs requested jobs.
+"""The maintenance thread of a served bench. It maintains the circuits or the fabric, and runs requested jobs.
 
 All changes of circuits happen in this one thread. A requested job waits for the end of the current maintenance step,
 and maintenance waits for the end of the job.
@@ -53,11 +53,11 @@ _DRIVING_METHODS = ("program", "sweep", "configure", "outputs_off")
 
 
 class _ServerStops(BaseException):
-    """Ends a job early: a calibration keeps its journal, a change of circuits is rolled back."""
+    """Raised inside a job to end it early: a calibration keeps its journal, a change of circuits is rolled back."""
 
 
 class _WorkIsWaiting(BaseException):
-    """Interrupts circuit maintenance between two measurements, so that a job can run."""
+    """Raised to interrupt circuit maintenance between two measurements, so that a job can run."""
 
 
 class BenchKeeper:
@@ -67,9 +67,9 @@ class BenchKeeper:
         bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
-        path: Calibration record; if not given, the record of the connected circuits.
+        path: File of the calibration record; if not given, the record with which the connected circuits were set up.
         fabric: Whether to maintain the jobs of the bench file.
-        on_change: Called when there is something new to publish.
+        on_change: Called when the state to publish has changed.
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
@@ -158,7 +158,7 @@ class BenchKeeper:
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
     def require_service(self) -> CircuitService:
-        """Return the circuit service. Raises ``ConfigError`` without a calibration record."""
+        """Return the circuit service. Raises ``ConfigError`` if the bench has no calibration record."""
         if self.service is None:
             raise ConfigError(
                 "this bench is served without a calibration record, so it has no circuits",
@@ -180,7 +180,7 @@ class BenchKeeper:
         job = self.job
         if job is not None and not job.is_over:
             raise BusyError(
-                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait for its end."
+                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait until the job ends."
             )
         circuits = () if self.service is None else self.service.state.circuits
         if circuits:
@@ -233,7 +233,7 @@ class BenchKeeper:
                 self._stop.wait(_RETRY_S)
 
     def step(self, for_s: float | None = None) -> bool:
-        """Run the requested job and then maintain circuits or fabric, for a time or until there is other work.
+        """Run the requested job, then maintain circuits or fabric for a time or until another job is requested.
 
         Returns:
             Whether maintenance succeeded; otherwise :attr:`trouble` gives the reason.
@@ -307,7 +307,7 @@ class BenchKeeper:
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
-        """Measure all circuits every second in a second thread, because the light watch has no time for it."""
+        """Measure all circuits every second in another thread, as watching for light loss leaves no time for it."""
         over = threading.Event()
 
         def measure() -> None:
@@ -330,11 +330,11 @@ class BenchKeeper:
         self._requests.serve(self._lock.owner, self._perform)
 
     def _perform(self, request: FabricRequest) -> None:
-        """Perform another program's request to the fabric manager. Raises as :meth:`FabricRequest.perform`."""
+        """Carry out another program's request to the fabric manager. Raises as :meth:`FabricRequest.perform`."""
         request.perform(self._require_manager())
 
     def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
-        """Record an event of the fabric manager in the event log and as the last recovery."""
+        """Record an event of the fabric manager in the event log and, for a recovery, as the last recovery."""
         if what == "span":
             self._spans.append(Span(**fields))
         elif what == "verdict":
@@ -372,7 +372,7 @@ class BenchKeeper:
             raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists the arguments of each job.") from error
         with self._news:
             if self.job is not None and not self.job.is_over:
-                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait for its end.")
+                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait until the job ends.")
             number = 1 if self.job is None else self.job.number + 1
             self.job = ServedJob(number, what, by, self._wall_s())
             self._work, self._error = work, None
@@ -433,7 +433,7 @@ class BenchKeeper:
             raise _ServerStops
 
     def _report_residual(self, name: str, value: float) -> None:
-        """Publish the residual of a calibration stage."""
+        """Publish the fit residual of a calibration stage."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
@@ -448,7 +448,7 @@ class BenchKeeper:
         return service
 
     def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if the controller has switched off; otherwise leave all heaters unchanged."""
+        """Set the circuits up again if a fault has switched the heaters off; otherwise leave all heaters unchanged."""
         if latched_faults(self._bench) or service.journal.unfinished is not None:
             service.restore_after_shutdown()
 
@@ -513,7 +513,7 @@ class BenchKeeper:
             raise BusyError(f"the fabric accepts no requests now: {reason}", hint="Try again later.")
         raise ConfigError(
             "no fabric is maintained on this bench",
-            hint="This needs jobs in the bench file, a calibration record, and no option --no-fabric.",
+            hint="Put jobs into the bench file, and serve it with a calibration record and without --no-fabric.",
         )
 
     def _recover_job(self) -> Callable[[], Any]:
@@ -530,7 +530,7 @@ class BenchKeeper:
 
 
 def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callable[[], list[str]]:
-    """Return the work of a fabric job: run the action, then check that all circuits of the jobs are active."""
+    """Return a fabric job's function, which runs an action and then checks that all circuits are active."""
 
     def work() -> list[str]:
         action()

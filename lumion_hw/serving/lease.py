@@ -1,8 +1,9 @@
-"""The lease of a served bench: the right to change it, held by one named owner, with a fencing number that only grows.
+"""The lease of a served bench: the right of one named client to change it, with a fencing number that only grows.
 
-The number is stored on disk before it is issued, so it also grows across restarts. A client that was frozen while
+The number is stored on disk before it is issued, so it also grows across restarts. A client that was suspended while
 another client held the lease returns with an old number and is rejected. A lease ends when its holder releases it, when
-its connection is lost, or when its deadline on the server's monotonic clock passes without a sign of life.
+the holder's connection is lost, or when its deadline (server's monotonic clock) passes without a request from the
+holder.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lumion_hw.files.writing import write_file
 from lumion_hw.serving.state import ServedLease
 
 MAX_LEASE_S = 86400.0
-"""Longest time that a lease may last without a sign of life."""
+"""Longest time that a lease may last without a request from its holder."""
 _NUMBER = "lease.json"
 _MAX_NAME_LENGTH = 64
 
@@ -31,8 +32,8 @@ class Caller:
     """The client that makes a request.
 
     Attributes:
-        name: Name for logs: a person, or the account that the client claims.
-        connection: Connection of the request; a lease taken over a connection ends with it. Empty without a connection.
+        name: Name of the client for logs: a person, or the account that the client claims.
+        connection: Connection of the request, whose loss ends a lease taken over it; empty without a connection.
         account: User and host that the client claims; empty if it claims none.
         number: Fencing number of the lease that the client believes to hold; ``None`` if it has none.
     """
@@ -45,7 +46,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class _ActiveLease:
-    """The lease that is held now; times are on the server's monotonic clock, ``since_s`` is the time of day."""
+    """The present lease. ``since_s`` is a time of day; all other times are on the server's monotonic clock."""
 
     owner: str
     number: int
@@ -72,8 +73,8 @@ class BenchLease:
         directory: State directory of the bench; the caller must hold the bench lock.
         wall_s: Returns the time of day, in seconds since 1970.
         clock: Monotonic clock of the deadlines.
-        on_end: Called with a lease that ended without being released, and the reason.
-        connections: Returns the established connections.
+        on_end: Called with a lease that ended without being released, and the reason of its end.
+        connections: Function that returns the established connections.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class BenchLease:
         Args:
             owner: Name of the new holder.
             caller: The client.
-            lasts_s: Time that the lease lasts without a sign of life.
+            lasts_s: Time in seconds that the lease lasts without a request from its holder.
             instead_of: Name of the present holder to replace; the lease is not taken from any other holder.
             bound: Whether the lease belongs to the caller's connection and ends with it; otherwise it belongs to the
                 caller's account.
@@ -138,7 +139,7 @@ class BenchLease:
             return self.served()
 
     def check(self, caller: Caller) -> ServedLease:
-        """Return the lease if the caller holds it; this counts as a sign of life.
+        """Return the lease if the caller holds it, and extend the lease.
 
         Raises:
             BusyError: The caller does not hold the lease and must change nothing.
@@ -166,7 +167,7 @@ class BenchLease:
             self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
-        """End the lease if its deadline has passed or its connection is lost; call this periodically.
+        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically.
 
         Args:
             connections: Established connections; read from the system if not given.

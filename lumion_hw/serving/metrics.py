@@ -1,7 +1,7 @@
 """Metrics of a served bench in the Prometheus text format, for monitoring by operators.
 
 Names and units of fixed quantities follow the Prometheus rules (seconds, watts). Readings and settings of devices keep
-the unit of the device, given by the label ``unit``. Unknown values are omitted.
+the unit of the device, which the label ``unit`` gives. Unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class PageCounts(Protocol):
-    """Counts about the open web pages."""
+    """Interface to the numbers of open web pages and of states that these pages missed."""
 
     n_pages: int
     missed: int
 
 
 class ServedBench(Protocol):
-    """The owner of a bench, as far as the metrics need it."""
+    """The part of a bench owner that the metrics need."""
 
     @property
     def state(self) -> ServedState:
@@ -46,7 +46,7 @@ class BenchMetrics(Collector):
 
     Args:
         owner: The owner of the bench.
-        pages: Counts about the open web pages; ``None`` without a page server.
+        pages: Numbers of open web pages and missed states; ``None`` without a page server.
     """
 
     def __init__(self, owner: ServedBench, pages: PageCounts | None = None) -> None:
@@ -60,11 +60,11 @@ class BenchMetrics(Collector):
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, because they depend on the bench."""
+        """Return no metrics for registration, because the names depend on the bench."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics of the newest state."""
+        """Yield all metrics of the newest bench state."""
         state = self._owner.state
         for name, (description, labels, rows) in _GAUGES.items():
             yield _family(GaugeMetricFamily, name, description, labels, rows(state))
@@ -92,7 +92,7 @@ def _device(point: Point) -> str:
 
 
 def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    """Yield the numeric points that are valid now; the elements of arrays are points of their own."""
+    """Yield the numeric readings and settings that are valid now; array elements are separate."""
     for point in state.points.values():
         if point.severity is AlarmSeverity.INVALID or point.value is None or isinstance(point.value, str | np.ndarray):
             continue

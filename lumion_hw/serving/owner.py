@@ -45,7 +45,7 @@ MAX_PUBLISH_S = 0.25
 _MIN_PUBLISH_S = 0.02
 """Shortest time between two published states: at most 50 per second."""
 _STOP_TIMEOUT_S = 0.5
-"""Time that a thread may take to stop; a thread that waits for a hanging device is abandoned."""
+"""Time that a thread may take to stop; a thread that waits longer, for a hanging device, is abandoned."""
 _LEASE_CHECK_PERIOD_S = 0.05
 _LOCK_CHECK_PERIOD_S = 1.0
 _MARGIN_PERIOD_S = 2.0
@@ -55,7 +55,7 @@ _MAX_EVENT_BYTES = 64e6
 
 
 class Subscription:
-    """Holds the newest published state for one subscriber; a newer state replaces it. Use it as a context manager.
+    """Holds the newest published state of a bench for one subscriber. Use it as a context manager.
 
     Attributes:
         missed: Number of published states that the subscriber did not read.
@@ -108,11 +108,11 @@ class BenchOwner:
         bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
-        record: Calibration record; ``None`` if there is none yet.
+        record: Calibration record of the mesh; ``None`` if none has been made yet.
         fabric: Whether to maintain the jobs of the bench file.
         heaters_off_on_loss: Whether to switch unused heaters off when a lease ends without being released.
-        clock: Clock for device silence and leases; the wall clock if not given. On a virtual clock, use only
-            :meth:`step`, on the same clock.
+        clock: Clock that measures device silence and lease times; the wall clock if not given. On a virtual clock, use
+            only :meth:`step`, on the same clock.
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
@@ -213,7 +213,7 @@ class BenchOwner:
         """Do one round of all work in this thread, instead of the threads of :meth:`start`.
 
         Run the waiting job, maintain circuits or fabric for ``keep_s``, end leases of lost clients, read all devices
-        once and publish one state. On a virtual clock, days of a served bench take minutes.
+        once and publish one state. On a virtual clock, days of serving take minutes.
 
         Args:
             keep_s: Duration of the maintenance, in seconds.
@@ -250,18 +250,18 @@ class BenchOwner:
             return tuple(self._margins)
 
     def points(self) -> dict[str, Point]:
-        """Return all points with their present values, without waiting for the next state."""
+        """Return all points (readings and settings) with their present values, without waiting for the next state."""
         return self._readings.points()
 
     def point(self, name: str) -> Point:
-        """Return one point with its present value. Raises ``KeyError`` if no point has this name."""
+        """Return one point (reading or setting) with its present value. Raises ``KeyError`` if none has this name."""
         point = self._readings.point(name)
         if point is None:
             raise KeyError(name)
         return point
 
     def subscribe(self) -> Subscription:
-        """Return a subscription to states. It holds the present state; new ones come at least 4 times a second."""
+        """Return a subscription, which holds the newest state; a state is published at least 4 times a second."""
         with self._guard:
             subscription = Subscription(self._state, self._forget)
             self._subscriptions.append(subscription)
@@ -315,7 +315,7 @@ class BenchOwner:
         )
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
-        """Publish an event of the bench; starts and successes of value changes stay in the event file only."""
+        """Publish an event of the bench. Starts and successes of value changes go to the event file only."""
         name = str(event["event"])
         if name == "set" or (name == "set ended" and event.get("outcome") == "done"):
             return
@@ -352,7 +352,7 @@ class BenchOwner:
             self.bench.events.add("lock not renewed", reason=str(error))
 
     def fail(self, error: LumionError) -> None:
-        """Reject all further changes because of ``error``; the program that opened the owner must then stop it."""
+        """Reject all further changes because of ``error``; the program that opened this owner must then stop it."""
         if self.failure is None:
             self.failure = error
             with contextlib.suppress(LumionError):
@@ -376,10 +376,10 @@ class BenchOwner:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def write(self, name: str, value: object, caller: Caller, *, settled: bool = False) -> None:
-        """Set one point.
+        """Write a value to one setting.
 
         Args:
-            name: Name of the point.
+            name: Name of the setting, as of its point.
             value: The new value.
             caller: The client.
             settled: Whether to wait until the light has settled, and then to read all light measurements again.
@@ -389,7 +389,7 @@ class BenchOwner:
             ConfigError: The point is read-only, or the value has the wrong type or shape.
             UnknownNameError: No point has this name.
             LimitError: The value is outside a limit; nothing was changed.
-            LinkError: The device did not answer; the message says whether the value is active, if known.
+            LinkError: The device did not answer; if it is known whether the new value is active, the message says so.
             LumionError: Another error of the device.
         """
         setting = self._readings.setting(name)
@@ -411,7 +411,7 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
-        """Log a change before it is sent and its outcome afterwards."""
+        """Log a change before it is sent to the device, and its outcome afterwards."""
         with self._guard:
             self._n_changes += 1
             number = self._n_changes
@@ -427,7 +427,7 @@ class BenchOwner:
         self.bench.events.add("set ended", change=number, outcome="done")
 
     def _error_after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
-        """Read the setting again after a failed write and return the error with the active value, if readable."""
+        """Read a setting again after a failed write; return the error, with the active value if it could be read."""
         failure = self._readings.read_settings(setting.device)
         if failure is not None:
             finding = "The device still does not answer, so the value may or may not be active."
@@ -464,7 +464,7 @@ class BenchOwner:
             self._driving_leases = {number}
 
     def _on_device_close(self, device: str, caller: Caller) -> None:
-        """Switch the heaters off when the client that drove them closes the controller, unless they stay on."""
+        """Switch the heaters off when the client that drove them closes the controller, unless they are needed."""
         section = self.bench.model.mesh
         if section is None or device != section.controller or caller.number not in self._driving_leases:
             return
@@ -531,7 +531,7 @@ class BenchOwner:
         return self._readings.faults
 
     def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
-        """Clear the latched faults of the mesh controller with a given name, or one fault by its id.
+        """Clear the mesh controller's latched faults that have a given name, or one fault by its id.
 
         Maintenance then sets the active circuits up again.
 

@@ -29,7 +29,7 @@ from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 _WORKERS = 32
 """Maximum number of parallel calls; most of them wait for a device."""
 _PUT_LEASE_S = 600.0
-"""Duration of a lease that was taken by writing a name; such a lease usually ends with its connection before."""
+"""Duration of a lease that was taken by writing a name; such a lease usually ends earlier, with its connection."""
 _REFRESH_S = 5.0
 """Period at which an unchanged value is sent again with its new time."""
 _RPC_LEASE_S = 60.0
@@ -43,8 +43,8 @@ class PvaServer:
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
-        timeout_s: Silence after which a client counts as lost (up to a third later). Keep at least 30, because clients
-            with the default configuration send something only every 20 s.
+        timeout_s: Silence in seconds after which a client counts as lost (detected up to a third later). Give at least
+            30, because clients with the default configuration may be silent for 20 s.
 
     Attributes:
         address: Address for clients, ``pva://host:port``.
@@ -138,7 +138,7 @@ class PvaServer:
             self._add(name, nt, self._first(nt, point), handler)
 
     def _first(self, nt: Any, point: Point) -> Any:
-        """Return the first value of a point, with its constant units, limits and choices."""
+        """Return the first value to send for a point, with its constant unit, limits and choices."""
         if point.choices:
             value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
         else:
@@ -193,7 +193,8 @@ class PvaServer:
 
         Args:
             point: The point.
-            dated: Send the point also if only its time is new, because a client waits for a reading after a change.
+            dated: Whether to send the point even if only its time is new, as a client waits for a reading after a
+                change.
         """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
@@ -249,7 +250,7 @@ class PvaServer:
         self._post_lease()
 
     def _post_lease(self) -> None:
-        """Send the lease holder immediately, so that a client that took the lease reads its own name back."""
+        """Send the holder of the lease immediately, so that a client that took the lease reads back its own name."""
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
 
     def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
@@ -332,7 +333,7 @@ class PvaServer:
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
-        """Return a PV Access structure of texts and numbers, which clients print as it is."""
+        """Return a PV Access structure of texts and numbers, which clients can print without conversion."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
         from p4p import Type, Value

@@ -20,7 +20,7 @@ def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
     Args:
         host: Address to listen on.
         allowed: Addresses or networks of the clients that may connect.
-        what: Name of the server, for the message.
+        what: Name of the server, for the error message.
 
     Raises:
         ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.

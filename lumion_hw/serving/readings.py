@@ -22,14 +22,14 @@ from lumion_hw.remote.roles import find_interface
 from lumion_hw.serving.state import AlarmSeverity, Point
 
 _READ_PERIOD_S = 0.4
-"""Reading period of a device; a device that needs longer than half of it pauses for as long as it needs."""
+"""Reading period of a device. If reading takes longer than half of it, the pause is as long as the reading."""
 _SETTINGS_PERIOD_S = 5.0
-"""Period of reading settings that were not written here, for example changed at the front panel."""
+"""Period of reading all settings, because they may be changed elsewhere, for example at the front panel."""
 _STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
-"""Silence after which the values of a device are stale; with the publishing period this shows within a second."""
+"""Silence after which the values of a device are stale; clients then see this within 1 s, publishing included."""
 _SLOW_DEVICE_FACTOR = 2.5
-"""A slow device is stale only after this many times its reading time, if that is longer than ``STALE_S``."""
+"""Multiple of a slow device's reading time after which it is stale, if this is longer than ``STALE_S``."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
     State.OK: (AlarmSeverity.NONE, ""),
@@ -123,10 +123,10 @@ class DeviceReadings:
         return failure
 
     def _check_restored(self) -> LumionError | None:
-        """Check whether a failed device answers again and restore its set-up; return the error if it does not.
+        """Restore the set-up of a device that answers again after a failure; return the error if it does not answer.
 
-        Different settings mean that the device lost power. It is then set up from the bench file, which switches
-        nothing on, before it is read again.
+        If its settings differ, the device has lost power. It is then set up from the bench file, which switches nothing
+        on, before it is read again.
         """
         before, failure = self._active_settings, self.read_settings()
         if failure is not None or not before:
@@ -165,7 +165,7 @@ class DeviceReadings:
     def reopen(self) -> None:
         """Open the device again if its link was lost; its identity is checked as at the first opening.
 
-        After noise or a late reply the session recovers without this, and other threads are using it.
+        After noise or a late reply, do nothing: the session, which other threads use, recovers by itself.
         """
         if not isinstance(self._error, LinkLost | ConnectError):
             return
@@ -185,14 +185,14 @@ class DeviceReadings:
         self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
-        """Record a read error; the device counts as silent when its last values are stale."""
+        """Record a read error. The device counts as silent once its last values are stale."""
         self._error, self._failure = error, str(error) or type(error).__name__
         if self.silent is not None and not self._silence_reported:
             self._silence_reported = True
             self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
-        """Return all points of the device; all are marked invalid if the device is silent."""
+        """Return all points (readings and settings) of the device; all are marked invalid if the device is silent."""
         with self._guard:
             if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
                 values, told_s = self._settings_read
@@ -204,7 +204,7 @@ class DeviceReadings:
         return points if self.silent is None else {name: self._stale(point) for name, point in points.items()}
 
     def point(self, name: str) -> Point:
-        """Return one point of the device."""
+        """Return one point (reading or setting) of the device."""
         with self._guard:
             values, told_s = self._settings_read or ({}, 0.0)
             is_setting = name in values
@@ -224,7 +224,7 @@ class DeviceReadings:
 
     @property
     def silent(self) -> tuple[float, str] | None:
-        """Start of the silence in seconds since 1970, and its reason; ``None`` while the device answers."""
+        """Start of the device's silence in seconds since 1970, and the reason; ``None`` while the device answers."""
         silent_s = self._clock.now() - self._last_reply_s
         if silent_s <= max(STALE_S, _SLOW_DEVICE_FACTOR * self._read_time_s):
             return None
@@ -320,11 +320,11 @@ class BenchReadings:
         self._threads.clear()
 
     def points(self) -> dict[str, Point]:
-        """Return all points by name, in the order of the bench file."""
+        """Return all points (readings and settings) by name, in the order of the bench file."""
         return {name: point for device in self._devices.values() for name, point in device.points().items()}
 
     def point(self, name: str) -> Point | None:
-        """Return one point; ``None`` if no point has this name."""
+        """Return one point (reading or setting); ``None`` if none has this name."""
         device = self._device_of.get(name)
         return None if device is None else device.point(name)
 
@@ -333,7 +333,7 @@ class BenchReadings:
         return {name: silence for name, device in self._devices.items() if (silence := device.silent) is not None}
 
     def read_light_again(self) -> None:
-        """Read all devices that measure light again, so that no later value is from before a change."""
+        """Read again all devices that measure light, so that no published value is older than a change."""
         bench = self._bench
         light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         light_devices += [bench.model.mesh.controller] if bench.model.mesh is not None else []
@@ -351,9 +351,7 @@ class BenchReadings:
             return self._settings[name]
         if self.point(name) is not None:
             raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
-        raise UnknownNameError(
-            f"there is no reading or setting {name!r}", hint="The list of served points shows all names."
-        )
+        raise UnknownNameError(f"there is no reading or setting {name!r}", hint="See the list of served points.")
 
     def read_settings(self, device: str) -> LumionError | None:
         """Read the settings of a device now, after a change; return the error if that failed."""
@@ -365,7 +363,7 @@ class BenchReadings:
 
 
 def _has_columns(bench: Bench) -> bool:
-    """Return whether the bench has any readings; one whose mesh only accepts PUC states may have none."""
+    """Return whether the bench has any readings; a bench whose mesh only accepts PUC states may have none."""
     try:
         Reader(bench)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The state of a served bench at one moment: frozen values, the only data that PV Access, page and metrics use."""
+"""The state of a served bench at one moment: immutable values, from which PV Access, page and metrics are made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AlarmSeverity(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Point:
-    """One reading or setting.
+    """One reading or setting of the bench.
 
     Attributes:
         name: ``device.quantity``, with ``.channel`` if the device has several channels.
@@ -40,7 +40,7 @@ class Point:
         severity: ``INVALID`` if there is no value, or if it is stale because the device is silent.
         alarm: Reason of the severity; empty without an alarm.
         choices: Texts that may be written; empty unless ``kind`` is ``choice``.
-        kind: Type of the value, also while there is none.
+        kind: Type of the value, also before it was first read.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ServedMesh:
     """The mesh, with the data that ``lumion mesh show`` draws.
 
     Attributes:
-        states: State of each PUC whose state is known, including parked PUCs.
+        states: State of each PUC whose state is known, parked PUCs included.
         heat_mw: Power of both heaters of each PUC, from the present currents, shape ``(n_pucs,)``.
         parked: Unused PUCs whose state diverts stray light.
         dead: PUCs that the calibration marks as broken.
@@ -107,11 +107,11 @@ class ServedCircuit:
         lease_left_s: Time until its lease ends, in seconds; ``None`` for a circuit without a lease.
         seen_s: Time of its last measurement, in seconds since 1970; ``None`` if never measured.
         proof: Last measured values, with units in the names (:class:`~lumion_hw.circuits.ActiveCircuit`).
-        lost_db: Loss increase since set-up; ``None`` without light or without a measurement.
-        marks: Warnings, such as ``degraded: ...``.
+        lost_db: Increase of the loss since set-up, in dB; ``None`` without light or without a measurement.
+        marks: Warnings about the circuit, such as ``degraded: ...``.
         fault: Reason why the circuit is broken; empty while it carries light.
         severity: ``MAJOR`` if broken, ``INVALID`` if unknown, ``MINOR`` with warnings.
-        unseen: Reason why the present condition is unknown, so that ``proof`` and ``lost_db`` are old; empty if known.
+        unseen: Reason why the present condition is unknown and ``proof`` and ``lost_db`` are old; empty if known.
     """
 
     name: str
@@ -130,7 +130,7 @@ class ServedCircuit:
 
     @property
     def margin_db(self) -> float | None:
-        """Last measured margin over the receiver sensitivity; ``None`` while the circuit is broken."""
+        """Last measured power margin over the receiver sensitivity, in dB; ``None`` while the circuit is broken."""
         return None if self.fault else self.proof.get("margin_db")
 
     @property
@@ -149,7 +149,7 @@ class ServedEvent:
     """One line of the event log.
 
     Attributes:
-        number: Running number, from 1.
+        number: Running number of the event, from 1.
         time_s: Time of the event, in seconds since 1970.
         event: Name of the event.
         data: Details, with units in the names.
@@ -170,7 +170,7 @@ class ServedRecovery:
         failed: Name of the replaced unit; empty if a path was replaced.
         spare: Name of the unit that replaced it; empty if a path was replaced.
         words: Reason of the recovery.
-        spans: Durations of its steps, in order, starting with the detection.
+        spans: Durations of the steps of the recovery, in order, starting with the detection.
     """
 
     time_s: float
@@ -190,9 +190,9 @@ class ServedJob:
         by: Name of the client that started the job.
         begun_s: Start time, in seconds since 1970.
         stage: Name of the current stage.
-        done: Completed steps of this stage.
-        total: Steps of this stage; 0 if unknown.
-        residuals: Residuals of the finished stages of a calibration, by names with units
+        done: Number of completed steps of this stage.
+        total: Number of steps of this stage; 0 if unknown.
+        residuals: Fit residuals of the finished stages of a calibration, by names with units
             (:func:`calibration.run.journaled_run.calibrate`).
         is_over: Whether the job has ended.
         error: Reason of a failure; empty without one.
@@ -220,8 +220,8 @@ class ServedLease:
         owner: Name of the holder; empty if no client holds the lease.
         number: Fencing number; it only grows, also across restarts.
         since_s: Time at which the lease was taken, in seconds since 1970.
-        age_s: Time since then, in seconds.
-        left_s: Time until the lease ends without a sign of life, in seconds.
+        age_s: Time since the lease was taken, in seconds.
+        left_s: Time until the lease ends without a request from its holder, in seconds.
     """
 
     owner: str = ""
@@ -257,7 +257,7 @@ class ServedState:
 
     Attributes:
         number: Running number of the state.
-        time_s: Server time, in seconds since 1970.
+        time_s: Time of day on the server, in seconds since 1970.
         bench: Name of the bench.
         points: Readings and settings by name, in the order of the bench.
         mesh: The mesh; ``None`` if the bench has no mesh with heater currents.
@@ -288,11 +288,11 @@ class ServedState:
 
 @dataclass(frozen=True)
 class MarginSample:
-    """Margins of the active circuits at one time, for curves over time.
+    """Power margins of the active circuits at one time, for curves over time.
 
     Attributes:
         time_s: Time, in seconds since 1970.
-        margin_db: Margin by circuit name; ``None`` without light or without a measurement.
+        margin_db: Margin in dB by circuit name; ``None`` without light or without a measurement.
     """
 
     time_s: float

@@ -1,4 +1,4 @@
-"""APT session: requests and replies, between messages that the device sends at any time."""
+"""Session with a Thorlabs APT device: requests and replies, mixed with messages that the device sends on its own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _RTS_PULSE_S = 0.05
 class AptSession(Conversation):
     """Session with one APT device. Thread-safe; share one session per line.
 
-    A reply is recognized by its id and channel. Every other message, before a request or before its reply, is passed to
-    ``on_frame``. Bytes that are not a message mark the session as out of sync.
+    A reply is recognized by its message id and channel. All messages are passed to ``on_frame``, including those that
+    the device sends on its own. Bytes that are not a message mark the session as out of sync.
 
     Args:
         link: Link with 115 200 baud, 8N1.
@@ -109,10 +109,10 @@ class AptSession(Conversation):
             return reply
 
     def probe(self, deadline: Deadline) -> bool:
-        """Request the parameters, which no device sends on its own; after a failure, send one zero byte first.
+        """Request the paddle parameters, which no device sends unasked; after a failure, send one zero byte first.
 
-        A device that waits for the rest of a frame takes our bytes for it. Each round shifts them by one byte, until
-        one round meets the frame boundary. Six zeros, or a shifted request, are addressed to no device.
+        A device that waits for the rest of a frame takes the request for that rest. The zero shifts the request by one
+        byte in each round, until it starts at a frame boundary. Six zeros, or a shifted request, address no device.
         """
         if not self._is_first_probe:
             self._write_paced(b"\0", deadline)
@@ -122,7 +122,7 @@ class AptSession(Conversation):
         return self._is_first_probe
 
     def _write_paced(self, message: bytes, deadline: Deadline) -> None:
-        """Write a message, not sooner after the previous one than the device allows."""
+        """Write a message, at least ``WRITE_GAP_S`` after the previous message."""
         wait_s = self._written_s + WRITE_GAP_S - self._clock.now()
         if wait_s > 0.0:
             self._clock.sleep(wait_s)
@@ -130,7 +130,7 @@ class AptSession(Conversation):
         self._written_s = self._clock.now()
 
     def _wait_for(self, reply_id: DecodedAptMessage, channel: int | None, deadline: Deadline) -> AptFrame | None:
-        """Read messages until the wanted one arrives, the latest if there are several; ``None`` at the deadline."""
+        """Return the wanted message, or the latest of several; ``None`` if none arrives before the deadline."""
         while data := self._link.read(deadline):
             found = [
                 frame

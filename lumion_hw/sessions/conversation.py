@@ -1,4 +1,4 @@
-"""Shared base of the byte-stream sessions: one lock per address, and no trust in replies after a missed one.
+"""Shared base of the byte-stream sessions: one lock per address, and resynchronisation after a missed reply.
 
 The most dangerous fault of instrument control is a wrong number without an error: after a time-out, the late reply is
 still on its way and answers the *next* query. Therefore a session whose exchange did not complete, for any reason, is
@@ -47,8 +47,8 @@ class Counters:
         timeouts: Replies that did not arrive in time.
         incomplete: Exchanges that did not complete.
         resyncs: Successful resynchronisations.
-        foreign_bytes: Bytes discarded because they belonged to no query.
-        longest_s: Duration of the longest completed exchange.
+        foreign_bytes: Number of bytes discarded because they belonged to no query.
+        longest_s: Duration of the longest completed exchange, in seconds.
     """
 
     exchanges: int = 0
@@ -168,7 +168,7 @@ class Conversation(DeviceErrors, abc.ABC):
             timeout_s: Time limit for the whole exchange; by default that of the session.
 
         Returns:
-            A context that returns the deadline of the exchange.
+            A context manager whose value is the deadline of the exchange.
 
         Raises:
             LinkLost: The session was out of sync and could not be resynchronised.
@@ -176,7 +176,7 @@ class Conversation(DeviceErrors, abc.ABC):
         return _Exchange(self, label, self._timeout_s if timeout_s is None else timeout_s)
 
     def begin(self, label: str) -> float:
-        """Lock the session, resynchronise if necessary and return the time. Used by :meth:`exchange`."""
+        """Lock the session, resynchronise if necessary and return the start time. Used by :meth:`exchange`."""
         self._owner.check(self.address, self._device)
         self._lock.acquire()
         try:
@@ -206,7 +206,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @contextmanager
     def _with_device_name(self) -> Iterator[None]:
-        """Add the device name to errors of the link, which knows only its address."""
+        """Add the device name to errors of the link; the link knows only its address."""
         try:
             yield
         except LumionError as error:
@@ -222,7 +222,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @abc.abstractmethod
     def probe(self, deadline: Deadline) -> bool:
-        """Send a query whose reply is unmistakable; return whether that reply arrived.
+        """Send a query whose reply cannot be confused with another reply; return whether this reply arrived.
 
         Raises:
             LinkLost: The link is lost.
@@ -381,7 +381,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
 
 class _Exchange:
-    """Context manager of one exchange; a class, because a generator costs every query a microsecond."""
+    """Context manager of one exchange; a class, because a generator would add a microsecond to every query."""
 
     __slots__ = ("_conversation", "_label", "_patience_s", "_started")
 

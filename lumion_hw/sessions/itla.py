@@ -21,7 +21,7 @@ from lumion_hw.sessions.codecs.itla import (
 from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 DEFAULT_TIMEOUT_S = 0.5
-"""Time limit for a reply: eight bytes at 9600 baud take 8 ms, the rest is for the module."""
+"""Time limit for a reply: eight bytes at 9600 baud take 8 ms; the module may use the rest."""
 # The checksum has only four bits, so every repeat on a bad line
 # adds a chance of 1 in 16 that a damaged frame passes.
 _ATTEMPTS = 3
@@ -85,7 +85,7 @@ class ItlaSession(Conversation):
             return self._string(register)
 
     def _string(self, register: int) -> bytes:
-        """Read a string from its start. Each read of AEA-EAR advances by a word, so no read can be repeated."""
+        """Read a string from its start. Each read of AEA-EAR advances by one word and cannot be repeated."""
         label = f"read string 0x{register:02X}"
         reply = self._accepted(label, self._ask(label, read_request(register), register))
         if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
@@ -96,9 +96,10 @@ class ItlaSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Read two registers in turn; after a failure, send one zero byte first.
 
-        A module that waits for the rest of a damaged request takes our bytes for it. Each round shifts them by one
-        byte, until one round meets the frame boundary. Zeros are the request NOP, which changes nothing. A shifted
-        request also has a valid checksum but addresses a different register: OPSH (0x51) would become 0x40 or 0x00.
+        A module that waits for the rest of a damaged request takes the new bytes for that rest. The zero shifts the
+        requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
+        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) would become 0x40 or
+        0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
@@ -118,8 +119,8 @@ class ItlaSession(Conversation):
     def _ask(self, label: str, request: bytes, register: int) -> Reply:
         """Send a request until a valid reply arrives.
 
-        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is requested again
-        first; it counts if it belongs to this write.
+        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is first requested
+        again and accepted if it belongs to this write.
         """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
@@ -144,7 +145,7 @@ class ItlaSession(Conversation):
             raise self._frame_error(label, f"not a reply to this request: {format_bytes(frame)}")
 
     def _accepted(self, label: str, reply: Reply) -> Reply:
-        """Return the reply unless it reports an execution error; then query and raise the cause of the error."""
+        """Return the reply; if it reports an execution error, query the cause and raise it."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
         # An execution error does not name its cause; bits 3-0 of NOP hold the cause for the last command

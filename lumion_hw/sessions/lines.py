@@ -1,6 +1,6 @@
 """Session for devices whose reply is zero or more lines and then an end word, with or without echo.
 
-The end word of a refused command may stand on the line that gives the reason.
+If a command is refused, the end word may be on the same line as the reason.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LineSession(Conversation):
         clock: Clock of the link.
         device: Device name, for messages.
         done: End word after a command that succeeded.
-        failed: Regular expression for the end of the last line after a command that was refused.
-        marker: A harmless query with which the session checks that it is in sync.
+        failed: Regular expression for the end of the last reply line of a refused command.
+        marker: Harmless query that the session sends to check that it is in sync.
         is_marker_reply: Returns whether the lines of a reply answer ``marker`` and nothing else.
         timeout_s: Default time limit for a reply.
         quiet_s: Silence after which no late reply is expected.
@@ -106,7 +106,7 @@ class LineSession(Conversation):
                 # Some firmware echoes the command and some does not, so the first
                 # line is dropped only if it is the command itself.
                 return failed and failed[0], tuple(lines[1:] if lines[:1] == [text] else lines)
-        raise self._frame_error(text, f"longer than {_MAX_LINES} lines, without an end word")
+        raise self._frame_error(text, f"longer than {_MAX_LINES} lines and has no end word")
 
     def _as_text(self, command: str, line: bytes) -> str:
         try:

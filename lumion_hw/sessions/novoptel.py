@@ -1,7 +1,7 @@
-"""Session with a Novoptel instrument: reads registers in order, with a known register at the end of each exchange.
+"""Session with a Novoptel instrument: every exchange ends with a read of a register whose content is known.
 
-The two bytes of a reply do not identify the register. Therefore each exchange ends with a register whose content is
-known. If a byte was lost or inserted, that register appears to hold a different word, and the exchange fails.
+The two bytes of a reply do not identify the register. If a byte was lost or inserted, the last register (the landmark)
+appears to hold a different word, and the exchange fails.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ class NovoptelSession(Conversation):
         clock: Clock of the link.
         device: Device name, for messages.
         form: Format of register accesses on this link.
-        landmarks: Addresses of registers with constant content, such as the type name; at least three. Their content is
-            read
-            at opening.
+        landmarks: Addresses of at least three registers with constant content, such as the type name. Opening stores
+            their content; later exchanges compare it, to detect lost bytes.
         timeout_s: Time limit for one exchange.
     """
 
@@ -53,7 +52,7 @@ class NovoptelSession(Conversation):
         Raises:
             ConnectError: The link cannot be opened.
             LinkTimeout: The instrument did not reply.
-            FrameError: The reply has a different format.
+            FrameError: A reply does not have the format ``form``.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -82,7 +81,7 @@ class NovoptelSession(Conversation):
             # A lost or inserted byte shifts all later words, so that the known register appears changed.
             if self._known and self._ask(self._landmarks[0], label, deadline) != self._known[0]:
                 raise self._frame_error(
-                    label, "not from these registers: the landmark at the end has a different value"
+                    label, "not from these registers: the register of known content at the end has a different value"
                 )
             # A byte after the last word means that one was inserted earlier.
             extra = self.receive_available(1, Deadline(self._clock.now()))

@@ -1,7 +1,7 @@
-"""Session with a chain of Qontrol modules: pipelined requests, and error lines that arrive at any time.
+"""Session with a chain of Qontrol modules: requests sent ahead of earlier replies, and error lines at any time.
 
-A module reports problems of its outputs at any time, even in the middle of a reply. Such lines never end a reply and
-are stored as :class:`Report`. A request that is refused or not acknowledged raises an error. The protocol has no
+A module reports problems of its outputs at any time, even in the middle of a reply. Such error lines never end a reply
+and are stored as :class:`Report`. A request that is refused or not acknowledged raises an error. The protocol has no
 checksum and no sequence number, so after anything unexpected the session waits for silence and sends ``ID?`` before it
 accepts another reply.
 """
@@ -46,12 +46,12 @@ _MARKER = text_request("ID?", IDENTITY)
 
 @dataclass(frozen=True)
 class Report:
-    """An error line that seems to belong to no active request.
+    """An error line that does not refuse a request but reports a problem of an output.
 
     Attributes:
         code: Error code.
         channel: Channel within a module; the line does not identify the module.
-        during: Request that was active when the line arrived; empty without one.
+        during: Request that was active when the line arrived; empty if none was active.
         time_s: Time of arrival, on the session's clock.
     """
 
@@ -68,7 +68,7 @@ class QontrolSession(Conversation):
     """Session with a chain of Qontrol modules. Thread-safe; share one session per address.
 
     Args:
-        link: Serial link with 115 200 baud, or a TCP link to one.
+        link: Serial link with 115 200 baud, or a TCP link to such a serial port.
         clock: Clock of the link.
         device: Device name, for messages.
         timeout_s: Time limit for each reply, in addition to its transmission time.
@@ -120,7 +120,7 @@ class QontrolSession(Conversation):
             return identity
 
     def renumber(self) -> int:
-        """Let the modules renumber themselves (``NUP=0``); return how many modules confirmed."""
+        """Make the modules renumber themselves (``NUP=0``); return the number of modules that confirmed."""
         return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
     def ask(self, request: QontrolRequest) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class QontrolSession(Conversation):
                     # The bytes arrived damaged. The maker's client repeats them without limit.
                     if error.code != SERIAL_ERROR:
                         raise
-                    _log.warning("%s; sending again", error)
+                    _log.warning("%s; the requests are sent again", error)
             return self._run_once(requests)
 
     def request_list(self, request: QontrolRequest) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class QontrolSession(Conversation):
             raise self._frame_error(request.text, f"longer than {_MAX_LIST_LINES} lines")
 
     def listen(self) -> None:
-        """Process error lines that have arrived, without sending anything. Raises ``LinkLost``."""
+        """Store error lines that have arrived as reports, without sending anything. Raises ``LinkLost``."""
         with self.transaction(), self._with_device_name():
             if not self._out_of_sync:
                 self._process_unrequested("listening")
@@ -255,7 +255,7 @@ class QontrolSession(Conversation):
         if self._clock.now() > deadline:
             raise self.error(
                 LinkTimeout,
-                f"{request.text}: lines keep arriving, but no complete reply",
+                f"{request.text}: lines keep arriving, but the reply is not complete",
                 hint="The modules report errors continuously, or another program uses this serial line.",
             )
 
@@ -270,14 +270,14 @@ class QontrolSession(Conversation):
         )
 
     def _report(self, text: str, during: str) -> int | None:
-        """Return the code of an error line; store the line as a report unless it refuses a request."""
+        """Return the code of an error line, and store the line as a report unless its code refuses a request."""
         match = ERROR.fullmatch(text.strip())
         if match is None:
             return None
         report = Report(int(match[1]), int(match[2]), during, self._clock.now())
         if report.code not in REQUEST_ERRORS:
             self._reports.append(report)
-        _log.warning("%s @ %s: %s, during %s", self.device, self.address, report, during or "idle time")
+        _log.warning("%s @ %s: error line %s during %s", self.device, self.address, report, during or "idle time")
         return report.code
 
     def _ensure_in_sync(self, label: str) -> None:
@@ -287,7 +287,7 @@ class QontrolSession(Conversation):
             self._resynchronise()
 
     def _process_unrequested(self, label: str) -> None:
-        """Read data that arrived since the last exchange. Anything but reports marks the session as out of sync."""
+        """Read data that arrived since the last exchange. Data other than reports marks the session as out of sync."""
         self._buffer += self._link.read(Deadline(self._clock.now()))
         if not self._buffer:
             return

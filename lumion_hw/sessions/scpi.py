@@ -29,10 +29,9 @@ class ScpiSession(Conversation):
         block_limit_bytes: Longest block accepted.
         terminator: Bytes that end a message to the instrument. Replies end with LF or CR LF, or with CR alone if the
             terminator is CR.
-        identity_query: Query with an unmistakable reply, which identifies the instrument and proves that the session is
-            in
-            sync.
-        gap_s: Minimum time between two messages, for instruments that lose faster ones.
+        identity_query: Query whose reply identifies the instrument and cannot be confused with another reply; also
+            proves that the session is in sync.
+        gap_s: Minimum time between two messages in seconds, for instruments that lose messages sent faster.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class ScpiSession(Conversation):
                 raise self.error(
                     IdentityError,
                     f"expected {self._identity!r}, found {found!r}",
-                    hint="Check the address in the bench file, or which instrument is plugged in there.",
+                    hint="Correct the address in the bench file, or connect the expected instrument there.",
                 )
             self._identity = found
             return found

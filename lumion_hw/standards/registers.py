@@ -39,7 +39,7 @@ class NumberFormat(enum.Enum):
 
 
 class Access(enum.Enum):
-    """Who can change a field, and what a read does to it."""
+    """Who can change a field, and whether reading it clears it."""
 
     RO = "read only"
     RW = "read and write"
@@ -51,10 +51,10 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True)
 class Array:
-    """The repetition of a field: ``count`` elements, ``stride_bits`` apart, numbered from ``first``.
+    """Repetition of a field: ``count`` elements, ``stride_bits`` bits apart, numbered from ``first``.
 
     Attributes:
-        of: What the elements are: ``host lane``, ``media lane``, ``application``, ``instance``, ``bank`` and so on.
+        of: Meaning of an element: ``host lane``, ``media lane``, ``application``, ``instance``, ``bank`` and so on.
         count: Number of elements.
         stride_bits: Distance between elements in bits.
         first: Number of the first element; lanes and applications count from 1, instances from 0.
@@ -67,7 +67,7 @@ class Array:
 
     @property
     def indices(self) -> range:
-        """The numbers of the elements of the array."""
+        """Numbers of the elements of the array."""
         return range(self.first, self.first + self.count)
 
 
@@ -76,16 +76,16 @@ class Register:
     """One field of a module's memory map.
 
     Attributes:
-        name: Unique in the map, snake case.
+        name: Unique name in the register map, in snake case.
         space: Page of CMIS (``None``: the lower memory), or 7-bit address of the I2C device of SFF-8472.
-        byte: First byte of the first element, 0 to 255.
+        byte: Address of the first byte of the first element, 0 to 255.
         bits: Highest and lowest bit if the field is a part of one byte; ``None`` for whole bytes.
-        length: Bytes of one element.
+        length: Number of bytes of one element.
         kind: Number format.
-        scale: ``unit`` per count of the raw number, exact.
+        scale: Exact size of one count of the raw number, in ``unit``.
         unit: Unit of the scaled value; empty for codes, counts, text and bits.
-        access: Who can change it.
-        array: Repetition, if there is one.
+        access: Who can change the field, and whether reading it clears it.
+        array: Repetition of the field; ``None`` for a single field.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Register:
 
     @property
     def mask(self) -> int:
-        """The bits of the first element as a byte mask; all bits for whole bytes."""
+        """Bits of the first element as a mask in its byte; FFh for fields of whole bytes."""
         return 0xFF if self.bits is None else (1 << self.width) - 1 << self.bits[1]
 
     @cached_property
@@ -146,7 +146,7 @@ class Register:
 
     @cached_property
     def _low_bits(self) -> dict[int | None, int]:
-        """The bit number of the lowest bit of each element, counted from bit 0 of byte 0."""
+        """Number of the lowest bit of each element, counted from bit 0 of byte 0."""
         first = 8 * self.byte + (0 if self.bits is None else self.bits[1])
         if self.array is None:
             return {None: first}
@@ -185,17 +185,17 @@ def checksum(data: Iterable[int]) -> int:
 
 
 def checksum_of(item: Checksum, memory: bytes, start: int = 0) -> int:
-    """Return the checksum that a space should have at ``item.byte``; ``memory`` begins at byte ``start``."""
+    """Return the checksum that ``memory``, which begins at byte ``start``, should contain at ``item.byte``."""
     return checksum(memory[item.first - start : item.last - start + 1])
 
 
 def checksum_matches(item: Checksum, memory: bytes, start: int = 0) -> bool:
-    """Return whether a space has the right checksum; ``memory`` begins at byte ``start``."""
+    """Return whether ``memory``, which begins at byte ``start``, contains the right checksum."""
     return checksum_of(item, memory, start) == memory[item.byte - start]
 
 
 def raw(field: Register, data: bytes, index: int | None = None) -> int:
-    """Return the unscaled integer of a field; for ``INT`` with its sign.
+    """Return the raw integer of a field, before scaling; with its sign for ``INT``.
 
     Args:
         field: The field. Text and bytes are returned as the big-endian number of their bytes.
@@ -218,7 +218,7 @@ def raw(field: Register, data: bytes, index: int | None = None) -> int:
 
 
 def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
-    """Return the value of a field, or of an array's element, in counts. Arguments and errors: :func:`raw`."""
+    """Return the value of a field, or of one element, in counts. Arguments and errors as for :func:`raw`."""
     count = raw(field, data, index)
     if field.kind is NumberFormat.BYTES:
         return bytes(data)
@@ -234,7 +234,7 @@ def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
 
 
 def decode(field: Register, data: bytes, index: int | None = None) -> Value:
-    """Return the value of a field, or of an array's element, in ``field.unit``. Arguments and errors: :func:`raw`."""
+    """Return the value of a field, or of one element, in ``field.unit``. Arguments and errors: :func:`raw`."""
     value = unscaled(field, data, index)
     # Scaled as an exact fraction and rounded to a float once: 0.1
     # µW times a count must give the same number everywhere.
@@ -242,7 +242,7 @@ def decode(field: Register, data: bytes, index: int | None = None) -> Value:
 
 
 def number(field: Register, data: bytes, index: int | None = None) -> float:
-    """Return the value of a numeric field as a float. Errors: :func:`decode`, and ``ValueError`` for text and bytes."""
+    """Return the value of a numeric field as a float. Errors as for :func:`decode`, and for text and bytes."""
     value = decode(field, data, index)
     if isinstance(value, (str, bytes)):
         raise ValueError(f"{field.name} is not a number")
@@ -258,10 +258,10 @@ def encode(field: Register, value: Value, index: int | None = None, *, current: 
         field: The field.
         value: Value in ``field.unit``.
         index: Element of an array.
-        current: Present content of the bytes. Needed for a field that is a part of a byte: the other bits are kept.
+        current: Present content of the bytes; needed for a field that is a part of a byte, to keep the other bits.
 
     Raises:
-        LimitError: The number does not fit.
+        LimitError: The number does not fit the field.
         ValueError: The value is of the wrong type or length, or ``current`` is missing or of another length.
     """
     return _placed(field, count_of(field, value), index, current)
@@ -271,14 +271,14 @@ def encode_unscaled(field: Register, value: Value) -> bytes:
     """Return the bytes of a field of whole bytes for a value in counts: the inverse of :func:`unscaled`.
 
     Raises:
-        LimitError: The number does not fit.
+        LimitError: The number does not fit the field.
         ValueError: The value is of the wrong type or length.
     """
     return _placed(field, count_of(field, value, Fraction(1)), None, None)
 
 
 def _placed(field: Register, count: int | bytes, index: int | None, current: bytes | None) -> bytes:
-    """Return the bytes of a field with a raw number in them; other bits of a byte do not change."""
+    """Return the bytes of a field after inserting a raw number; other bits of the bytes do not change."""
     span = field.span(index)
     if isinstance(count, bytes):
         return count
@@ -294,12 +294,12 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
 
 
 def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
-    """Return the raw integer of a value, or the bytes of a string, bytes or F32. Errors: as in :func:`encode`.
+    """Return the raw integer of a value, or the bytes of a string, bytes or F32. Errors as for :func:`encode`.
 
     Args:
         field: The field.
         value: The value.
-        scale: Instead of the field's own.
+        scale: Scale that replaces the field's own scale.
     """
     if field.kind in (NumberFormat.ASCII, NumberFormat.BYTES):
         return _encode_bytes(field, value)
@@ -321,14 +321,14 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
 
 
 _CLEAR = 1e-3
-"""If a quotient is further than this from the middle between two counts, a float rounds it like an exact fraction.
+"""Distance of a quotient from the middle between two counts, beyond which a float rounds like an exact fraction.
 
 This holds for quotients up to the inverse square of this number.
 """
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
-    """Return the integer nearest to value / scale; exactly between two integers, the even integer."""
+    """Return the integer nearest to value / scale; halfway between two integers, the even one."""
     # Fractions are exact but slow. They are needed only where a float cannot show on which side of a half the value is.
     quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
     if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:
@@ -370,7 +370,7 @@ def f16_encode(value: float) -> int:
 
     Raises:
         LimitError: The value is above 2.047e10.
-        ValueError: It is not a number.
+        ValueError: The value is not a number.
     """
     if math.isnan(value):
         raise ValueError("NaN has no F16 code")

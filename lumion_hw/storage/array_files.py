@@ -37,8 +37,8 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
         over: Files that may be overwritten.
 
     Raises:
-        ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or as ``write_file``.
-        LumionError: As ``write_file``.
+        ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or an error of ``write_file``.
+        LumionError: The disk is full or failed.
     """
     plain = {name: storable_array(name, array) for name, array in arrays.items()}
     if path.suffix == ".h5":

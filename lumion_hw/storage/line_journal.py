@@ -1,8 +1,8 @@
 """An append-only journal file that records operations and their outcomes.
 
-Each entry is one line: the CRC-32 of the rest as eight hex digits, a blank, and a JSON object with the running number
-``n``. :meth:`LineJournal.append` returns when the line is on disk. A killed process, a power failure or a full disk
-loses at most the line being written; its remains are moved to a file beside the journal when it is opened again.
+Each entry is one line: eight hex digits with the CRC-32 of the JSON text, a blank, and a JSON object with the running
+number ``n``. :meth:`LineJournal.append` returns when the line is on disk. A killed process, a power failure or a full
+disk loses at most the line being written; its remains are moved to a file beside the journal when it is opened again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lumion_hw.files.reading import MEGABYTE, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
 RESTART_BYTES = 4 * MEGABYTE
-"""Size above which a journal is restarted with the entries that are still needed; the old file is kept."""
+"""Size in bytes above which a new journal begins with the entries still needed; the old file is kept."""
 _MAX_BYTES = 64 * MEGABYTE
 OTHER_VERSION = (
     "Another version of this program wrote the journal: use that version, or move the journal away to start a new one."
@@ -45,12 +45,12 @@ class JournalLines:
 
 
 class LineJournal:
-    """A journal open for writing; use it as a context manager. Takes no lock: the caller must hold `BenchLock`.
+    """A journal open for writing; use it as a context manager. It takes no lock: the caller must hold `BenchLock`.
 
     Args:
         path: The file; created if missing.
         what: Kind of journal, for messages, such as ``the journal of circuits``.
-        header: First entry of a new journal; an existing journal must have the same values.
+        header: First entry of a new journal; the first entry of an existing journal must have the same values.
 
     Raises:
         ConfigError: The journal has another header, is damaged, or is not writable.
@@ -116,7 +116,7 @@ class LineJournal:
         self._n += 1
 
     def restart_if_large(self, *entries: Mapping[str, Any]) -> None:
-        """Restart a large journal with its header and these entries; the old file is kept with the suffix ``.old``.
+        """Replace a large journal by a new one with its header and ``entries``; keep the old file with suffix ``.old``.
 
         Raises:
             LumionError: The disk is full or failed; the journal is unchanged.
@@ -149,7 +149,7 @@ class LineJournal:
         self.close()
 
     def _save_incomplete(self, line: bytes) -> None:
-        """Append an incomplete line to the file ``.torn`` beside the journal, before it is removed from the journal."""
+        """Append an incomplete line to the file ``.torn`` beside the journal, before removing it from the journal."""
         path = self.path.with_name(self.path.name + ".torn")
         with writing(self._what, path), path.open("ab") as file:
             file.write(line + b"\n")
@@ -173,7 +173,7 @@ def read_lines(path: AnyPath, what: str) -> JournalLines:
         what: Kind of journal, for messages.
 
     Raises:
-        ConfigError: The journal cannot be read, or a complete line is damaged; the message gives its number.
+        ConfigError: The journal cannot be read, or a complete line is damaged; the message gives the line number.
     """
     path = Path(path)
     data = read_file(path, what, max_bytes=_MAX_BYTES)

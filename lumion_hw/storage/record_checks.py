@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 MAX_NUMBER = 1e30
-"""Upper limit of all quantities in a record: frequencies reach only 1e15 Hz, and the sixth power of 1e30 is finite."""
+"""Upper limit of all quantities in a record: frequencies stay below 1e15 Hz, and (1e30)^6 is still a finite float."""
 _MAX_CHANNELS = 2**16
 """Controller channels have 16-bit numbers (docs/protocol.md)."""
 
 
 def mismatches(record: CalibrationRecord) -> Iterator[str]:
-    """Yield the inconsistencies of a record, each as the part of a sentence after its file name.
+    """Yield the inconsistencies of a record, each as text that continues a sentence beginning with the file name.
 
     Raises:
         CalibrationError: The record does not name its mesh.

@@ -22,7 +22,7 @@ _WHAT = "the calibration record"
 def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write a calibration record to a file, atomically.
 
-    The arrays are written first, to an array file beside it that is named by their hash (``.h5``, or ``.npz`` without
+    The arrays are written first, to a file in the same directory whose name is their hash (``.h5``, or ``.npz`` without
     h5py).
 
     Args:
@@ -49,8 +49,8 @@ def load_record(path: AnyPath) -> CalibrationRecord:
     """Read a calibration record from a file; older schema versions are migrated.
 
     Raises:
-        CalibrationError: The file is not a calibration record, has an unknown schema version or other conventions, was
-            changed after it was written, or its array file is missing, damaged or belongs to another record.
+        CalibrationError: The file is not a calibration record, has an unknown schema version or other sign or phase
+            conventions, was changed after writing, or its array file is missing, damaged or belongs to another record.
         ConfigError: The array file is HDF5 and h5py is missing.
     """
     path = Path(path)
@@ -128,8 +128,8 @@ def _migrated(body: dict[str, Any], content_sha256: str, path: Path) -> dict[str
 def migrate_1(body: dict[str, Any], content_sha256: str) -> dict[str, Any]:
     """Convert the body of a record from schema version 1 to version 2.
 
-    Version 2 has all fields of version 1 with the same meaning. The list of defects is derived from the notes of PUCs
-    and heaters; joints, couplers and covariance, which version 1 does not have, stay unknown.
+    Version 2 has all fields of version 1 with the same meaning. The list of defects is derived from the notes on PUCs
+    and heaters. Version 1 has no data on joints, couplers and covariance, so they stay unknown.
     """
     defects: list[dict[str, Any]] = []
     for puc, entry in enumerate(body["pucs"]):

@@ -1,4 +1,4 @@
-"""Running an action in a child process created by ``fork``."""
+"""Runs an action in a child process created by ``fork``."""
 
 from __future__ import annotations
 

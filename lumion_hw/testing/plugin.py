@@ -1,4 +1,4 @@
-"""The pytest plugin: an emulated bench as a fixture, with a seed and on virtual time.
+"""The pytest plugin: provides an emulated bench as a fixture, with a random seed and on virtual time.
 
 pytest loads this module in every run, so it imports the package only when a test requests a bench.
 """
@@ -40,7 +40,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """An emulated bench on virtual time, open during the test; ``bench.emulated.faults`` injects faults.
 
     The marker ``lumion_bench(path, *, seed=0)`` selects bench file and seed. Function, class and module may each have a
-    marker; for path and seed separately, the innermost marker that gives the value wins. Without a path the ini option
+    marker; path and seed each come from the innermost marker that gives the value. Without a path the ini option
     ``lumion_bench`` is used, by default a built-in bench. The same seed gives the same bench and the same readings.
 
     Raises:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
 
 TRANSPORTS = ("memory", "tcp", "pty", "hislip")
-"""Kinds of wires. A device in memory runs on virtual time in one thread, the others on the wall clock."""
+"""Kinds of wires. With ``memory`` the device runs on virtual time in one thread, otherwise on the wall clock."""
 _SERVER_TIMEOUT_S = 120.0
-"""Longest wait for the server thread; ends a hang only."""
+"""Longest wait for the server thread, in seconds; only a hang reaches it."""
 _CUT_HINT = "The test cut this link on purpose."
 
 
@@ -60,7 +60,7 @@ class DisturbedLink:
         return self._link.name
 
     def cut(self) -> None:
-        """Cut the link: all later calls fail, and the device loses its host without notice."""
+        """Cut the link: all later calls fail, and the device is not notified."""
         self._cut = True
         self._link.close()
 
@@ -69,7 +69,7 @@ class DisturbedLink:
         self._at_next_reply += garbage
 
     def hold(self, holding: bool) -> None:
-        """Hold back all received bytes (``True``), or deliver them now, late (``False``)."""
+        """Hold back all received bytes (``True``), or now deliver the bytes held back (``False``)."""
         self._holding = holding
         if not holding:
             self._arrived += self._held
@@ -120,7 +120,7 @@ class DisturbedLink:
 
 
 class _DeviceWithActions:
-    """An emulated device that also runs actions of other threads, in the thread that serves the device."""
+    """An emulated device that also runs actions posted by other threads, in the thread that serves the device."""
 
     def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
         self._device = device
@@ -149,7 +149,7 @@ class _DeviceWithActions:
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return the time of the next work; immediately if an action was posted."""
+        """Return the time of the next event of the device; the current time if an action is waiting."""
         return float("-inf") if self._posted else self._device.next_due()
 
     def do(self, action: Callable[[], object]) -> None:
@@ -213,7 +213,7 @@ class WireUnderTest:
             link.disturb(garbage)
 
     def hold(self, holding: bool) -> None:
-        """Hold back all replies (``True``), or deliver them now, late (``False``), on every link."""
+        """Hold back all replies on every link (``True``), or now deliver the replies held back (``False``)."""
         for link in self._links:
             link.hold(holding)
 
@@ -223,7 +223,7 @@ class WireUnderTest:
             link.drip()
 
     def unplug(self) -> None:
-        """Disconnect the device permanently: a TCP peer closes, a serial adapter disappears, a memory link is cut."""
+        """Disconnect the device for good: close its TCP connection, remove its serial port or cut its memory link."""
         if self.address is None:
             for link in self._links:
                 link.cut()

@@ -232,5 +232,5 @@ def test_a_fit_draws_itself(tmp_path: Path) -> None:
     (_, fitted) = figure.axes[0].lines
     assert np.asarray(fitted.get_ydata()) == pytest.approx(found.y - found.residual)
     assert "Pπ = 2.488 ± 0.013 mW" in figure.axes[0].get_title()
-    with pytest.raises(ConfigError, match="no such kind of picture"):
+    with pytest.raises(ConfigError, match="unknown picture format"):
         found.plot(tmp_path / "fringe.bmp")

@@ -46,7 +46,7 @@ def test_a_module_is_in_one_place_only_unless_it_has_no_number(tmp_path: Path) -
     twice = "modules: [Q8iv-0001, Q8iv-0002, Q8iv-0001, Q8iv-0004], "
     assert mistakes(tmp_path, MODULES, twice).startswith(
         "devices.mesh0.modules[2]: expected module 'Q8iv-0001' to be used once, "
-        "found it used by devices.mesh0.modules[0] too"
+        "but it is also used by devices.mesh0.modules[0]"
     )
     assert mistakes(tmp_path, MODULES, "modules: ['Q8iv-****', 'Q8iv-****', Q8iv-0003, Q8iv-0004], ") == ""
 

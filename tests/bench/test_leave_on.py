@@ -35,7 +35,7 @@ def test_heaters_stay_as_they_are_for_the_next_program_that_asks_for_it(name: st
         assert second.mesh.is_driving(wanted_ma).all()
         assert np.allclose(second.mesh.confirmed_currents_ma(), wanted_ma, atol=1e-3)
         assert not second.mesh.is_driving(np.full(30, 0.9)).any()
-        with pytest.raises(VerifyError, match="heater 0: the controller is driving another current"):
+        with pytest.raises(VerifyError, match="heater 0: the controller drives a current other than expected"):
             second.mesh.confirm_driven(np.full(30, 0.9))
         assert not any(fault.latched for fault in second.mesh.controller.faults())
 

@@ -170,7 +170,7 @@ def test_what_is_not_driven_is_not_adopted(bench: Bench, forth: PathSetup) -> No
     assert forth.active is not None
     later, plan = path_setup(bench, forth.record), forth.active
     forth.disconnect([FORTH])
-    with pytest.raises(VerifyError, match="the controller is driving another current"):
+    with pytest.raises(VerifyError, match="the controller drives a current other than expected"):
         later.adopt(plan)
     assert later.active is None
 

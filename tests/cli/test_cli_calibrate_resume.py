@@ -128,7 +128,7 @@ def test_a_journal_in_use_by_another_run_is_refused(tmp_path: Path, capsys: pyte
 def test_a_run_of_another_seed_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = killed_in(tmp_path, in_the_sweeps())
     assert main([*arguments(path, "--resume"), "--seed", "2"]) == 3
-    assert "the seed was 1, is 2" in capsys.readouterr().err
+    assert "the seed: 1 at the start, now 2" in capsys.readouterr().err
     assert len(read_journal(path.with_suffix(".journal")).entries) == in_the_sweeps()
 
 

@@ -90,7 +90,7 @@ def test_installed_by_pip_all_its_tests_and_types_pass(options: str, tmp_path: P
 
 def test_channels_of_what_has_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new-driver", "acme-tl1", "--role", "laser", "--channels", "2", "--out", str(tmp_path / "lab")]) == 2
-    assert "cannot be chosen for role laser" in capsys.readouterr().err
+    assert "the role laser has no number of channels" in capsys.readouterr().err
 
 
 def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +121,7 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("8-acme", "lower-case letters"),
         ("../acme", "lower-case letters"),
         ("class", "lower-case letters"),
-        ("thorlabs-pm", "the kind 'thorlabs-pm' already exists"),
+        ("thorlabs-pm", "a kind 'thorlabs-pm' already exists"),
         ("numpy", "a package 'numpy' is already installed"),
     ],
 )

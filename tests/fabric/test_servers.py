@@ -147,7 +147,7 @@ JOB = {"name": "j", "members": ["a", "b", "c"]}
         ({"jobs": [{"name": "j", "members": ["a", "b"]}], "spares": ["b"]}, "used once"),
         (
             {"jobs": [{"name": "j", "members": ["a", "b"], "topology": "links"}]},
-            "expected links only and always with topology links",
+            "expected the key links if and only if the topology is links",
         ),
         (
             {

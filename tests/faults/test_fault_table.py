@@ -363,7 +363,7 @@ def test_wrong_arguments_are_told(kind: str, fault, faults: BenchFaults) -> None
         (lambda faults: faults.kill_port(-1), "port is out of range"),
         (lambda faults: faults.hop_mode(0, 1e9), "number of a port with light: 1, 3, 5"),
         (lambda faults: faults.after(-1.0, lambda: None), "after: delay_s"),
-        (lambda faults: faults.after(1.0, "x"), "'x' is not a fault"),
+        (lambda faults: faults.after(1.0, "x"), "'x' is not a function"),
     ],
 )
 def test_unknown_names_say_what_there_is(call, says: str, faults: BenchFaults) -> None:

@@ -144,7 +144,7 @@ def test_records_the_board_has_overwritten_are_named_and_given_up() -> None:
 
 
 def test_a_window_without_room_for_a_record_is_refused() -> None:
-    with pytest.raises(ValueError, match="window of 0"):
+    with pytest.raises(ValueError, match="window is 0"):
         fp.RecordTrack(0)
 
 

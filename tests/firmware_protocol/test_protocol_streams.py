@@ -105,7 +105,7 @@ def test_an_old_reply_moves_nothing_back() -> None:
 
 
 def test_a_window_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="window of 0"):
+    with pytest.raises(ValueError, match="window is 0"):
         fp.EventTrack(0)
 
 

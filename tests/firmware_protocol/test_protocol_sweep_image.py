@@ -148,7 +148,7 @@ def test_tables_of_another_size_are_no_sweep() -> None:
     with pytest.raises(ValueError, match="table 0 has 2 codes, the base has 3"):
         fp.delta_points([np.array([1, 2])], np.array([1, 2, 3]))
     image = fp.SweepImage((fp.SweepPoint(table=[1, 2]), fp.SweepPoint(table=[1])))  # type: ignore[arg-type]
-    with pytest.raises(fp.ImageError, match=r"offset 26 \(point 1\): a table of 1 codes among tables of 2"):
+    with pytest.raises(fp.ImageError, match=r"offset 26 \(point 1\): one table has 1 codes, others have 2"):
         image.encode()
 
 

@@ -124,7 +124,7 @@ def test_numbers_grow_over_restarts(clock: VirtualClock, tmp_path: Path) -> None
         again.renew(old.number, 1.0)
     assert again.request(wish("a", "b")).number == old.number + 1
     path.write_text('{"format": "lumion-leases", "last_number": -1}')
-    with pytest.raises(ConfigError, match="old numbers must never be reused"):
+    with pytest.raises(ConfigError, match="old lease numbers must never be reused"):
         LeaseTable(clock, PORTS, path=path)
 
 

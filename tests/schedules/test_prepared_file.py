@@ -139,12 +139,12 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
         changed(saved, tmp_path, lambda d: d.update(schema_version=2)),
         "schema version 2, but this software reads version 1",
     )
-    refused(changed(saved, tmp_path, lambda d: d.update(schema="lumion-lease")), "does not hold")
+    refused(changed(saved, tmp_path, lambda d: d.update(schema="lumion-lease")), "not a file with")
     half = tmp_path / "half.json"
     half.write_bytes(saved.read_bytes()[:5000])
     refused(half, "is not JSON")
     half.write_text("[]", encoding="utf-8")
-    refused(half, "does not hold prepared configurations")
+    refused(half, "not a file with prepared configurations")
     refused(tmp_path / "none.json", "cannot read prepared configurations")
     # A file written by another program: hash and form are right, but the content is wrong.
     refused(changed(saved, tmp_path, lambda d: d.pop("job")), "job: ")

@@ -254,7 +254,7 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monk
             {"rounds": [{"circuits": [[0, 1]], "transfers": [{"from": 0, "to": 1, "chunks": [0.5]}]}]},
             r"rounds\[0\].transfers\[0\]: chunks: expected numbers",
         ),
-        ({"ranks": 3}, "round 0: circuit 0 to 3, but ranks are 0 to 2"),
+        ({"ranks": 3}, "round 0: circuit 0 to 3 does not exist, because ranks are 0 to 2"),
     ],
 )
 def test_a_document_that_is_wrong_is_refused_with_the_place(change: dict[str, object], message: str) -> None:

@@ -170,7 +170,7 @@ def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page,
     until(lambda: served.owner.lease.served().owner == "", 30.0)
     page.type("token", "guessed")
     page.press("#take")
-    until(lambda: "the token is not the one" in page.text("#control-told"), 30.0)
+    until(lambda: "the token is wrong" in page.text("#control-told"), 30.0)
     refusals = complaints(page.driver)  # the browser reports each answer of 400 and above
     assert len(refusals) == 2
     assert all("/do/" in each for each in refusals)

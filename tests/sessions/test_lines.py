@@ -107,7 +107,7 @@ def test_garbage_is_refused_and_recovered_from() -> None:
 
 def test_a_reply_without_end_is_refused() -> None:
     session, _, _ = opened(RecordedExchange(b"M?\r\n", b"x\r\n" * 1001))
-    with pytest.raises(FrameError, match="without an end word"):
+    with pytest.raises(FrameError, match="has no end word"):
         session.command("M?")
 
 

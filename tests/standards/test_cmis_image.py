@@ -69,11 +69,11 @@ def test_bytes_that_were_not_read_survive_the_file() -> None:
         (b'{"lower": ', "is not JSON"),
         (b'{"pages": {}}', "key 'lower' is missing"),
         (b'{"lower": "zz"}', "lower is not hexadecimal"),
-        (b'{"lower": "00", "pages": []}', "'pages' must be a table"),
+        (b'{"lower": "00", "pages": []}', "'pages' must be a JSON object"),
         (b'{"lower": "00", "pages": {"seven": "00"}}', "'seven' is not a page number"),
         (b'{"lower": "00", "pages": {"01": 5}}', "01 is not hexadecimal"),
         (b'{"lower": "00", "unread": {"11": "all"}}', "'unread' of '11'"),
-        (b'{"lower": "00", "unread": 5}', "'unread' must be a table"),
+        (b'{"lower": "00", "unread": 5}', "'unread' must be a JSON object"),
     ],
 )
 def test_what_is_no_dump_is_refused(data: bytes, message: str) -> None:

@@ -237,7 +237,7 @@ class HeedlessAttenuator(SharedAttenuator):
 def test_an_attenuator_that_counts_from_the_offset_of_somebody_else_is_caught() -> None:
     driver = HeedlessAttenuator()
     promise = VariableAttenuatorContract().test_an_offset_changed_by_another_session_gives_no_wrong_attenuation
-    assert "19 dB was reported, but the light loses 16.0 dB" in sentence(
+    assert "19 dB was reported, but 16.0 dB is measured" in sentence(
         promise, driver, driver.change_offset, driver.measured_attenuation_db
     )
 

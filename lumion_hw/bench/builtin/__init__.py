@@ -1,1 +1,1 @@
-"""Bench files that come with the package, and the JSON Schema for editors."""
+"""Bench files that come with the package, and the JSON Schema of bench files for editors."""

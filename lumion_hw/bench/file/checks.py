@@ -118,7 +118,7 @@ class Uses:
         # Only the second use is reported as a mistake; its message gives the line of the first use.
         earlier = self.first.setdefault(resource, path)
         if earlier != path:
-            yield Check(path, f"expected {label} to be used once, found it used by {path_text(earlier)} too", earlier)
+            yield Check(path, f"expected {label} to be used once, but it is also used by {path_text(earlier)}", earlier)
 
 
 @dataclass
@@ -126,24 +126,24 @@ class PartedUses:
     """Register of resources that several fibres may use if an optical switch selects one of them at a time.
 
     Attributes:
-        users: For each resource, the paths of its users and their fibres.
+        users: For each resource, the fibres that use it and the paths of these uses in the file.
     """
 
     users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
 
     def claim(self, resource: object, path: Path, fibre: Mapping[Any, Any], label: str) -> Iterator[Check]:
-        """Yield a problem if another fibre already uses the resource and no switch separates the two."""
+        """Yield a problem if another fibre already uses the resource and no switch selects between the two fibres."""
         users = self.users.setdefault(resource, [])
         for earlier, other in users:
             if not _are_switched(fibre, other):
-                message = f"expected {label} to be used once, found it used by {path_text(earlier)} too"
+                message = f"expected {label} to be used once, but it is also used by {path_text(earlier)}"
                 yield Check(path, message, earlier)
                 break
         users.append((path, fibre))
 
 
 def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
-    """Return whether a switch selects one of two fibres: both use it with one common and one different port."""
+    """Return whether a switch selects between two fibres: one port of the switch is common, the other differs."""
     switches = [
         [(d.get("device"), d.get("enters"), d.get("leaves")) for d in _inline_devices(fibre) if "leaves" in d]
         for fibre in (first, second)
@@ -203,7 +203,7 @@ class BenchData:
         yield Check(path, f"{expected} not in devices{did_you_mean(name, fitting)}")
 
     def units(self) -> dict[str, tuple[str, ...]]:
-        """Return the modules of every server and of every accelerator, by name."""
+        """Return the modules of every server and of every accelerator, by the name of the server or accelerator."""
         modules: dict[str, tuple[str, ...]] = {}
         for _, server in self.servers:
             for unit in (server, *map(mapping, items(server.get("accelerators")))):
@@ -220,7 +220,7 @@ class BenchData:
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
     def topology(self) -> MeshTopology | None:
-        """Return the mesh, or ``None`` if the file does not contain a valid one."""
+        """Return the mesh, or ``None`` if the file contains no valid mesh."""
         try:
             return topology_of(self.mesh)
         except ConfigError:
@@ -267,7 +267,7 @@ def _mesh(bench: BenchData) -> Iterator[Check]:
     if not bench.has_mesh:
         wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)
         yield from (
-            Check(base, "expected a section mesh, because this is wired to it; found none") for base, _ in wired
+            Check(base, "expected a section mesh, because this is wired to the mesh; found none") for base, _ in wired
         )
     for problem in layout_problems(bench.mesh):
         is_present = problem.other_key is not None and problem.other_key in bench.mesh
@@ -299,7 +299,7 @@ def _heaters(bench: BenchData) -> Iterator[Check]:
                 earlier = users[channel]
                 by = f"PUC {channel // 2} by default" if earlier == where else path_text(earlier)
                 other = None if earlier == where else earlier
-                yield Check(path, f"expected drive channel {channel} to be used once, found it used by {by} too", other)
+                yield Check(path, f"expected drive channel {channel} to be used once, but {by} uses it too", other)
             users.setdefault(channel, path)
 
 
@@ -337,7 +337,7 @@ def _ports(bench: BenchData) -> Iterator[Check]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as ``0-21, 34-39``."""
+    """Return ascending numbers as text with ranges, such as ``0-21, 34-39``."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
@@ -357,7 +357,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
             yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
             mixed = modules.first.get((module, None)) if tributary else None
             if mixed is not None:
-                yield Check(path, f"expected a tributary at each {side} of {module!r}, found one without", mixed)
+                yield Check(path, f"expected the key tributary at each {side} of {module!r}, but one has none", mixed)
     for base, fibre in bench.inputs:
         yield from _one_source(base, fibre)
         laser, path = fibre.get("laser"), (*base, "laser")
@@ -378,7 +378,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
 
 
 def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
-    """Check the fibres that bypass the mesh: the source is used once, and a receiver or meter gets the light."""
+    """Check the fibres that bypass the mesh: each source is used once, and a receiver or a meter gets the light."""
     senders, receivers = Uses(), Uses()
     for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
         for base, fibre in fibres:
@@ -443,11 +443,11 @@ _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
     Role.SWITCH: ("enters", "leaves"),
     Role.AMPLIFIER: (),
 }
-"""Keys of the wiring for the devices in light paths, by role."""
+"""Wiring keys of the devices in light paths, by role of the device."""
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
-    """Check that an input has either a module or a laser as its source, and no module keys for a laser."""
+    """Check that the source of a fibre is either a module or a laser, and that a laser has no key ``tributary``."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")
     if "laser" not in fibre:
@@ -483,7 +483,7 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 
 
 def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool) -> Iterator[Check]:
-    """Yield a problem if the fractions of a splitter add up to too much."""
+    """Yield a problem if the sum of the fractions of a splitter exceeds the limit."""
     fractions = [value for end in ends if isinstance(value := end.get("fraction", 1.0), int | float)]
     total = sum(fractions)
     if total > 1.0 + 1e-9 or (has_receiver and total > 1.0 - 1e-9):
@@ -578,7 +578,7 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Yield the mistakes that prevent the topology of a job."""
+    """Yield the mistakes in the members and links of a job that contradict its topology."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:
@@ -586,7 +586,7 @@ def _topology(
         yield from _equal_nic_counts((*base, "members"), members, units)
     if (shape == "links") != bool(links):
         found = "none" if shape == "links" else f"links with topology {shape}"
-        yield Check((*base, "links"), f"expected links only and always with topology links, found {found}")
+        yield Check((*base, "links"), f"expected the key links if and only if the topology is links, found {found}")
     needed: dict[str, int] = {}
     for i, link in enumerate(links):
         for j, name in enumerate(items(link)):

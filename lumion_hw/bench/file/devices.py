@@ -35,7 +35,7 @@ class DeviceModel(StrictModel):
 
     @property
     def inside(self) -> str | None:
-        """Name of the mainframe that contains this device and has the address; ``None`` without a mainframe."""
+        """Name of the mainframe that contains this device and whose address is used; ``None`` without a mainframe."""
         return None
 
     @property
@@ -44,7 +44,7 @@ class DeviceModel(StrictModel):
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number that the emulated device reports: from the bench file, or an invented one.
+        """Return the serial number that the emulated device reports: from the bench file, or derived from the name.
 
         Args:
             name: Device name of the bench file.
@@ -54,8 +54,8 @@ class DeviceModel(StrictModel):
     def set_up(self, device: Any) -> Any:
         """Apply the settings of the bench-file entry to an open device and return the device; close it on an error.
 
-        Called when the device is opened, and by a served bench when the device returns with other settings. Must not
-        switch light or heat on.
+        This runs when the device is opened, and in a served bench when the device reconnects with other settings. It
+        must not switch light or heaters on.
         """
         return device
 
@@ -65,7 +65,7 @@ class HeaterDriverModel(DeviceModel):
 
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
     heater_ohm: Number = Field(
-        1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for the sum of powers."
+        1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, used to compute heater powers."
     )
     total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Limit of the total power of all heaters.")
     leave_on_s: Number = Field(

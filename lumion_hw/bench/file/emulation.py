@@ -1,4 +1,4 @@
-"""Section ``emulation`` of a bench file: the physics of the emulated bench, which a real bench does not reveal.
+"""Section ``emulation`` of a bench file: the physics of the emulated bench, which is unknown on a real bench.
 
 Only the emulator uses it, never a driver or a calibration. docs/sources.md#figures-of-the-mesh lists the sources of
 the values and the assumptions.
@@ -17,7 +17,7 @@ from lumion_hw.emulator.optics.physics_parameters import EMULATION_KEYS, Emulati
 
 
 class HeaterEfficiencyModel(StrictModel):
-    """Heater power per π of phase: spread between ``min`` and ``max`` around ``typical``, in mW."""
+    """Heater power for a phase of π, in mW: varies between ``min`` and ``max`` around ``typical``."""
 
     min: Number = Field(PhysicsParameters.p_pi_min_mw, gt=0.0, le=1000.0, description="Minimum of all heaters, mW.")
     typical: Number = Field(PhysicsParameters.p_pi_typical_mw, gt=0.0, le=1000.0, description="Typical value, mW.")
@@ -31,7 +31,7 @@ class HeaterEfficiencyModel(StrictModel):
 
 
 def _model_field(key: EmulationKey) -> tuple[Any, Any]:
-    """Return type and field of a key in section ``emulation``, for a pydantic model."""
+    """Return the pydantic type and field of a key in section ``emulation``."""
     if isinstance(key.default, bool):
         return Flag, Field(key.default, description=key.description)
     ge, gt = (key.low, None) if key.low_is_allowed else (None, key.low)
@@ -41,7 +41,7 @@ def _model_field(key: EmulationKey) -> tuple[Any, Any]:
 if TYPE_CHECKING:
 
     class EffectsModel(StrictModel):
-        """Sizes of single physical effects, instead of the defaults of the chosen `physics`; 0 disables an effect."""
+        """Sizes of single physical effects, which replace the defaults of key `physics`; 0 disables an effect."""
 
     class _PhysicsKeys(StrictModel):
         """The keys of section ``emulation`` that ``EMULATION_KEYS`` lists."""
@@ -59,7 +59,7 @@ else:
 
 
 class EmulationModel(_PhysicsKeys):
-    """Spreads, noise and drift of the emulated bench. All random values follow from the seed of the run."""
+    """Manufacturing spread, noise and drift of the emulated bench. The seed of the run determines all random values."""
 
     physics: Physics = Field(
         "ideal",

@@ -1,4 +1,4 @@
-"""Messages for the mistakes in a bench file: place, expected value, value found, and the closest valid spelling."""
+"""Writes messages for mistakes in a bench file: place, expected value, value found, and closest valid spelling."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
 
     Args:
         error: The error.
-        find_schema: Finds the JSON Schema of a location, which lists the valid keys.
+        find_schema: Returns the JSON Schema for a location; the schema lists the valid keys.
     """
     path, on_key = file_path(error["loc"])
     if error["type"] in {"union_tag_invalid", "union_tag_not_found", "unusable_kind"}:
@@ -120,7 +120,7 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
-    """Return the JSON Schema of a child node."""
+    """Return the JSON Schema of a key or list entry within a schema."""
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

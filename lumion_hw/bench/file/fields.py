@@ -39,7 +39,7 @@ def checked_version(version: object) -> object:
     """Check the version of a bench file, and return the version unchanged.
 
     Raises:
-        ValueError: It is not the integer 1; in Python, true and 1.0 are equal to 1 as well.
+        ValueError: The version is not the integer 1. Values true and 1.0, which equal 1 in Python, are rejected too.
     """
     if type(version) is not int or version != 1:
         raise ValueError(f"expected 1, found {describe(version)}")
@@ -66,8 +66,8 @@ def checked_serial(serial: str) -> str:
     """Check a serial number, and return the number unchanged.
 
     Raises:
-        ValueError: It is longer than the 16 ASCII characters of mesh controllers and SFP+ modules (HELLO reply, byte
-            72; SFF-8472, A0h bytes 68-83, padded with spaces), or contains other characters.
+        ValueError: The serial number is longer than the 16 ASCII characters of mesh controllers and SFP+ modules (HELLO
+            reply, byte 72; SFF-8472, A0h bytes 68-83, padded with spaces), or contains other characters.
     """
     if not (0 < len(serial) <= 16 and serial.isascii() and serial.isprintable() and serial == serial.strip()):
         raise ValueError(f"expected a serial number of 1 to 16 ASCII characters, found {serial!r}")
@@ -78,7 +78,7 @@ def checked_module(module: str) -> str:
     """Check the identity of a Qontrol module, and return the identity unchanged.
 
     Raises:
-        ValueError: It is not an output module such as ``Q8iv-0001``; ``Q8iv-****`` is a module without a number.
+        ValueError: Not an output module such as ``Q8iv-0001``; ``Q8iv-****`` stands for a module without a number.
     """
     if re.fullmatch(r"Q[1-9][0-9]{0,2}[a-z]*-([0-9A-F]{4}|\*{4})", module) is None:
         raise ValueError(f"expected a Qontrol output module such as Q8iv-0001 or Q8iv-****, found {module!r}")
@@ -103,10 +103,10 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 """A name that other parts of the file refer to: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
 
 Serial = Annotated[str, AfterValidator(checked_serial)]
-"""A serial number that fits a device's 16 characters."""
+"""A serial number of at most 16 ASCII characters, which is the space in a device."""
 
 Pin = Annotated[str, Field(pattern=r"^[0-9]{1,8}$")]
-"""Digits that unlock an instrument, as text, because a leading zero matters."""
+"""Code of digits that unlocks an instrument; text, because a leading zero matters."""
 
 QontrolModule = Annotated[str, AfterValidator(checked_module)]
 """Type and hexadecimal number of a Qontrol output module."""

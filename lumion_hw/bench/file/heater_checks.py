@@ -11,11 +11,11 @@ from lumion_hw.bench.file.checks import BenchData, Check, mapping
 from lumion_hw.bench.file.devices import HeaterDriverModel
 
 _MIN_PHASE_PI = 0.25
-"""Smallest phase range of a heater, in units of π: a calibration cannot distinguish less from drift and noise."""
+"""Smallest phase range of a heater, in units of π: smaller changes cannot be told apart from drift and noise."""
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the largest heater current changes the phase enough, which detects a value in A instead of mA."""
+    """Check that the largest heater current changes the phase enough; detects a current in A instead of mA."""
     from lumion_hw.bench.file.model import TypicalMeshModel
 
     if bench.mesh.get("controller") != name:

@@ -1,4 +1,4 @@
-"""The declaration of a kind of device: its driver, emulator, bench-file entry and discovery.
+"""Declaration of a kind of device: its driver, its emulator, its bench-file entry and its discovery.
 
 A kind is declared in a module of :mod:`lumion_hw.bench.kinds` or of another package, and registered as an entry point
 of the group ``lumion_hw.kinds`` (:mod:`lumion_hw.bench.file.known_kinds`, docs/decisions/0011-device-kinds.md).
@@ -49,7 +49,7 @@ class ScpiIdentity:
     Attributes:
         vendor: Regular expression to find in the vendor, ignoring case.
         model: Regular expression for the beginning of the model, ignoring case.
-        names_model: Whether the reported model is a key of the bench-file entry.
+        names_model: Whether the bench-file entry has a key ``model``, to be filled with the reported model.
     """
 
     vendor: str
@@ -75,17 +75,17 @@ class DeviceKind:
         role: Role of the device on a bench.
         model: Model of the bench-file entry: keys, units, limits; ``kind: Literal["..."]`` is the name of the kind.
         open: Opens, identifies and sets up a device: ``open(name, model, link, clock)``. The link is not yet open.
-        module_connections: Whether ``open`` also accepts connections of pluggable modules in place of a link.
+        module_connections: Whether ``open`` also accepts, instead of a link, a connection to a pluggable module.
         emulate: Makes an emulated device: ``emulate(bench, name, model)``; ``None`` if there is no emulator.
         baud: Factory setting of the baud rate, for addresses that give none.
         wire: Wire on which ``lumion emulate`` serves the device.
         hislip: Whether ``lumion emulate`` also serves the device by HiSLIP.
         scpi: The reply to ``*IDN?``; ``None`` for other devices.
-        queries: Returns further discovery queries.
-        faults: Returns the scripted faults of this kind, besides those of the supply and cable of every device.
-        channels: For a power meter or an attenuator: returns the number of channels of a bench-file entry and the name
-            of the device that has them; ``None`` if the entry does not say. The entry may contain mistakes.
-        check: Yields contradictions between a device of this name and the rest of the bench file.
+        queries: Returns discovery queries other than ``*IDN?``.
+        faults: Returns the scripted faults of this kind, in addition to the supply and cable faults of every device.
+        channels: For a power meter or an attenuator: returns the number of channels that a bench-file entry has, and
+            the model name for messages; ``None`` if the entry does not give it. The entry may contain mistakes.
+        check: Yields contradictions between the device entry of a given name and the rest of the bench file.
     """
 
     title: str

@@ -10,7 +10,7 @@ from lumion_hw.bench.file.roles import Role
 from lumion_hw.errors import ConfigError
 
 GROUP = "lumion_hw.kinds"
-"""Group of the entry points; an entry has the name of the kind and refers to a ``DeviceKind``."""
+"""Group of the Python entry points; each has the name of a kind of device and refers to a ``DeviceKind``."""
 
 
 class UnusableKindError(ConfigError):

@@ -66,7 +66,7 @@ def topology_of(section: Mapping[str, Any]) -> MeshTopology:
 
 
 def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
-    """Yield the mistakes in the keys that select the mesh; values of a wrong type are left to the model."""
+    """Yield the mistakes in the keys that select the mesh; values of a wrong type are reported by the data model."""
     kind = _kind(section)
     if kind is None:
         return
@@ -93,7 +93,7 @@ def _key(layout: MeshLayout) -> str:
 
 
 def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
-    """Return the topology that section ``mesh`` names, by default the first; ``None`` if the name is unknown."""
+    """Return the kind of topology in section ``mesh``, by default the first kind; ``None`` if its name is unknown."""
     name = section.get("topology", _FIRST)
     return TOPOLOGIES.get(name) if isinstance(name, str) else None
 
@@ -104,7 +104,7 @@ def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return all layouts that section ``mesh`` gives, of any topology, with their sizes."""
+    """Return the sizes of all layouts for which section ``mesh`` has a key, of any topology."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -117,7 +117,7 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts in section ``mesh`` that fit its topology; by default the layout without a size."""
+    """Return the layouts in section ``mesh`` that belong to its topology; by default the layout that needs no size."""
     kind = _kind(section)
     if kind is None:
         return {}

@@ -1,4 +1,4 @@
-"""Reading of bench files. All mistakes are reported at once, with position, expected value and value found."""
+"""Reads bench files. All mistakes are reported at once, with position, expected value and value found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Problem:
         column: Column, from 1.
         path: Path inside the file, such as ``wiring.inputs[2].port``.
         message: The expected value and the value found.
-        source: The line itself.
+        source: Text of the line.
     """
 
     file: str
@@ -70,7 +70,7 @@ def builtin_path(name: str) -> pathlib.Path:
         ConfigError: No built-in bench has this name.
     """
     if name not in builtin_names():
-        raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There is {', '.join(builtin_names())}.")
+        raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There are: {', '.join(builtin_names())}.")
     return _BUILTIN / f"{name}.yaml"
 
 
@@ -156,9 +156,9 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
 
 
 def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
-    """Return the real devices whose serial number cannot be read, by kind, if there are two or more of a kind.
+    """Return by kind the real devices without readable serial number, for kinds with two or more such devices.
 
-    If two such devices are swapped, opening the bench cannot detect this.
+    Opening the bench cannot detect that two such devices are swapped.
     """
     by_kind: dict[str, list[str]] = {}
     for name, device in model.devices.items():
@@ -170,7 +170,7 @@ def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
 def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
     """Return the JSON Schema of bench files, for editors and other validators.
 
-    It does not contain the rules between parts of the file (names that exist, ports used only once).
+    The schema does not contain the rules between parts of the file (names that exist, ports used only once).
 
     Args:
         kinds: At least two kinds of devices; if not given, all usable kinds, including those of other packages.
@@ -193,7 +193,7 @@ def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
 
 
 def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
-    """Return the model of a bench file, or ``None`` with the mistakes."""
+    """Return the model of a bench file, or ``None`` and the mistakes."""
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     if text is None:
@@ -215,7 +215,7 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model of a bench file, or ``None`` with all mistakes, mistakes in single values first."""
+    """Return the model of a bench file, or ``None`` and all mistakes, beginning with mistakes in single values."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -253,7 +253,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake; the message names the line of a second key involved."""
+    """Return path, position and message of a mistake; the message gives the line of a second key, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"

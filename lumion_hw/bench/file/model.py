@@ -50,7 +50,7 @@ Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_validate_device
 
 
 class TypicalMeshModel(StrictModel):
-    """Values that plans and calibrations assume before anything is measured (Sánchez-Jácome 2025)."""
+    """Typical values of a mesh, assumed by planning and calibration before a measurement (Sánchez-Jácome 2025)."""
 
     puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC.")
     access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Loss of facet and on-chip routing, per port.")
@@ -81,7 +81,7 @@ class MeshSection(MeshLayoutKeys):
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
     heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
-        default_factory=dict, description="PUC: [upper, lower] drive channel, if not [2 PUC, 2 PUC + 1]."
+        default_factory=dict, description="Drive channels by PUC: [upper, lower]. Default: [2 PUC, 2 PUC + 1]."
     )
     monitor_ports: tuple[Whole, ...] | None = Field(
         None,
@@ -202,7 +202,7 @@ class OutputModel(StrictModel):
 
 
 class FibreModel(StrictModel):
-    """A fibre that bypasses the mesh: from a module or laser to a module (also the same one) or to meters."""
+    """A fibre that bypasses the mesh: from a module or laser to a module (possibly itself) or to meters."""
 
     transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
@@ -213,7 +213,7 @@ class FibreModel(StrictModel):
 
 
 class LoopModel(StrictModel):
-    """A fibre between two ports of the mesh; it carries light in both directions."""
+    """A fibre that connects two ports of the mesh and carries light in both directions."""
 
     ports: tuple[Whole, Whole] = Field(description="The two ports.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without the facets.")
@@ -254,7 +254,7 @@ class ServerModel(StrictModel):
     nics: tuple[Name, ...] = Field(min_length=1, description="Modules of the network ports; NIC 0 first.")
     interfaces: tuple[str, ...] = Field((), description="Network interfaces of the ports, in the order of nics.")
     accelerators: tuple[AcceleratorModel, ...] = Field((), description="Accelerators that can be replaced separately.")
-    risk_group: str | None = Field(None, description="Risk group: servers that can fail together have the same.")
+    risk_group: str | None = Field(None, description="Name shared by all servers that can fail together.")
     risk_groups: tuple[str, ...] = Field((), description="Further risk groups: power feed, switch, chassis, rack.")
 
     @property
@@ -269,15 +269,15 @@ class JobModel(StrictModel):
     name: Name = Field(description="Name of the job.")
     members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")
     topology: Literal["pair", "ring", "links"] = Field(
-        "pair", description="pair: two members, NIC by NIC; ring: each member with the next; links: as listed in links."
+        "pair", description="pair: two members, NIC by NIC; ring: each member to the next; links: as in key links."
     )
     links: tuple[tuple[Name, Name], ...] = Field(
-        (), description="Pairs of members to connect, by one NIC each; only with topology links."
+        (), description="Pairs of members; each pair uses one NIC of each member. Only with topology links."
     )
 
 
 class DetectorModel(BaseModel):
-    """A detector of failures; its further keys depend on the detector."""
+    """A detector of failures; its other keys depend on the kind of detector."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -304,7 +304,7 @@ class FabricModel(StrictModel):
         0.15,
         ge=1e-3,
         le=60.0,
-        description="A shorter loss of light in a single fibre counts as fading, not as failure.",
+        description="Loss of light in a single fibre for less than this time counts as fading, not as failure.",
     )
     detectors: tuple[DetectorModel, ...] = Field(
         (DetectorModel(detector="photodiodes"), DetectorModel(detector="modules")),

@@ -35,7 +35,7 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 PIN_SCHEMES = ("ftdi", "mcp2221")
 """Schemes of adapters that have pins for the low-speed signals of a module's socket."""
 _RETRY_S = 0.1
-"""Time to retry: a module does not answer for up to 80 ms after a write (SFF-8472), so later it is not there."""
+"""Time limit for retries, in seconds: after a write a module may be silent for up to 80 ms (SFF-8472)."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def checked_module_address(address: str) -> str:
     """Return the address of a module unchanged.
 
     Raises:
-        ValueError: The text is neither the address of a module nor that of a link.
+        ValueError: The text is not a valid address of a module or a link.
     """
     try:
         return address if module_connection(address) is not None else checked_address(address)

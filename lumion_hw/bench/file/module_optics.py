@@ -1,6 +1,6 @@
 """Optical data of pluggable modules for circuit planning.
 
-Every kind of module provides these data in this form (``optics`` of its model). So planning is independent of kinds.
+Every kind of module provides these data as ``optics`` of its bench-file model, so planning works for all kinds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class ModuleFormat:
     """A line format of a module.
 
     Attributes:
-        name: Name of the format; both ends of a circuit must use the same.
+        name: Name of the format; both ends of a circuit must use the same format.
         rate_gbps: Line rate in Gb/s.
-        required_osnr_db: Required OSNR in 0.1 nm at ample power; ``None`` if noise is no limit.
-        media_id: Media interface code (SFF-8024) with which a CMIS module selects the format; ``None`` for others.
+        required_osnr_db: Required OSNR in 0.1 nm at a power of ``ample_dbm`` or more, in dB; ``None`` for no limit.
+        media_id: Media interface code (SFF-8024) that selects the format of a CMIS module; otherwise ``None``.
     """
 
     name: str
@@ -33,16 +33,16 @@ class ModuleOptics:
     Attributes:
         formats: Supported line formats, the preferred one first.
         polarizations: Number of polarizations of the signal: 2 for a coherent module.
-        emits_nm: Wavelength of the transmitter.
-        receives_nm: Shortest and longest wavelength of the receiver; a coherent receiver accepts only its own.
-        launch_dbm: Transmitter power, the sum of all polarizations.
-        sensitivity_dbm: Smallest receiver power.
-        overload_dbm: Largest receiver power.
-        launch_osnr_db: OSNR in 0.1 nm at the transmitter.
-        ample_dbm: Receiver power from which ``required_osnr_db`` of the format suffices.
-        clean_osnr_db: Required OSNR in 0.1 nm at the sensitivity; linear in between.
-        max_pdl_db: Largest polarization-dependent loss; ``None`` if it is no limit.
-        max_dgd_ps: Largest differential group delay; ``None`` if it is no limit.
+        emits_nm: Wavelength of the transmitter, in nm.
+        receives_nm: Shortest and longest wavelength of the receiver, in nm; if coherent, it must also be tuned to it.
+        launch_dbm: Transmitter power in dBm, summed over polarizations.
+        sensitivity_dbm: Smallest receiver power, in dBm.
+        overload_dbm: Largest receiver power, in dBm.
+        launch_osnr_db: OSNR in 0.1 nm at the transmitter, in dB.
+        ample_dbm: Receiver power above which the OSNR ``required_osnr_db`` of the format suffices, in dBm.
+        clean_osnr_db: Required OSNR in 0.1 nm, in dB, at ``sensitivity_dbm``; linear between there and ``ample_dbm``.
+        max_pdl_db: Largest allowed polarization-dependent loss, in dB; ``None`` for no limit.
+        max_dgd_ps: Largest allowed differential group delay, in ps; ``None`` for no limit.
     """
 
     formats: tuple[ModuleFormat, ...]
@@ -63,7 +63,7 @@ class ModuleOptics:
 
         Args:
             used: The line format.
-            received_dbm: Power at the receiver.
+            received_dbm: Power at the receiver, in dBm.
         """
         ample_osnr_db = used.required_osnr_db
         if ample_osnr_db is None or self.ample_dbm is None or self.clean_osnr_db is None:

@@ -1,4 +1,4 @@
-"""Entry points of this and other packages: kinds of devices and detectors of failures.
+"""Finds the Python entry points that this and other packages register: kinds of devices and failure detectors.
 
 This package registers its entry points like any other. In a checkout they are read from ``pyproject.toml`` instead of
 the installed metadata, which may be out of date in an editable installation.
@@ -37,14 +37,14 @@ def registrations(group: str) -> dict[str, list[Registration]]:
     """Return the entry points of a group by name; several packages may register the same name.
 
     Raises:
-        ConfigError: This package registers none, so its installation is damaged.
+        ConfigError: This package has no entry point in the group, so its installation is damaged.
     """
     return _sources(group, tuple(sys.path))
 
 
 @lru_cache(maxsize=8)
 def _sources(group: str, _path: tuple[str, ...]) -> dict[str, list[Registration]]:
-    """Return the entry points of a group. ``_path`` is only a cache key: installed packages depend on the path."""
+    """Return the entry points of a group. ``_path`` (``sys.path``) serves only as cache key."""
     sources: dict[str, list[Registration]] = {}
     own = tuple(_checkout_entries(group))
     for source in (*own, *_installed(group, excluded=OWN if own else None)):
@@ -65,7 +65,7 @@ def _checkout_entries(group: str) -> Iterator[Registration]:
 
 
 def _installed(group: str, excluded: str | None) -> Iterator[Registration]:
-    """Yield the entry points of installed packages; of a package that is installed twice, those of the first."""
+    """Yield the entry points of installed packages; if a package is installed twice, only those of its first copy."""
     seen = {excluded}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")

@@ -1,4 +1,4 @@
-"""Strict YAML reader: returns plain data, the position of every key and value, and a list of faults.
+"""Strict YAML reader: returns plain data, the position of every key and value, and a list of rejected contents.
 
 Scalars follow the core schema of YAML 1.2: ``no`` and ``12:30`` are text, ``017`` is 17 and ``1e-3`` is a number.
 Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are rejected, so that each value has one
@@ -18,7 +18,7 @@ from lumion_hw.bench.file.checks import Path
 MAX_DEPTH = 20
 MAX_KEYS = 10_000
 MAX_VALUES = 40_000
-"""Limits the processing time of a file; far above the number of channels of the largest mesh."""
+"""Largest number of values in a file, to limit processing time; far above the channels of the largest mesh."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
@@ -40,7 +40,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class YamlFault:
-    """Content that a bench file must not have, with the path of the mapping or value."""
+    """Content that a bench file must not have, and the path of the mapping or value where it stands."""
 
     path: Path
     place: Place
@@ -54,7 +54,7 @@ class Document:
     Attributes:
         data: Dictionaries, lists, text, numbers, booleans and ``None``; for duplicate keys the first value.
         marks: Positions by path.
-        faults: Rejected content; ``data`` has everything else.
+        faults: Rejected contents; ``data`` has everything else.
     """
 
     data: object = None
@@ -62,7 +62,7 @@ class Document:
     faults: list[YamlFault] = field(default_factory=list)
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the position of a value or its key; if it is not in the file, that of the nearest enclosing value."""
+        """Return the position of a value or its key; for a path not in the file, of the nearest enclosing value."""
         for length in range(len(path), -1, -1):
             marks = self.marks.get(path[:length])
             if marks is not None:

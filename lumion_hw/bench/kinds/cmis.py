@@ -50,11 +50,11 @@ _OPTICS: Mapping[str, ModuleOptics] = {
     "zr-plus-high-power": replace(_COHERENT, formats=(_OPEN_ZR, _400ZR), launch_dbm=0.0, launch_osnr_db=38.0),
     "400g-dr4": ModuleOptics((_DR_LANE,), 1, 1311.0, (1304.5, 1317.5), 1.0, -5.9, 4.0, max_dgd_ps=2.0),
 }
-"""Optical figures for the planning of circuits, by profile.
+"""Optical data for the planning of circuits, by profile of the module.
 
-400ZR: -20 to 0 dBm at 34 dB OSNR, 26 dB OSNR from -12 dBm; PDL 2.5 dB and PMD 10 ps, each at its full penalty; lock is
-lost at twice that delay (product page 02313LHH). ZR+: 24 dB OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per
-lane; two paths that are added up may differ by a tenth of a symbol at 53.1 GBd.
+400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR, and needs 26 dB OSNR from -12 dBm on; PDL of 2.5 dB
+and PMD of 10 ps each cause their full penalty, and a DGD of 20 ps loses the lock. ZR+: 24 dB OSNR (OpenROADM, 400G).
+DR4: IEEE 802.3 clause 124, per lane; two paths combined at a receiver may differ by a tenth of a symbol at 53.1 GBd.
 """
 
 
@@ -94,7 +94,7 @@ class CmisModel(PluggableModel):
     )
     profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
         "400zr",
-        description="Type of module, for planning and for the emulator. Other keys override its figures for planning. "
+        description="Type of module, for planning and for the emulator. Other keys override its planning data. "
         "A real module reports its own type.",
     )
     frequency_thz: Number | None = Field(
@@ -140,7 +140,7 @@ class CmisModel(PluggableModel):
 
     @property
     def optics(self) -> ModuleOptics:
-        """Optical figures for planning: those of the profile, overridden by keys of the bench file."""
+        """Optical data for planning: those of the profile, overridden by keys of the bench file."""
         base = _OPTICS[self.profile]
         overrides = {
             "launch_dbm": self.tx_power_dbm,
@@ -166,8 +166,8 @@ class CmisModel(PluggableModel):
         if self.frequency_thz is not None and not optics.receives_nm[0] <= optics.emits_nm <= optics.receives_nm[1]:
             low, high = optics.receives_nm
             raise ValueError(
-                f"expected a frequency_thz between {low:g} and {high:g} nm ({self.profile}), "
-                f"found {self.frequency_thz:g} THz, which is {optics.emits_nm:.2f} nm"
+                f"expected a frequency_thz at a wavelength of {low:g} to {high:g} nm ({self.profile}), "
+                f"found {self.frequency_thz:g} THz ({optics.emits_nm:.2f} nm)"
             )
         return self
 
@@ -250,7 +250,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
 
 
 def _module_fault(name: str) -> ScriptedFault:
-    """Return a fault that the emulated module itself can inject."""
+    """Return the scripted fault that injects the emulated module's own fault of this name."""
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 

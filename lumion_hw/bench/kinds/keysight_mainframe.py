@@ -1,6 +1,6 @@
 """``keysight-816x`` and ``keysight-laser``: power sensors and lasers of Keysight mainframes, and the N7776C laser.
 
-A mainframe with sensors and a laser is one instrument but two devices in the bench file, so this module has both kinds.
+A mainframe with sensors and a laser is one instrument but two devices in the bench file, so this file declares both.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MainframeModules = dict[
         "81600B-200",
     ],
 ]
-"""Plugged-in module by slot."""
+"""Plugged-in module by slot number."""
 
 
 def check_modules(modules: MainframeModules, model: str) -> None:
@@ -72,8 +72,8 @@ def check_modules(modules: MainframeModules, model: str) -> None:
 class MainframeMeterModel(TriggeredMeterModel):
     """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
 
-    Channels are numbered from 1 in the order in which the mainframe lists its heads. A laser in slot 0 is a separate
-    device of kind keysight-laser.
+    Channels are numbered from 1 in the order in which the mainframe lists its sensor heads. A laser in slot 0 is a
+    separate device of kind keysight-laser.
     """
 
     kind: Literal["keysight-816x"]
@@ -230,7 +230,7 @@ def _mainframe(
     modules: Mapping[int, str],
     laser: str,
 ) -> EmulatedKeysight816x:
-    """Return an emulated mainframe with channels numbered from 1 by slot and input, and light emitted as ``laser``."""
+    """Return an emulated mainframe; its channels count from 1 by slot and input, and its laser is named ``laser``."""
     from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, sensor_ports
 
     channels = {port: number for number, port in enumerate(sensor_ports(modules), start=1)}

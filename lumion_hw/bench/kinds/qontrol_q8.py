@@ -65,7 +65,7 @@ class QontrolModel(HeaterDriverModel):
 
 
 def channels_of_module(module: str) -> int:
-    """Return the number of channels of a Qontrol module, which is part of the type name."""
+    """Return the number of channels of a Qontrol module, from the digit in its type name."""
     digits = re.search(r"[0-9]+", module.partition("-")[0])
     return int(digits[0]) if digits else 0
 
@@ -198,7 +198,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "module_out",
             "a module is removed from the chain: its outputs stop working and later channels are renumbered",
-            (Argument("index", "index in the chain", among="module"),),
+            (Argument("index", "index of the module in the chain, from 0", among="module"),),
             passes("remove_module"),
             places=_places,
         ),

@@ -28,7 +28,7 @@ _WINDOWS_NM = ((840.0, 860.0), (1260.0, 1355.0), (1530.0, 1565.0))
 _WINDOW_NM = 10.0
 """Half width of the receiver's wavelength range for modules outside these ranges (assumed)."""
 _MAX_SKEW_PS = 20.0
-"""Largest delay between two paths that are added up at a receiver: about a fifth of a bit at 10 Gb/s (assumed)."""
+"""Largest delay in ps between two paths combined at a receiver: a fifth of a bit at 10 Gb/s (assumed)."""
 
 
 class SfpModel(PluggableModel):
@@ -48,7 +48,8 @@ class SfpModel(PluggableModel):
     overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Highest received power at which a link works.")
     rate_gbps: Number = Field(10.3125, gt=0.0, le=1000.0, description="Bit rate of the optical signal, in Gb/s.")
     receives_nm: tuple[Number, Number] | None = Field(
-        None, description="Shortest and longest wavelength received; by default the window around its own wavelength."
+        None,
+        description="Shortest and longest wavelength received; by default the band of the nominal wavelength.",
     )
     los_assert_dbm: Number = Field(-21.0, ge=-40.0, le=10.0, description="Power below which the module reports LOS.")
     los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module clears LOS.")
@@ -60,7 +61,7 @@ class SfpModel(PluggableModel):
 
     @property
     def optics(self) -> ModuleOptics:
-        """Optical figures for the planning of circuits."""
+        """Optical data for the planning of circuits."""
         sent_nm = self.wavelength_nm
         around = (sent_nm - _WINDOW_NM, sent_nm + _WINDOW_NM)
         window = next((window for window in _WINDOWS_NM if window[0] <= sent_nm <= window[1]), around)
@@ -94,7 +95,7 @@ class SfpModel(PluggableModel):
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
     """Check that both tributaries of a polarization splitter-rotator or combiner are wired.
 
-    The light of a module has one, arbitrary polarization, so with one tributary a part of it would be lost.
+    The light of a module has a single but arbitrary polarization, so part of it would be lost with one tributary only.
     """
     for side, fibres in (("inputs", bench.inputs), ("outputs", bench.outputs)):
         bases = {fibre.get("tributary"): base for base, fibre in fibres if fibre.get("transponder") == name}

@@ -1,4 +1,4 @@
-"""The command group ``lumion-calibrate``, and its command ``verify``."""
+"""Definition of the command group ``lumion-calibrate`` and of its command ``verify``."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def verify(
         probe.align_all()
         result = verify_at(probe, loaded, wavelength or loaded.wavelength_nm, seed + 1)
         if not result.results:
-            raise CalibrationError("no reading was strong enough to compare", hint="Check the light and the monitors.")
+            raise CalibrationError("no reading was bright enough to compare", hint="Check the light and the monitors.")
         document: dict[str, Any] = {"record": record, "tolerance_db": tolerance_db, **result.figures()}
         document |= {"suspects": list(result.suspects), "doubts": list(remarks)}
         if against_truth:

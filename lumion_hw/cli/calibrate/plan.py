@@ -50,7 +50,7 @@ def plan(
 ) -> int:
     """Predict the cost of a calibration of BENCH, its accuracy, and the parameters that it cannot determine.
 
-    The command uses no hardware, only the bench file and a nominal mesh with random phases. The exit code is 2 if the
+    The prediction uses the bench file and a nominal mesh with random phases, but no hardware. The exit code is 2 if the
     plan exceeds a limit of the controller or the chip, 3 if it will not reach the target standard error.
     """
     from calibration.run.dry_run import dry_run

@@ -31,7 +31,7 @@ def _load(path: str) -> CalibrationRecord:
 @click.argument("record", type=click.Path(dir_okay=False))
 @json_option
 def show(record: str, as_json: bool) -> None:
-    """Show the contents of a calibration record; with --json also all numbers of its report."""
+    """Show a summary of a calibration record; with --json also all numbers of its report."""
     from calibration.report.summary import calibration_summary, calibration_text, report_document
 
     loaded = _load(record)
@@ -126,7 +126,7 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
     """Compare two calibration records of one mesh, in units of their standard errors.
 
-    Parameter combinations that no port can observe are excluded.
+    Parameter combinations that cannot be observed at the ports are excluded.
     """
     from calibration.record.comparison import compare_records
 
@@ -206,7 +206,7 @@ def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     loaded = _load(record)
     if out is None:
         if kind != "json":
-            raise ConfigError(f"--format {kind} needs --out", hint="Give the file or directory to write.")
+            raise ConfigError(f"--format {kind} needs --out", hint="Give the file (npz) or directory (csv) to write.")
         echo_json(parameters_document(loaded))
         return
     files: tuple[Path, ...] = (out,)

@@ -143,7 +143,7 @@ def _command(
 
 
 def _note_how_to_resume(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
-    """Print where a calibration stopped, and the command to continue or restart it."""
+    """Print the stage at which a calibration stopped, and the command that continues or restarts it."""
     from calibration.run.journaled_run import journal_path
 
     if not progress.stage:

@@ -60,7 +60,7 @@ class EmulatorProcess:
         output = self._last_output()
         return LumionError(
             f"the emulator (process {self.process.pid}) {reason}{output and f': {output}'}",
-            hint="The emulated bench is lost: serve it again. The state directory still lists its circuits.",
+            hint="The emulated bench is lost. Start it again; the state directory still lists the lost circuits.",
         )
 
     def _last_output(self) -> str:

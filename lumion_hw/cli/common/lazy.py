@@ -19,7 +19,7 @@ class LazyCommand:
     Attributes:
         name: Name that the user types.
         target: ``module:attribute`` of the click command.
-        short_help: Line for the help of the group, which therefore imports no command.
+        short_help: Line in the group's help, stored here so that the help imports no command.
     """
 
     name: str
@@ -42,12 +42,12 @@ class NamedGroup(click.Group):
     """A command group whose error for an unknown command suggests similar commands."""
 
     other_programs: Sequence[str] = ()
-    """Other programs of this package, which are suggested too."""
+    """Other programs of this package to suggest if a command does not exist."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand that the arguments name.
+        """Return the subcommand whose name is the first argument.
 
         Raises:
             UsageError: The command does not exist; the message suggests similar commands.
@@ -60,7 +60,7 @@ class NamedGroup(click.Group):
 
 
 class LazyGroup(NamedGroup):
-    """A group made from a table of :class:`LazyCommand`.
+    """Command group defined by a table of :class:`LazyCommand`.
 
     Args:
         table: The commands.
@@ -75,7 +75,7 @@ class LazyGroup(NamedGroup):
         self.other_programs = tuple(other_programs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
+        """Return the command names in the order of the command table."""
         return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -84,6 +84,6 @@ class LazyGroup(NamedGroup):
         return row.load() if row else super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, without importing them."""
+        """Write the command list of ``--help`` from the table of commands, without importing the command modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.short_help) for row in self.table.values()])

@@ -71,12 +71,12 @@ class Duration(ParameterType[float]):
 
 
 SEED = click.IntRange(0, 2**32 - 1)
-"""A random seed."""
+"""Parameter type: a random seed."""
 PORT = click.IntRange(0, 10**6)
-"""A port number of a mesh."""
+"""Parameter type: a port number of a mesh."""
 MAX_COUNT = 10**6
-"""Largest accepted count, of anything."""
+"""Largest accepted value of options that count something."""
 PERIOD = Number("s", 0.05, 86_400.0)
-"""Time between two readings of a device."""
+"""Parameter type: time between two readings of a device, in s."""
 TOLERANCE_DB = Number("dB", 0.0, 100.0)
-"""Largest accepted error."""
+"""Parameter type: largest accepted error, in dB."""

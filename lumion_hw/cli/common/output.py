@@ -28,7 +28,7 @@ def json_option(function: _Command) -> _Command:
 
 
 def echo_json(document: Mapping[str, Any], *, single_line: bool = False) -> None:
-    """Print a JSON document on stdout; in a single line if several documents follow each other.
+    """Print a JSON document on stdout, as a single line if it is part of a series of documents.
 
     JSON has no NaN and no infinity: both are printed as ``null``.
     """
@@ -87,7 +87,7 @@ def progress(length: int, label: str) -> AbstractContextManager[ProgressBar[int]
 
 
 def paragraph(error: BaseException) -> str:
-    """Return the text of an error: one paragraph, or one line per member of an exception group."""
+    """Return the text of an error as one paragraph; for an exception group, one line per exception."""
     if isinstance(error, BaseExceptionGroup):
         members = "\n".join(f"- {paragraph(member)}" for member in error.exceptions)
         return f"{error.message}:\n{members}"

@@ -1,4 +1,4 @@
-"""Options of commands that write files."""
+"""Options of commands that write files: ``--out`` and ``--force``."""
 
 from __future__ import annotations
 

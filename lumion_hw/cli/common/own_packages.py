@@ -1,7 +1,7 @@
-"""Import of commands: always from the installed package ``calibration``, even if a local file has that name.
+"""Import of commands such that ``calibration`` is this installation's package, even if a local file has that name.
 
 A lab may have its own ``calibration.py``. Python searches the directory of a script and ``PYTHONPATH`` before the
-installed packages, so it would import this file instead.
+installed packages, so it would import the lab's file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lumion_hw.errors import ConfigError
 _INSTALLED_IN = Path(__file__).resolve().parents[3]
 _NAME = "calibration"
 _NEEDED_BY = (_NAME, "lumion_hw.cli.calibrate", "lumion_hw.cli.demo")
-"""Modules whose commands import the package, some only when they run."""
+"""Modules whose commands import the package ``calibration``, some of them only when they run."""
 
 
 def import_target(target: str) -> Any:
@@ -33,14 +33,14 @@ def import_target(target: str) -> Any:
 
 
 def _prefer_installed() -> None:
-    """Put this installation first in the search path if another module hides the package; workers inherit the path."""
+    """If another module hides ``calibration``, put this installation first in ``sys.path``; workers inherit it."""
     spec = importlib.util.find_spec(_NAME)
     origin = spec and spec.origin
     if origin and Path(origin).resolve().parent.parent == _INSTALLED_IN:
         return
     if _NAME in sys.modules:
         raise ConfigError(
-            f"a module named {_NAME} was imported from {origin or 'elsewhere'}; it hides the package {_NAME}",
+            f"a module named {_NAME} was imported from {origin or 'an unknown place'}; it hides the package {_NAME}",
             hint="Rename that file, or run this command in a separate process.",
         )
     sys.path.insert(0, str(_INSTALLED_IN))

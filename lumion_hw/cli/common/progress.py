@@ -23,16 +23,16 @@ _TYPICAL_S: dict[str, tuple[float, float]] = {
     "fibres": (2.5, 0.3),
     "verification": (3.0, 1.0),
 }
-"""Stages in order, each with its time on the hardware and on the processor in seconds, for 72 PUCs.
+"""Stages in order, each with its typical hardware time and processor time in seconds, for 72 PUCs.
 
-Only the ratios matter, because the speed of the run is measured.
+Only ratios between stages matter, because the speed of the current run is measured.
 """
 _OTHER_S = (3.0, 3.0)
 _REDRAW_PERIOD_S = 1.0
 
 
 class Forecast:
-    """Estimate of the remaining time of a run, from the typical times of its stages and its speed so far.
+    """Estimates the remaining time of a run from typical times of its stages and from its speed so far.
 
     Args:
         emulated: Whether the hardware is emulated, so that its time is virtual.
@@ -51,7 +51,7 @@ class Forecast:
         self._over: list[str] = []
 
     def at(self, stage: str, done: int, total: int) -> None:
-        """Update the estimate of the remaining time after a step of a stage; a stage may occur again."""
+        """Update the estimate after a step of a stage; a stage may occur more than once."""
         if stage != self._stage:
             if self._stage:
                 self._over.append(self._stage)
@@ -119,7 +119,7 @@ class RunProgress:
             bar.render_progress()
 
     def between(self) -> None:
-        """End the progress bar of the current stage, so that other text can be printed."""
+        """Close the progress bar of the current stage, so that other text can be printed."""
         with self._drawing:
             self._end(finished=True)
             self.stage = ""
@@ -132,7 +132,7 @@ class RunProgress:
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
     def _end(self, *, finished: bool) -> None:
-        """End the current stage: close its bar or print its line, as complete even if fewer steps were needed."""
+        """End the current stage: close its bar or print its line, as complete even if some steps were not needed."""
         hidden = self._bar is None or self._bar.hidden
         if finished and not hidden:
             self.total = max(self.done, 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lumion_hw.cli.common.progress import RunProgress
 
 SIGMA_MRAD = 3.0
-"""Target accuracy of the demo: sufficient for circuits, and 14 s of CPU time less than for the default of 1 mrad."""
+"""Target accuracy of the demo in mrad: sufficient for circuits, and saves 14 s of CPU time against 1 mrad."""
 
 
 def new_run_directory(out: str | None) -> Path:
@@ -87,7 +87,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
 
 
 def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
-    """Return what the demo left out to save time or because a package is missing, with the command that adds it."""
+    """Return the parts that the demo left out to save time or for lack of a package, with the command to add each."""
     from calibration.run.planning import Goal
     from lumion_hw.mesh.waves.engines import compiled_available
 
@@ -138,7 +138,7 @@ class _ResultPrinter:
     """Prints each result of the demo as soon as it is available.
 
     Args:
-        bars: Progress of the run; its current stage ends before a result is printed.
+        bars: Progress display of the run; it ends its current stage before a result is printed.
     """
 
     def __init__(self, bars: RunProgress) -> None:

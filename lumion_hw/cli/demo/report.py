@@ -35,8 +35,8 @@ class Artifacts:
         calibration: Calibration record.
         events: Event log, JSON lines.
         picture_before: Figure of the mesh with the paths before a spare replaced the server.
-        picture: Figure of the mesh with the paths after the swap.
-        timeline: Figure of the steps of the swap.
+        picture: Figure of the mesh with the paths after the replacement.
+        timeline: Figure of the steps of the replacement.
         report: Markdown report of the run.
         calibration_report: Report of the calibration, with maps of the mesh.
     """
@@ -71,7 +71,7 @@ class DemoRun:
         record: Calibration record.
         before: Measured results of all circuits before the fault.
         crosstalk_db: Ratio of the signal to all other light at the output of each circuit before the fault, in dB.
-        recovery: The swap.
+        recovery: Replacement of the failed server by a spare.
         artifacts: The files written.
         left_out: Parts that are missing in the report because of an option or a missing package.
     """
@@ -168,7 +168,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a swap of a server as a JSON document, with time on the bench's clock and CPU time for each step."""
+    """Return a server replacement as a JSON document, with time on the bench's clock and CPU time for each step."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,

@@ -1,6 +1,6 @@
 """The steps of the demo: calibrate, connect, lose a server, replace it by a spare, and write the files.
 
-Each step is one call that a script can make too.
+Each step is a single call, which scripts can also use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _first_job(bench: Bench) -> JobModel:
 
 
 def lose_and_replace(manager: FabricManager, server: str) -> Recovery:
-    """Make a server of an emulated bench fail, detect the failure by its light, and replace the server by a spare.
+    """Make a server of an emulated bench fail, detect the missing light, and replace the server by a spare.
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -50,7 +50,7 @@ MONITORS = {
     "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
     "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""Query for the number of monitors of each kind, and query for the first one: in mW, mW, mA and °C."""
+"""For each kind of monitor: query for the number of monitors, and query for the first one (in mW, mW, mA and °C)."""
 _SWITCH_S = 5.0
 _REPEAT_S = 1.0
 _POLL_S = 0.1
@@ -58,7 +58,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class _HeldQuantity:
-    """How the amplifier keeps one quantity constant: unit, limits and step of its set point."""
+    """Unit, limits and step of the set point for one quantity that the amplifier can keep constant."""
 
     unit: str
     low: float
@@ -80,7 +80,7 @@ class _HeldQuantity:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Limits in mA, dBm or dB; a lower limit of zero power becomes one step, as zero has no level in dBm."""
+        """Limits in mA, dBm or dB. A lower limit of 0 mW, which has no value in dBm, is replaced by one step."""
         low = max(self.low, self.step) if self.unit.endswith("W") else self.low
         return self.from_wire(low), self.from_wire(self.high)
 
@@ -92,8 +92,8 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
     Args:
         link: Serial link, 19200 baud.
-        clock: Clock of the link.
-        **names: Device name, and required model and serial number; any if omitted.
+        clock: Clock for time-outs, shared with the link.
+        **names: Device name, required model and required serial number; an omitted requirement accepts any.
     """
 
     kind = "amplifier"
@@ -119,7 +119,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     def open(self) -> None:
         """Open the link, check the identity, and read the modes and monitors of the amplifier.
 
-        Features without a reply count as missing; each costs a time-out.
+        A feature whose query gets no reply counts as missing; each such query costs a time-out.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -142,7 +142,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 raise self._device_error(
                     "open",
                     "the amplifier reports no limits for any mode",
-                    "Check that it is an AEDFA with a serial port.",
+                    "Check that the amplifier is an AEDFA with a serial port.",
                 )
             counts = {
                 name: self._reply_or_none(partial(self._scpi.setting, quantity))
@@ -161,15 +161,15 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._hold(AmplifierMode.CURRENT, "pump current", current_ma, "mA")
 
     def hold_power_dbm(self, power_dbm: float) -> None:
-        """Hold the output power constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the output power constant. Raises the errors of :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.POWER, "output power", power_dbm, "dBm")
 
     def hold_gain_db(self, gain_db: float) -> None:
-        """Hold the gain constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the gain constant. Raises the errors of :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.GAIN, "gain", gain_db, "dB")
 
     def enable(self) -> None:
-        """Switch pumps and output on. Raises as :meth:`OpticalAmplifier.enable`."""
+        """Switch pumps and output on. Raises the errors of :meth:`OpticalAmplifier.enable`."""
         self._check_open()
         if self._is_interlock_open():
             raise self._device_error(
@@ -186,7 +186,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._switch(":DRIV:MCTRL", on=False)
 
     def wait_ready(self, timeout_s: float) -> AmplifierState:
-        """Wait until the amplifier emits and is not busy. Raises as :meth:`OpticalAmplifier.wait_ready`."""
+        """Wait until the amplifier emits and is not busy. Raises the errors of :meth:`OpticalAmplifier.wait_ready`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).ready:
             if state.flags or not state.emitting:
@@ -270,7 +270,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         if mode not in self._quantities:
             available = " and ".join(quantity.value for quantity in self._quantities)
             raise self._session.error(
-                NotSupportedError, f"this amplifier cannot hold the {mode.value}", hint=f"It can hold: {available}."
+                NotSupportedError, f"this amplifier cannot hold the {mode.value}", hint=f"Its modes are: {available}."
             )
         mode_name = next(mode_name for mode_name, mode_of_name in MODE_BY_NAME.items() if mode_of_name is mode)
         with self._session.transaction():

@@ -44,11 +44,11 @@ LIMITS = SpectrumLimits(
     sensitivities=("NHLD", "NAUT", "NORM", "MID", "HIGH1", "HIGH2", "HIGH3"),
     n_points=(101, 50001),
 )
-"""Ranges of the family; the instruments have no queries for them."""
+"""Setting ranges of the AQ6370 family; the instruments have no queries for these ranges."""
 SENSITIVITY_NUMBERS = ("NHLD", "NAUT", "MID", "HIGH1", "HIGH2", "HIGH3", "NORM")
 """Sensitivities, by the number that ``:SENS:SENS?`` returns."""
 NO_LEVEL_DBM = -200.0
-"""Lower levels are not values: for a power of zero or less, the analyser sends -210 dBm."""
+"""Levels below this limit mark missing values: for a power of zero or less, the analyser sends -210 dBm."""
 _TRACE = "TRA"
 _AXIS = (
     (":FORM", "REAL,64", "REAL,64", "format of traces"),
@@ -64,7 +64,7 @@ _LEVELS = (
 """Settings on which the levels of a trace depend."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-3
 _SHIFT_TOLERANCE = 1e-3
-"""In nm or dB; the steps of the two shifts are 0.001 nm and 0.01 dB."""
+"""Largest accepted change of a shift, in nm or dB; the setting steps are 0.001 nm and 0.01 dB."""
 _POLL_S = 0.1
 _SWEPT = 1  # bit 0 of the operation event register
 _SLOWEST_BYTES_PER_S = 50e3
@@ -76,7 +76,7 @@ class LoggedInSession(ScpiSession):
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         user: User name.
         password_env: Environment variable with the password.
@@ -111,7 +111,7 @@ class LoggedInSession(ScpiSession):
             raise self.error(
                 ConfigError,
                 f"the environment variable {self._password_env} does not contain a password",
-                hint="Set it to the password of this user, in printable ASCII.",
+                hint="Set the variable to the user's password, in printable ASCII.",
             )
         return password
 
@@ -128,7 +128,7 @@ class YokogawaAq6370(ScpiDriver):
 
     Args:
         link: Link to the analyser.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         user: User name for the TCP port.
         password_env: Environment variable with the password for the TCP port; not needed for ``anonymous``.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``AQ6370D``.
@@ -175,7 +175,7 @@ class YokogawaAq6370(ScpiDriver):
             self._hold_shift(self._levels, ":SENS:CORR:LEV:SHIF", 1.0, "DB", "shift of levels in dB")
 
     def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
-        """Set the first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
+        """Set the first and last wavelength. Raises the errors of :meth:`SpectrumAnalyzer.set_span_nm`."""
         self._check_open()
         check_range("first wavelength", start_nm, LIMITS.wavelength_nm, "nm", self._session)
         check_range("last wavelength", stop_nm, LIMITS.wavelength_nm, "nm", self._session)
@@ -201,7 +201,7 @@ class YokogawaAq6370(ScpiDriver):
                 self._scpi.verify(f"{header} in nm", requested_nm, actual_nm, _WAVELENGTH_TOLERANCE_NM)
 
     def set_resolution_nm(self, resolution_nm: float) -> None:
-        """Set the resolution bandwidth. Raises as :meth:`SpectrumAnalyzer.set_resolution_nm`."""
+        """Set the resolution bandwidth. Raises the errors of :meth:`SpectrumAnalyzer.set_resolution_nm`."""
         self._check_open()
         nearest = min(LIMITS.resolutions_nm, key=lambda value: abs(value - resolution_nm))
         if not abs(resolution_nm - nearest) <= 1e-6:
@@ -218,7 +218,7 @@ class YokogawaAq6370(ScpiDriver):
         self._scpi.set_number(":SENS:BAND", text, resolution_nm, 1e9, 0.2 * nearest, "resolution in nm")
 
     def set_sensitivity(self, sensitivity: str) -> None:
-        """Set the sensitivity by its name. Raises as :meth:`SpectrumAnalyzer.set_sensitivity`."""
+        """Set the sensitivity by its name. Raises the errors of :meth:`SpectrumAnalyzer.set_sensitivity`."""
         self._check_open()
         name = sensitivity.upper()
         if name not in LIMITS.sensitivities:
@@ -231,7 +231,7 @@ class YokogawaAq6370(ScpiDriver):
         self._scpi.set_number(":SENS:SENS", name, number, 1.0, 0.0, f"sensitivity (number of {name})")
 
     def set_n_points(self, n_points: int | None) -> None:
-        """Set the number of points. Raises as :meth:`SpectrumAnalyzer.set_n_points`."""
+        """Set the number of points. Raises the errors of :meth:`SpectrumAnalyzer.set_n_points`."""
         self._check_open()
         with self._session.transaction():
             if n_points is None:
@@ -242,7 +242,7 @@ class YokogawaAq6370(ScpiDriver):
             self._scpi.set_number(":SENS:SWE:POIN", f"{n_points:d}", n_points, 1.0, 0.0, "number of points")
 
     def sweep(self, timeout_s: float) -> Spectrum:
-        """Make one sweep into trace A and read the trace. Raises as :meth:`SpectrumAnalyzer.sweep`."""
+        """Make one sweep into trace A and read the trace. Raises the errors of :meth:`SpectrumAnalyzer.sweep`."""
         self._check_open()
         deadline = deadline_after(self._clock, timeout_s)
         with self._session.transaction():
@@ -285,14 +285,14 @@ class YokogawaAq6370(ScpiDriver):
         )
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
-        """Apply the settings of a table, and expect them from now on."""
+        """Apply the settings listed in ``table``, and check them with every later trace."""
         for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Expect the shift that the user of the analyser has set, if the analyser has this setting."""
+        """Check with every later trace the shift that the user has set, if the analyser has this setting."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:

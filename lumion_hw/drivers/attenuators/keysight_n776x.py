@@ -17,7 +17,7 @@ from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
 
 CHANNELS = {"N7761A": 1, "N7762A": 2, "N7764A": 4, "N7766A": 2, "N7768A": 4, "N7751A": 1, "N7752A": 2}
 STEP_DB = 1e-3
-"""Attenuations are rounded to this step; the guide states none (unverified)."""
+"""Attenuations are rounded to this step; the guide states no step (unverified)."""
 _TOLERANCE_DB = 5.1e-3
 _WAVELENGTH_TOLERANCE_NM = 1e-3  # sent as float32 in metres
 _POLL_S = 0.02
@@ -27,9 +27,9 @@ _TIMEOUT_S = 5.0
 class KeysightN776x(ScpiDriver):
     """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    Opening sets the offset of the displayed attenuation to zero and switches the output power control off, which would
-    move the filter automatically; neither moves the filter now. Both, and the wavelength, are checked settings:
-    setting an attenuation restores them, and every attenuation is read together with the offset
+    Opening sets the offset of the displayed attenuation to zero, and switches off the output power control, which would
+    otherwise move the filter automatically. The filter does not move. From then on, setting an attenuation also
+    restores offset, power control and wavelength, and every attenuation is read together with the offset
     (:mod:`lumion_hw.drivers.held_setup`).
 
     The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for
@@ -84,7 +84,7 @@ class KeysightN776x(ScpiDriver):
         self._scpi.verify("attenuation in dB", attenuation_db, actual_db, _TOLERANCE_DB)
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength of the attenuation; see :meth:`VariableAttenuator.set_wavelength_nm`."""
+        """Set the wavelength to which attenuations apply; see :meth:`VariableAttenuator.set_wavelength_nm`."""
         slot = self._checked_slot(channel)
         header, text = f"INP{slot}:WAV", f"{wavelength_nm:.4f}NM"
         with self._session.transaction():
@@ -134,7 +134,7 @@ class KeysightN776x(ScpiDriver):
     def _hold(
         self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set, verify and from now on expect a number; ``scale`` is the unit of ``value`` per unit of the reply."""
+        """Set and verify a number, and check it from now on; the reply times ``scale`` is in the unit of ``value``."""
         restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
         setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))

@@ -30,7 +30,7 @@ ERRORS = {
     "Error-6": "the value is too large",
     "Error-7": "the motor voltage is not safe",
 }
-"""Meaning of the error numbers."""
+"""Meaning of the error numbers in replies."""
 _MOVE_S = 30.0
 _HOME_S = 60.0
 _ATTENUATION = re.compile(r"(?<!MAX )\bATTEN\w*\s*[:=]\s*(UNKNOWN|[+-]?\d+(?:\.\d+)?)")
@@ -41,12 +41,12 @@ _MAX_ATTENUATION = re.compile(r"\bMAX ATTEN\w*\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
 class OzDa100(Driver):
     """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    A unit that does not know its motor position, for example after power-on, is sent home at opening. It reports
+    Opening homes the motor of a unit that does not know its position, for example after power-on. The unit reports
     neither model nor serial number.
 
     Args:
         link: Serial link, 9600 baud.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         attenuation_max_db: Largest attenuation allowed, unless the unit reports a smaller one.
     """
@@ -145,12 +145,12 @@ class OzDa100(Driver):
         return AttenuatorSettings(self._read_db(), None, passing=True)
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Return the limits that the unit reports and the bench file allows."""
+        """Return the attenuation limits: those that the unit reports, or narrower ones from the bench file."""
         self._check_channel(channel)
         return AttenuatorLimits(self._range_db, STEP_DB, None, shutter=False)
 
     def home(self) -> None:
-        """Move the motor to its home sensor; the light passes through all attenuations on the way.
+        """Move the motor to its home sensor; the attenuation takes all values on the way.
 
         Raises:
             DeviceError: The motor does not find the sensor.
@@ -180,7 +180,7 @@ class OzDa100(Driver):
                 DeviceError,
                 "D: the unit does not know its motor position",
                 command="D",
-                hint="It lost power. Open it again, or call home().",
+                hint="The unit lost power. Open the attenuator again, or call home().",
             )
         return float(match)
 
@@ -201,11 +201,11 @@ class OzDa100(Driver):
             raise not_open("the attenuator", self._device, self._session.address)
         if channel != CHANNEL:
             raise self._session.error(
-                ConfigError, f"there is no channel {channel}", hint=f"Its only channel is {CHANNEL}."
+                ConfigError, f"there is no channel {channel}", hint=f"This attenuator has only channel {CHANNEL}."
             )
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the match of a pattern in the lines of a reply, in capitals; the first line may begin with an echo."""
+    """Return the text that a pattern captures in the capitalized reply, whose first line may begin with an echo."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

@@ -38,7 +38,7 @@ from lumion_hw.sessions.codecs.itla import (
 from lumion_hw.sessions.itla import ItlaSession
 
 PENDING_TIMEOUT_S = 30.0
-"""Longest time for a pending operation before the next setting (tuning, start-up; longest class of the MSA)."""
+"""Longest wait for a pending operation (tuning, start-up) before the next setting: the longest class of the MSA."""
 _POLL_S = 0.05
 _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
@@ -46,11 +46,11 @@ _READY = 0x0010  # NOP, MRDY
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
 _LATCHED = 0x00FF
-"""Value for StatusF that clears its latched bits."""
+"""Value that clears the latched bits of register StatusF when written to it."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
 _NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
-"""Placeholder until the module has been read."""
+"""Placeholder until the limits have been read from the module."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     Args:
         link: Serial link with 9600 baud, unless the module is set otherwise.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         expected_serial: Required serial number; any if omitted.
     """
@@ -123,7 +123,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
         Raises:
             LimitError: Outside LFL to LFH of the module; nothing was changed.
-            ConfigError: The module has steps of 100 MHz and the frequency lies in between; nothing was changed.
+            ConfigError: The module has steps of 100 MHz and the frequency lies between two steps; nothing was changed.
             DeviceError: The output is on, or the module refuses.
             VerifyError: The frequency read back differs.
         """
@@ -178,9 +178,8 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         """Wait until the module emits, no operation is pending and its fatal status is clear.
 
         Raises:
-            DeviceError: The output is off, or the module reports a fatal fault while nothing is pending. A fault that
-                is only
-                latched from tuning is cleared instead.
+            DeviceError: The output is off, or the module reports a fatal fault while nothing is pending. A latched
+                fault that only remains from tuning is cleared instead.
             DeviceTimeoutError: The module was not ready in time.
             LimitError: ``timeout_s`` is negative or not a number.
         """
@@ -210,7 +209,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
 
     def state(self) -> LaserState:
-        """Read the present state: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
+        """Read status (NOP, ResEna, StatusF, StatusW) and settings, and the output power (OOP) if the laser emits."""
         read = self._session.read
         with self._session.transaction():
             nop = read(ItlaRegister.NOP)
@@ -245,7 +244,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
-        """Shift the frequency within FTFR while the output is on (FTF). Raises as :meth:`set_power_dbm`."""
+        """Shift the frequency while the output is on, by at most FTFR. Raises the errors of :meth:`set_power_dbm`."""
         largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:
@@ -276,7 +275,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return self._session.error(
             IdentityError,
             f"expected an ITLA, serial {self._expected_serial or 'any'}; found {actual}",
-            hint="Check the address, its baud rate (9600 by default) and what is connected there.",
+            hint="Check the address, the baud rate (9600 by default) and which device is connected there.",
         )
 
     def _has(self, register: ItlaRegister) -> bool:

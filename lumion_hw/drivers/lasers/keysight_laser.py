@@ -1,7 +1,7 @@
 """Driver for Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0.
 
-Wavelengths and speeds are sent with the suffix NM and returned in metres. A log is a block of little-endian float64 in
-metres.
+Wavelengths and speeds are sent with the suffix NM and returned in metres. A wavelength log is a block of little-endian
+float64 in metres.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SWEEP_PROBLEMS = {
     380: "the start is outside the range",
     381: "the end is outside the range",
 }
-"""Codes of ``WAV:SWE:CHEC?``."""
+"""Meaning of the codes that ``WAV:SWE:CHEC?`` returns for an impossible sweep."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-4  # 0.1 pm
 _POWER_TOLERANCE_DB = 0.006
 _SPEED_TOLERANCE = 1e-3
@@ -49,9 +49,9 @@ class KeysightLaser(ScpiLaser):
 
     Args:
         link: Link to the instrument (raw socket, port 5025, or VISA).
-        clock: Clock of the link.
-        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        pin: PIN that unlocks the laser; without it, a locked laser is refused.
+        clock: Clock for time-outs, shared with the link.
+        **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        pin: PIN that unlocks the laser; without a PIN, switching on a locked laser raises an error.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
     """
 
@@ -81,7 +81,7 @@ class KeysightLaser(ScpiLaser):
         self._power = HeldSetup(self._session)
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Select dBm as power unit, expect this setting from now on, and read the limits."""
+        """Select dBm as power unit, check this unit from now on, and read the limits."""
         self._scpi.errors()  # discard errors of earlier users
         label = "unit of the power (0 is dBm)"
         restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, label)
@@ -119,7 +119,7 @@ class KeysightLaser(ScpiLaser):
         with self._session.transaction():
             if on and self._scpi.setting("LOCK?"):
                 if self._pin is None:
-                    raise self._refused("enable", "the laser is locked", "Set the PIN that unlocks the laser.")
+                    raise self._refused("enable", "the laser is locked", "Set the laser's PIN (key pin).")
                 self._scpi.set(f"LOCK 0,{self._pin}")
             self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
 
@@ -150,7 +150,7 @@ class KeysightLaser(ScpiLaser):
         return round(self._scpi.setting("SOUR0:WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Read the logged wavelengths; check their number and that they belong to the sweep."""
+        """Read the logged wavelengths; check that their number is right and that they belong to the sweep."""
         if not plan.log:
             return SweepLog(None, 0.0, 0.0)
         n_points = round(self._scpi.setting("SOUR0:READ:POIN? LLOG"))

@@ -44,11 +44,11 @@ _SANE_NM = (200.0, 20000.0)
 _CONTINUOUS_ONE_WAY = 1
 _EVERY_STEP = 3
 _DARK_DBM = -99.0
-"""Without light, the monitor reports less than this."""
+"""Without light, the power monitor reports less than this limit, in dBm."""
 _STOPPED = 0
 _MAX_LOG_POINTS = 500_000
 _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
-"""Number type and factor to nm of a log, by bytes per value."""
+"""Number type of the wavelengths in a log, and their unit in nm, by the number of bytes per value."""
 
 
 class Dialect(enum.Enum):
@@ -68,10 +68,10 @@ class SantecTsl(ScpiLaser):
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
-        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        limits_nm: Shortest and longest wavelength. A TSL-570 reports them; required for all others.
-        limits_dbm: Lowest and highest power; without them, only the instrument checks the power.
+        clock: Clock for time-outs, shared with the link.
+        **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        limits_nm: Shortest and longest wavelength: required, except for a TSL-570, which reports them.
+        limits_dbm: Lowest and highest power; if omitted, only the instrument checks the power.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
     """
 
@@ -112,7 +112,7 @@ class SantecTsl(ScpiLaser):
         return self._dialect
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Determine the command set, select dBm as power unit, expect both from now on, and read the limits."""
+        """Determine the command set, select dBm as power unit, check both settings from now on, and read the limits."""
         self._scpi.errors()  # discard errors of earlier users
         self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
@@ -241,7 +241,7 @@ class SantecTsl(ScpiLaser):
         return Dialect(int(code))
 
     def _hold(self, setup: HeldSetup, header: str, value: int, label: str) -> Callable[[], object]:
-        """Expect a setting from now on, and return the function that sets this setting."""
+        """Check a setting with every reading from now on, and return the function that restores this setting."""
         restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, label)
         setup.hold(HeldSetting(f"{header}?", value, label, restore))
         return restore

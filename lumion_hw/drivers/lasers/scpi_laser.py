@@ -74,14 +74,14 @@ class ScpiLaser(ScpiDriver):
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
-        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        clock: Clock for time-outs, shared with the link.
+        **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
 
     Attributes:
-        step_nm: Wavelength settings are rounded to multiples of this step.
-        power_step_db: Power settings are rounded to multiples of this step.
-        speeds_nm_per_s: Sweep speeds by model.
+        step_nm: Step of wavelength settings in nm; settings are rounded to multiples of this step.
+        power_step_db: Step of power settings in dB; settings are rounded to multiples of this step.
+        speeds_nm_per_s: Available sweep speeds of each model.
         pulses_per_s: Highest pulse rate of a sweep.
     """
 
@@ -148,7 +148,7 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Return the log of the finished sweep; the caller fills in its times."""
+        """Return the log of the finished sweep; the caller adds start and end time."""
 
     @abc.abstractmethod
     def end_sweep(self) -> None:
@@ -170,7 +170,7 @@ class ScpiLaser(ScpiDriver):
 
     @property
     def ranges(self) -> LaserRanges:
-        """Limits of the instrument; the frequency step corresponds to the wavelength step at the short end."""
+        """Limits of the instrument; the frequency step is the wavelength step converted at the shortest wavelength."""
         self._check_open()
         shortest_nm, longest_nm = self._limits_nm
         highest_thz = thz_from_nm(shortest_nm)
@@ -254,14 +254,14 @@ class ScpiLaser(ScpiDriver):
         return state
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Make one sweep and wait for its end. Raises as :meth:`TunableLaser.sweep`."""
+        """Make one sweep and wait for its end. Raises the errors of :meth:`TunableLaser.sweep`."""
         self._check_open()
         if plan.log and not self.capabilities.wavelength_log:
             raise self._session.error(
                 NotSupportedError,
                 "this laser cannot log wavelengths",
                 command="sweep",
-                hint="Sweep without log, and calculate the wavelengths from speed and time.",
+                hint="Sweep with log=False, and calculate the wavelengths from speed and time.",
             )
         check_sweep(plan, self._limits_nm, self._session)
         with self._sweeping:

@@ -1,8 +1,8 @@
 """Driver for the line-oriented control server of the SmartLight prototype: unit cell states, one line of text each.
 
-The server sends no acknowledgement and has no read-back, checksum or watchdog. A line that was sent and a connection
-that the server closed afterwards mean *sent*; check the light with a power meter or a transponder. The server sets
-states, not currents, so this is not a ``MeshController``. It has no authentication: connect it to a separate network.
+The server sends no acknowledgement and has no read-back, checksum or watchdog. If the server closes the connection
+after a line, the line was *sent*, no more: check the light with a power meter or a transponder. The server sets states,
+not currents, so this is not a ``MeshController``. It has no authentication: connect it to a separate network.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class LineServerMesh:
     """A mesh set by lines of text, one per configuration; implements :class:`~lumion_hw.interfaces.MeshStates`.
 
     Thread-safe: one exchange at a time. Nothing is repeated automatically. There is no ``open``: the server has no
-    query, and a connection without a line is not known to be safe.
+    query, and it is not known whether connecting without sending a line is safe.
 
     Args:
-        make_link: Returns a closed link for a configuration; it is closed again afterwards.
+        make_link: Function that returns a new link for each configuration; the driver opens and closes this link.
         clock: Clock of the links.
         device: Device name, for messages.
         n_pucs: Number of unit cells, at most 72.
@@ -98,8 +98,8 @@ class LineServerMesh:
             ConfigError: An index or a state is not valid; nothing was sent.
             ConnectError: The server cannot be reached within 2 s; nothing was sent.
             LinkTimeout: No greeting within 2 s, and nothing was sent; or the connection did not end within 10 s.
-            LinkLost: The connection broke, and the message says whether the line may have taken effect; or it was
-                closed.
+            LinkLost: The connection broke (the message says whether the line may have taken effect), or :meth:`close`
+                was called before.
         """
         with _with_device_name(self._device):
             line = line_from_states(states, self._n_pucs)
@@ -137,7 +137,7 @@ class LineServerMesh:
         return Submission(line, _printable(greeting), _printable(progress), dropped, sent_s, self._clock.now())
 
     def _progress_until_closed(self, link: Link, deadline: Deadline) -> tuple[bytes, int]:
-        """Return the text that the server sends until it closes the connection, and the number of discarded bytes."""
+        """Return the text that the server sends before it closes the connection, and the number of discarded bytes."""
         progress, dropped = b"", 0
         while self._clock.now() < deadline:
             try:
@@ -159,13 +159,13 @@ class LineServerMesh:
 
 
 def _printable(data: bytes) -> str:
-    """Return text in which all but printable ASCII and line ends is escaped."""
+    """Return the text with everything escaped except printable ASCII and line ends."""
     return "".join(chr(b) if 0x20 <= b < 0x7F or b == 0x0A else f"\\x{b:02x}" for b in data)
 
 
 @contextlib.contextmanager
 def _hint(text: str) -> Iterator[None]:
-    """Add to a link error the hint whether the line may have taken effect."""
+    """Add a hint to a link error: whether the line may have taken effect."""
     try:
         yield
     except LinkError as error:

@@ -1,7 +1,7 @@
-"""Logs of Keysight power meters, and their triggers.
+"""Power logs and triggers of Keysight power meters.
 
-``FUNC:RES?`` returns watts: 816x mainframes always send watts, N77xx meters the unit set by the driver, which is watt.
-A setting during a run would end the run, so the driver refuses it (``BusyError``).
+``FUNC:RES?`` returns watts: 816x mainframes always send watts, and N77xx meters the unit that the driver selected
+(watt). Changing a setting would end a running log, so the driver refuses changes meanwhile (``BusyError``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIME_TOLERANCE = 1e-3
 
 
 class TriggerInput(enum.Enum):
-    """What an electrical pulse at the trigger input starts."""
+    """Action that an electrical pulse at the trigger input starts."""
 
     IGNORE = "IGNore"
     ONE_SAMPLE = "SMEasure"
@@ -40,7 +40,7 @@ class TriggerInput(enum.Enum):
 
 
 class TriggerOutput(enum.Enum):
-    """When the instrument sends a pulse at its trigger output."""
+    """Moment at which the instrument sends a pulse at its trigger output."""
 
     DISABLED = "DISabled"
     AFTER_AVERAGING = "AVGover"
@@ -111,7 +111,7 @@ class KeysightFunctions:
             channels: Channels to log.
             n_samples: Samples per channel.
             averaging_s: Averaging time of one sample.
-            trigger: What a trigger at the instrument's input starts.
+            trigger: Action that a pulse at the instrument's trigger input starts.
 
         Raises:
             LimitError: The number of samples is out of range. Nothing was changed.
@@ -145,7 +145,7 @@ class KeysightFunctions:
         self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
     def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
-        """Return the samples of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` if the number differs."""
+        """Return the logged samples in watts, shape ``(n_samples,)``. Raises ``FrameError`` for a different number."""
         command = f"{head.sense}:FUNC:RES?"
         payload = self._meter.session.query_block(command, _BASE_TIMEOUT_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
         if len(payload) != 4 * n_samples:
@@ -223,12 +223,11 @@ class PowerRun:
         self.started_s = meter.clock.now()
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the end, read the samples and stop the run in any case.
+        """Wait for the last sample, read all samples and stop the log in any case.
 
         Args:
-            timeout_s: Longest wait, from now; by default 2 s and 1.2 times the length of the run. Required for
-                triggered runs,
-                which do not end if there are too few triggers.
+            timeout_s: Longest wait in s, from now; by default 2 s plus 1.2 times the duration of the log. Required for
+                triggered logs, which do not end if there are too few triggers.
 
         Raises:
             DeviceTimeoutError: The run did not complete in time.
@@ -251,10 +250,10 @@ class PowerRun:
         return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 
     def stop(self) -> None:
-        """End the run, so that readings trigger the channels again; idempotent.
+        """End the log, so that readings trigger the channels again; idempotent.
 
         Raises:
-            LinkError: The command did not reach the instrument; the run may continue.
+            LinkError: The command did not reach the instrument; the log may continue.
         """
         if self._ended:
             return
@@ -271,7 +270,7 @@ class PowerRun:
             self._meter.mark_run_ended()
 
     def is_complete(self) -> bool:
-        """Return whether every channel has all samples of the run."""
+        """Return whether every channel has all samples of the log."""
         return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
 
     def _wait(self, deadline: Deadline) -> None:
@@ -280,7 +279,7 @@ class PowerRun:
             if clock.now() >= deadline:
                 raise self._meter.session.error(
                     DeviceTimeoutError,
-                    f"the run of {self._plan.n_samples} samples was not complete after "
+                    f"the log of {self._plan.n_samples} samples was not complete after "
                     f"{clock.now() - self.started_s:.3g} s and was stopped",
                     command="FUNC:STAT?",
                     hint="There were too few triggers, or the time was too short.",
@@ -303,7 +302,7 @@ class PowerRun:
     def _ended_by_other_error(self, reply: str) -> DeviceError:
         return self._meter.session.error(
             DeviceError,
-            f"the run was ended by another program: {reply}",
+            f"the log was ended by another program: {reply}",
             command="FUNC:STAT?",
-            hint="Settings at the panel or by another program end a run.",
+            hint="A setting at the panel or by another program ends a log.",
         )

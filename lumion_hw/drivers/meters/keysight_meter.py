@@ -28,7 +28,7 @@ from lumion_hw.quantities import w_from_dbm
 _log = logging.getLogger(__name__)
 
 WAVELENGTH_TOLERANCE_NM = 0.006
-"""Largest accepted difference between the wavelength set and read back: half a step of 0.01 nm, and float32."""
+"""Largest accepted difference between the wavelength set and read back: half a step of 0.01 nm, plus rounding."""
 AVERAGING_TOLERANCE = 1e-3
 """Largest accepted relative difference between the averaging time set and read back."""
 # The instrument silently rounds to the nearest multiple of 10 dB (N774xC Programming Guide).
@@ -63,7 +63,7 @@ class KeysightMeter(ScpiMeter):
     """Base of Keysight power meter drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
-    its channels, so it is never older than its call. These settings, the wavelength and the calibration offset found at
+    its channels, so it is never older than its call. Unit, reference, wavelength and the calibration offset found at
     opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a
     raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
@@ -83,7 +83,7 @@ class KeysightMeter(ScpiMeter):
 
     @abc.abstractmethod
     def read_heads(self) -> tuple[Head, ...]:
-        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` if they are unexpected."""
+        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` for unexpected channels."""
 
     def open(self) -> None:
         """Open the link, check identity and channels, and bring the channels into a known state.
@@ -253,7 +253,7 @@ class KeysightMeter(ScpiMeter):
 
         Raises:
             DeviceError: The instrument reports a failure, for example because of light.
-            BusyError: A run is in progress.
+            BusyError: A log is in progress.
         """
         self.check_idle("zero")
         deadline = self._clock.now() + _ZERO_TIMEOUT_S
@@ -273,7 +273,7 @@ class KeysightMeter(ScpiMeter):
             raise self._zeroing_failed(failures, "CORR:COLL:ZERO:ALL")
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one power reading and return it. Raises ``BusyError`` during a run."""
+        """Trigger one power reading and return it. Raises ``BusyError`` during a log."""
         head = self.idle_head(channel)
         with self._session.transaction():
             value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)), self.setup(channel))
@@ -298,15 +298,15 @@ class KeysightMeter(ScpiMeter):
         return w_from_dbm(self.highest_range_dbm)
 
     def check_idle(self, label: str) -> None:
-        """Raise ``BusyError`` if a run is in progress, which this call would end."""
+        """Raise ``BusyError`` if a log is in progress, which this call would end."""
         self._check_open()
         if self._run is not None:
             raise self._session.error(
-                BusyError, f"{label}: {self._run} is in progress", command=label, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: {self._run} is in progress", command=label, hint="Wait for the log, or stop it."
             )
 
     def mark_run_started(self, label: str) -> None:
-        """Remember that a run is in progress. Raises ``BusyError`` if another run is in progress."""
+        """Remember that a log is in progress. Raises ``BusyError`` if another log is in progress."""
         with self._session.transaction():
             self.check_idle(label)
             self._run = label
@@ -316,7 +316,7 @@ class KeysightMeter(ScpiMeter):
         self._run = None
 
     def idle_head(self, channel: int) -> Head:
-        """Return the address of a channel. Raises ``ConfigError`` for a missing channel, ``BusyError`` during a run."""
+        """Return the address of a channel. Raises ``ConfigError`` for a missing channel, ``BusyError`` during a log."""
         head = self.head(channel)
         self.check_idle(f"{self.channel_word} {channel}")
         return head
@@ -330,7 +330,7 @@ class KeysightMeter(ScpiMeter):
         )
 
     def _prepare(self, channel: int) -> None:
-        """Make readings of a channel absolute, in watts and self-triggered; expect these settings from now on."""
+        """Make readings of a channel absolute, in watts and self-triggered; check these settings from now on."""
         head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
         for header, value, label in (
             # A reference set at the front panel would make readings ratios in dB.
@@ -347,7 +347,7 @@ class KeysightMeter(ScpiMeter):
         self.averaging_s(channel)
 
     def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
-        """Expect the calibration offset that the user has set in every reading, and restore it if it changes."""
+        """Check the calibration offset, as set by the user, with every reading, and restore a changed offset."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(
@@ -373,7 +373,7 @@ class KeysightMeter(ScpiMeter):
     def _zeroing_problem(self, channel: int) -> str:
         """Return why zeroing a channel failed, or an empty string.
 
-        Not all models have the status query. It is joined with one that every model answers, to avoid a time-out.
+        Not all models have the status query. It is sent with a query that every model answers, to avoid a time-out.
         """
         status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
         return "" if not status or float(status) == 0 else f"status {status}"

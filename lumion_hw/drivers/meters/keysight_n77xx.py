@@ -26,7 +26,7 @@ class KeysightN77xx(LoggingKeysightMeter):
     max_samples = LARGEST_LOG
 
     def read_heads(self) -> tuple[Head, ...]:
-        """Check that the instrument has the ports of its model: pairs of uint16, slot and channel."""
+        """Check that the instrument lists the ports of its model: slot and channel of each port, as two uint16."""
         n_ports = PORTS[self.model.upper()]
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         if payload != b"".join(struct.pack("<HH", port, 1) for port in range(1, n_ports + 1)):

@@ -2,8 +2,8 @@
 
 ASCII without a SCPI tree: a command word and comma-separated arguments; CR LF in both directions. Wavelengths are nm,
 averaging is in ms and common to all ports, powers are mW or dBm. Modules are numbered 0 to 4, ports 1 to 4. Written
-from the list of commands, without a manual. That ``TRIG 1`` and ``WMOD CONST1`` take one sample at each pulse is how a
-public client measures spectra with a swept laser (unverified).
+from the list of commands, without a manual. A public client measures spectra with a swept laser by ``TRIG 1`` and
+``WMOD CONST1``, which take one sample at each pulse (unverified).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAVELENGTHS_NM = (1250.0, 1630.0)
 AVERAGING_S = (1e-5, 10.0)
 LARGEST_LOG = 1_000_000
 RANGE_OF_LEVEL_DBM = {1: 10.0, 2: 0.0, 3: -10.0, 4: -20.0, 5: -30.0}
-"""Range of each gain level. The command list has only the levels; the powers are from memory (unverified)."""
+"""Power range of each gain level, in dBm. The command list gives only the levels; the powers are unverified."""
 LARGEST_W = w_from_dbm(max(RANGE_OF_LEVEL_DBM.values()))
 _N_MODULES = 5
 _COMMON = 0
@@ -62,9 +62,8 @@ class SantecMpm(ScpiMeter):
 
     Channels are numbered from 1, four for each installed module; see :meth:`module_and_port`. The meter measures
     continuously: a reading waits until a complete average was taken after the call. Unit, averaging time and
-        wavelengths
-    are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). Arguments as for
-    :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    wavelengths are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). Arguments
+    as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
     makers = ("SANTEC",)
@@ -153,7 +152,7 @@ class SantecMpm(ScpiMeter):
         return self._set("AVG", f"{requested_ms:.6g}", "AVG?", requested_ms, tolerance_ms, "averaging time in ms")
 
     def _hold_averaging(self, averaging_ms: float) -> None:
-        """Expect this averaging time in every reading; it determines how long a reading waits."""
+        """Check this averaging time with every reading; the time determines how long a reading waits."""
         self._averaging_s = 1e-3 * averaging_ms
         restore = partial(self._set_averaging_ms, averaging_ms)
         tolerance_ms = _AVERAGING_TOLERANCE * averaging_ms
@@ -236,30 +235,30 @@ class SantecMpm(ScpiMeter):
             raise self._zeroing_failed([f"{code} {text}"], "ZERO", code)
 
     def read(self, channel: int) -> PowerReading:
-        """Return one power reading, averaged after the call."""
+        """Return one power reading, whose averaging begins after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
         return self._merged_setup((channel,)).read_held(lambda: self._read_fresh((module,)))[port - 1]
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading per channel, averaged after the call; modules are read one after the other."""
+        """Return one reading per channel, with averaging after the call; modules are read one after the other."""
         self._check_idle("read_all")
         return self._merged_setup(self.channels).read_held(lambda: self._read_fresh(self._modules))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
         """Log power samples at the internal trigger and wait for the end of the log.
 
-        The period is 10 ms, or the next multiple above the averaging time. The run ranges automatically if all its
-        modules do; otherwise every channel keeps its gain level.
+        The samples are 10 ms apart, or the next multiple of 10 ms above the averaging time. If all logged modules are
+        set to automatic ranging, the log ranges automatically; otherwise every channel keeps its gain level.
 
         Args:
-            channels: Channels to read; all are logged.
+            channels: Channels to return; the meter logs all channels.
             n_samples: Samples per channel.
-            timeout_s: Longest wait, from now; by default 2 s and 1.2 times the length of the run.
+            timeout_s: Longest wait in s, from now; by default 2 s plus 1.2 times the duration of the log.
 
         Raises:
             LimitError: Not 1 to 1 000 000 samples, or ``timeout_s`` is negative or not a number; nothing was measured.
-            DeviceTimeoutError: The run did not complete and was stopped.
+            DeviceTimeoutError: The log did not complete and was stopped.
             FrameError: A channel returned a different number of samples.
         """
         # 1e-6 allows for rounding of the quotient: 10 ms of averaging are one period and not two.
@@ -275,7 +274,7 @@ class SantecMpm(ScpiMeter):
         Raises:
             NotSupportedError: ``internal_trigger`` is set, but this mainframe has no laser.
             LimitError: The number of samples or the averaging time is out of range; nothing was changed.
-            BusyError: A run is in progress.
+            BusyError: A log is in progress.
         """
         if internal_trigger:
             raise self._session.error(
@@ -290,7 +289,7 @@ class SantecMpm(ScpiMeter):
             return self._start(channels, n_samples, None)
 
     def _start(self, channels: Sequence[int], n_samples: int, period_s: float | None) -> MpmRun:
-        """Start a run at the internal trigger, or, if ``period_s`` is ``None``, at external pulses."""
+        """Start a log at the internal trigger or, if ``period_s`` is ``None``, at external pulses."""
         locations = [self.module_and_port(channel) for channel in channels]
         self._check_samples(n_samples)
         with self._session.transaction():
@@ -308,13 +307,13 @@ class SantecMpm(ScpiMeter):
             return run
 
     def fetch(self, channels: Sequence[int], n_samples: int, timeout_s: float) -> NDArray[np.float64]:
-        """Wait for the end of the present run; return its samples in watts with markers, one row per channel.
+        """Wait for the end of the log; return its samples in watts (with range markers), one row per channel.
 
         Raises:
             LimitError: ``timeout_s`` is negative or not a number.
-            DeviceTimeoutError: The run did not complete in this time.
+            DeviceTimeoutError: The log did not complete in this time.
             FrameError: A channel returned a different number of samples.
-            VerifyError: Another program changed unit, wavelength or averaging time during the run.
+            VerifyError: Another program changed unit, wavelength or averaging time during the log.
         """
         self._wait(deadline_after(self._clock, timeout_s), n_samples)
         locations = [self.module_and_port(channel) for channel in channels]
@@ -325,7 +324,7 @@ class SantecMpm(ScpiMeter):
         return values_w
 
     def stop_run(self) -> None:
-        """End the present run, so that readings are possible again."""
+        """End the present log, so that readings are possible again."""
         self._is_running = False
         self._session.write("STOP")
 
@@ -360,11 +359,11 @@ class SantecMpm(ScpiMeter):
         self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
 
     def _check_idle(self, label: str) -> None:
-        """Raise ``BusyError`` if a run is in progress, which this call would end."""
+        """Raise ``BusyError`` if a log is in progress, which this call would end."""
         self._check_open()
         if self._is_running:
             raise self._session.error(
-                BusyError, f"{label}: a log is in progress", command=label, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: a log is in progress", command=label, hint="Wait for the log, or stop it."
             )
 
     def _set(
@@ -437,17 +436,17 @@ class SantecMpm(ScpiMeter):
 
 
 def _watts(value_mw: float) -> float:
-    """Convert a power to watts; markers are not changed."""
+    """Convert a power to watts; markers such as over-range are not changed."""
     return 1e-3 * value_mw if is_value(value_mw) else value_mw
 
 
 class MpmRun:
-    """A run in progress; implements ``LogRun``. End it with :meth:`wait` or :meth:`stop`.
+    """A log in progress; implements ``LogRun``. End it with :meth:`wait` or :meth:`stop`.
 
     Args:
-        meter: Meter that makes the run.
-        clock: Clock of the link.
-        channels: Channels to read; all are logged.
+        meter: Meter that makes the log.
+        clock: Clock for time-outs, shared with the link.
+        channels: Channels to return; the meter logs all channels.
         n_samples: Samples per channel.
         period_s: Time between samples; ``None`` for external pulses.
     """
@@ -460,7 +459,7 @@ class MpmRun:
         self._ended = False
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the run in any case. Raises as :meth:`LogRun.wait`."""
+        """Wait for the last sample, read all samples and stop the log in any case. Raises as :meth:`LogRun.wait`."""
         try:
             wait_s = _BASE_TIMEOUT_S if timeout_s is None else timeout_s
             values_w = self._meter.fetch(self._channels, self._n_samples, wait_s)

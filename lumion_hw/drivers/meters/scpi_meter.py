@@ -15,7 +15,7 @@ class ScpiMeter(ScpiDriver):
     Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
-        dark: What must be dark for zeroing, and how to make it dark, for messages.
+        dark: Text for messages: which part must be dark for zeroing, and how to make it dark.
     """
 
     kind = "meter"

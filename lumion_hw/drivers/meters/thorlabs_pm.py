@@ -1,6 +1,6 @@
 """Driver for Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters, which share one command set.
 
-They have one channel. Wavelengths without a unit are nanometres, ranges are upper limits in watts, averaging is a
+Each meter has one channel. Wavelengths without a unit are nanometres, ranges are upper limits in watts, averaging is a
 number of samples. The legacy PM100 has a different command set (metres) and is refused by its identity.
 """
 
@@ -62,15 +62,15 @@ class Sensor:
 class ThorlabsPm(ScpiMeter):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
-    Readings are absolute powers in watts: opening selects this unit and switches the reference off. Both settings, the
+    Readings are absolute powers in watts: opening selects this unit and switches the reference off. Unit, reference,
     wavelength and the attenuation correction found at opening are checked: they are read together with every reading
     (:mod:`lumion_hw.drivers.held_setup`).
 
     Args:
         link: Link to the instrument (VISA for USB, serial, or a socket).
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``PM100D``.
-        sample_s: Time of one sample, by which averaging times are divided.
+        sample_s: Duration of one sample in s; an averaging time is set as a whole number of samples.
     """
 
     makers = ("THORLABS",)

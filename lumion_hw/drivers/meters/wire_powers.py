@@ -9,7 +9,7 @@ from lumion_hw.drivers.scpi import NOT_A_VALUE
 from lumion_hw.interfaces import PowerReading, RangeState
 
 _MAX_FRACTION = 2.1
-"""Ranges overflow 3 dB above their nominal power (1.9999 on the panels of Keysight), not earlier."""
+"""Largest valid ratio of power to range: ranges overflow 3 dB above their nominal power (panels show 1.9999)."""
 _NEGATIVE_FRACTION = 0.01
 """Offset and noise of a dark sensor in its highest range are far below this fraction of the range."""
 
@@ -18,7 +18,7 @@ def range_states(values_w: NDArray[np.float64], largest_w: float) -> NDArray[np.
     """Return the range state of each number, in the shape of ``values_w``.
 
     Markers are the largest float32 or float64, 9.9E37, infinities and NaN. A power above the capability of the sensor,
-    or far below zero, indicates another unit or a fault and is invalid.
+    or far below zero, is invalid: its unit is not watt, or there is a fault.
 
     Args:
         values_w: Numbers in watts.

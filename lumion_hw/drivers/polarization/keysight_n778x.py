@@ -1,7 +1,7 @@
 """Driver for the Keysight N7785C polarization stabilizer with external feedback.
 
-The instrument has six wave plates and an unpublished search algorithm. The host measures, reports a figure of merit of
-the present polarization, and lets the instrument make the next step, which reduces it (docs/polarization.md).
+The instrument has six wave plates and an unpublished search algorithm. The host measures a figure of merit of the
+present polarization and reports it; the instrument then makes a step to reduce the figure (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODELS = ("N7785C",)
 """Not the N7786C and N7788C: they stabilize a state that they measure, so their ``STAB:SOP`` has another meaning."""
 LARGEST_FACTOR = 100.0
 DEFAULT_SETTLE_S = 0.05
-"""The maker's loop runs at 10 to 20 Hz."""
+"""Default settling time of the light after a step, in s; the maker's own control loop runs at 10 to 20 Hz."""
 _HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
 
 
@@ -30,8 +30,8 @@ class KeysightN7785C(ScpiDriver):
 
     Args:
         link: Link to the instrument (raw socket, port 5025, or VISA).
-        clock: Clock of the link.
-        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        clock: Clock for time-outs, shared with the link.
+        **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Settling time of the light after a step.
     """
 
@@ -79,10 +79,10 @@ class KeysightN7785C(ScpiDriver):
             self._started = True
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit of the present polarization; the instrument makes one step to reduce it.
+        """Report the figure of merit of the present polarization; the instrument makes one step to reduce the figure.
 
         Args:
-            factor: Figure of merit, above 0 and at most 100; with a larger scale the steps converge faster.
+            factor: Figure of merit, above 0 and at most 100. Scale its largest value to about 100 for fast convergence.
 
         Raises:
             LimitError: The factor is out of range; nothing was sent.
@@ -95,7 +95,7 @@ class KeysightN7785C(ScpiDriver):
                 requested=factor,
                 limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
                 unit="",
-                hint="Scale it so that its largest value is near 100. Nothing was sent.",
+                hint="Scale the figure of merit to a largest value near 100. Nothing was sent.",
             )
         with self._session.transaction():
             self._check_open()

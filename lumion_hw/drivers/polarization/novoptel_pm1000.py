@@ -1,7 +1,7 @@
 """Driver for the Novoptel PM1000 polarimeter over LAN (port 5025) or its USB 2 port (230 400 baud).
 
 A state is read from registers 512 + 18 to 23, which the instrument latches together when S0 is read. The live registers
-belong to different instants.
+are not used, because they belong to different instants.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class NovoptelPm1000(Driver):
 
     Args:
         link: Link to the instrument.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
-        serial_line: The link is the USB 2 port, with lines of text, and not LAN.
+        serial_line: Whether the link is the USB 2 port (lines of text) instead of LAN.
         expected_serial: Required serial number; any if omitted.
     """
 
@@ -115,7 +115,7 @@ class NovoptelPm1000(Driver):
         return self._firmware
 
     def read(self) -> PolarizationReading:
-        """Return the present state, averaged after the call; all its components belong to one instant.
+        """Return the state of polarization, averaged after the call; all components belong to one instant.
 
         Raises:
             OutOfRangeError: There is too much or too little light.
@@ -187,7 +187,7 @@ class NovoptelPm1000(Driver):
     def _latched(self) -> tuple[tuple[int, ...], float]:
         """Wait for an average begun after the call; return the register words of S0 to S3, the alarms and the time.
 
-        The settings are read in the same exchange. If one has changed, it is restored and the state is read again.
+        The settings are read in the same exchange. A setting that has changed is restored, and the state is read again.
         """
         for _ in range(2):
             # An average that began just before the call ends after one averaging time, the next one after two.
@@ -210,7 +210,7 @@ class NovoptelPm1000(Driver):
         )
 
     def _set(self, register: int, word: int, label: str) -> int:
-        """Write a register, verify it, and expect this value from now on."""
+        """Write and verify a register, and check its value from now on."""
         self._session.write(register, word)
         (actual,) = self._session.read(register)
         if actual != word:

@@ -38,7 +38,7 @@ class OzEpc04(Driver):
 
     Args:
         link: Serial link, 9600 baud.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         settle_s: Settling time of the light after a change.
     """
@@ -85,7 +85,7 @@ class OzEpc04(Driver):
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """Four drive voltages in mV. Their period depends on the fibre and is unknown."""
+        """Four drive voltages in mV. The period of the polarization depends on the fibre and is unknown."""
         return (_ACTUATOR,) * N_CHANNELS
 
     @property
@@ -122,7 +122,7 @@ class OzEpc04(Driver):
                         "drive voltages in mV",
                         wrote=list(requested_mv),
                         read=list(actual_mv),
-                        hint="Another program may use this controller, or it is scrambling.",
+                        hint="Another program may use this controller, or its scrambling mode is on.",
                     )
             self._known_mv = requested_mv
 
@@ -142,7 +142,7 @@ class OzEpc04(Driver):
                 "mode",
                 wrote="MDC",
                 read=" / ".join(lines),
-                hint="The controller is still scrambling. Switch it to DC at its panel.",
+                hint="The controller is still scrambling. Select DC at its panel.",
             )
 
     def _checked_settings(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ class OzEpc04(Driver):
         return tuple(round(value) for value in values.tolist())
 
     def _send(self, requested_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
-        """Send the voltages that differ from the known ones; all if none are known."""
+        """Send the voltages that differ from those last read back; send all if none are known."""
         self._known_mv = None  # unknown until they have been read back
         for index, value in enumerate(requested_mv):
             # Every command takes a line and a reply at 9600 baud, and a

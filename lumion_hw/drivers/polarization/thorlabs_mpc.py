@@ -1,7 +1,7 @@
 """Driver for Thorlabs MPC220 and MPC320: two or three motorized paddles of fixed retardance, over APT messages.
 
-Positions are counts, 1370 for 170°. Channel ids are bits: 1, 2 and 4. The device sends its state at any time, so a move
-is complete when the reported state is at the target, not when some message arrives.
+Positions are counts, 1370 for 170°. Channel ids are bits: 1, 2 and 4. The device can send its state at any time, so a
+move is complete only when the reported position is the target.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ThorlabsMpc(Driver):
 
     Args:
         link: Serial link, 115 200 baud.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name, for messages.
         model: Required model; if omitted, the number of paddles is detected.
         velocity_percent: Velocity to set, 10 to 100 % of 400°/s; not changed if omitted.
@@ -179,7 +179,7 @@ class ThorlabsMpc(Driver):
             return np.array([STEP_DEG * self._setting_counts(status) for status in reported.values()])
 
     def home(self) -> None:
-        """Move all paddles to their home positions. Raises as :meth:`set`."""
+        """Move all paddles to their home positions. Raises the errors of :meth:`set`."""
         with self._session.transaction():
             self._check_open()
             self._home(self._channels)
@@ -215,7 +215,7 @@ class ThorlabsMpc(Driver):
                 DeviceTimeoutError,
                 f"{name} did not stop at {STEP_DEG * target:.1f}°: it is at {STEP_DEG * status.counts:.1f}°",
                 command=f"move {name}",
-                hint="Check whether the fibre or something else blocks it.",
+                hint="Check whether the fibre or something else blocks the paddle.",
             )
         raise self._session.error(
             VerifyError,
@@ -238,7 +238,7 @@ class ThorlabsMpc(Driver):
                     DeviceTimeoutError,
                     f"paddle {_number(channel)} did not find its home position within {_HOMING_S:g} s",
                     command=f"home paddle {_number(channel)}",
-                    hint="Check whether the fibre or something else blocks it.",
+                    hint="Check whether the fibre or something else blocks the paddle.",
                 )
 
     def _wait_until(
@@ -283,7 +283,7 @@ class ThorlabsMpc(Driver):
             self._completed.add(frame.channel)
 
     def _setting_counts(self, status: AptStatus) -> int:
-        """Return the position of a paddle: its target if it is within tolerance, limited to the range of settings."""
+        """Return a paddle's position as a setting: near its target, the target; near an end of the range, that end."""
         target = self._targets.get(status.channel)
         if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
             return target

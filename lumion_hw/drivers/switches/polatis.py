@@ -29,10 +29,10 @@ class Polatis(ScpiDriver):
 
     Args:
         link: Link to the switch.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         expected_size: Required numbers of inputs and outputs; any if omitted.
-        settle_s: Time after a change until the light has switched.
-        **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+        settle_s: Time in s from a change of connections until the light has switched.
+        **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
     kind = "switch"
@@ -85,7 +85,7 @@ class Polatis(ScpiDriver):
         return self._ports
 
     def connections(self) -> Mapping[int, int]:
-        """Return the present connections: output by input, in the order of the inputs."""
+        """Return the present connections as a mapping from input port to output port, in the order of the inputs."""
         self._check_open()
         command = ":OXC:SWIT:CONN:STAT?"
         with self._session.transaction():
@@ -102,7 +102,7 @@ class Polatis(ScpiDriver):
         return actual
 
     def connect(self, connections: Mapping[int, int]) -> None:
-        """Connect inputs to outputs. Raises as :meth:`OpticalSwitch.connect`."""
+        """Connect inputs to outputs. Raises the errors of :meth:`OpticalSwitch.connect`."""
         requested = self._checked_connections(connections)
         with self._session.transaction():
             before = self.connections()
@@ -114,12 +114,12 @@ class Polatis(ScpiDriver):
                     BusyError,
                     f"ports {', '.join(map(str, busy))} belong to other connections",
                     command=":OXC:SWIT:CONN:ADD",
-                    hint="Nothing was changed. Disconnect them first, or use set_connections().",
+                    hint="Nothing was changed. Disconnect these ports first, or use set_connections().",
                 )
             self._set_and_verify(f":OXC:SWIT:CONN:ADD {_channel_lists(new)}" if new else None, {**before, **new})
 
     def disconnect(self, inputs: Collection[int]) -> None:
-        """Disconnect inputs from their outputs. Raises as :meth:`OpticalSwitch.disconnect`."""
+        """Disconnect inputs from their outputs. Raises the errors of :meth:`OpticalSwitch.disconnect`."""
         self._check_ports("inputs", inputs, self.ports.inputs)
         with self._session.transaction():
             before = self.connections()
@@ -128,7 +128,7 @@ class Polatis(ScpiDriver):
             self._set_and_verify(f":OXC:SWIT:CONN:SUB {_channel_lists(removed)}" if removed else None, remaining)
 
     def set_connections(self, connections: Mapping[int, int]) -> None:
-        """Make these connections and remove all others. Raises as :meth:`OpticalSwitch.set_connections`."""
+        """Make these connections and remove all others. Raises the errors of :meth:`OpticalSwitch.set_connections`."""
         requested = self._checked_connections(connections)
         with self._session.transaction():
             self._set_and_verify(
@@ -136,7 +136,7 @@ class Polatis(ScpiDriver):
             )
 
     def _set_and_verify(self, command: str | None, requested: Mapping[int, int]) -> None:
-        """Send a command unless it is empty, and verify the connections."""
+        """Send a command, if one is given, and verify the connections."""
         if command is None:
             return
         self._scpi.set(command)

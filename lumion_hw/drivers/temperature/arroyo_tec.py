@@ -37,9 +37,9 @@ _OUT_OF_TOLERANCE = 1 << 9
 _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6
 _ONLY_SLOW = 1 << 0 | 1 << 1
-"""Current and voltage limit: the controller continues to work within them."""
+"""Faults at which the controller continues to work: current limit and voltage limit."""
 _MODE_AND_SENSOR = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
-"""Query for the settings on which temperatures depend; the replies in one line are separated by commas."""
+"""Queries for the settings on which temperatures depend; all replies arrive in one line, separated by commas."""
 _SETPOINT_TOLERANCE_C = 0.0051
 _POLL_S = 0.2
 
@@ -49,7 +49,7 @@ class ArroyoTec(ScpiDriver):
 
     Args:
         link: Link to the controller.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``5305``.
     """
 
@@ -87,7 +87,7 @@ class ArroyoTec(ScpiDriver):
             self._was_locked = _is_locked(self._condition())
 
     def set_temperature_c(self, temperature_c: float) -> None:
-        """Set the target temperature. Raises as :meth:`TemperatureController.set_temperature_c`."""
+        """Set the target temperature. Raises the errors of :meth:`TemperatureController.set_temperature_c`."""
         with self._session.transaction():
             check_range("temperature", temperature_c, self.limits().setpoint_c, "°C", self._session)
             self._scpi.set(f"TEC:T {temperature_c:.3f}")
@@ -95,7 +95,7 @@ class ArroyoTec(ScpiDriver):
             self._scpi.verify("temperature in °C", temperature_c, actual_c, _SETPOINT_TOLERANCE_C)
 
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
-        """Set tolerance and window of the lock. Raises as :meth:`TemperatureController.set_tolerance`."""
+        """Set tolerance and window of the lock. Raises the errors of :meth:`TemperatureController.set_tolerance`."""
         self._check_open()
         check_range("tolerance", tolerance_c, TOLERANCES_C, "K", self._session)
         check_range("time within the tolerance", window_s, WINDOWS_S, "s", self._session)
@@ -128,7 +128,7 @@ class ArroyoTec(ScpiDriver):
         self._scpi.set_number("TEC:OUT", "0", 0.0, 1.0, 0.0, "output")
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is locked. Raises as :meth:`TemperatureController.wait_locked`."""
+        """Wait until the temperature is locked. Raises the errors of :meth:`TemperatureController.wait_locked`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).locked:
             blocking_faults = [fault for fault in state.faults if fault not in _faults(_ONLY_SLOW)]
@@ -195,7 +195,7 @@ class ArroyoTec(ScpiDriver):
         """Return type and constants of the sensor, as the controller reports them.
 
         Raises:
-            DeviceError: The controller is not in temperature mode; in other modes its bits refer to another quantity.
+            DeviceError: The controller is not in temperature mode; in other modes its bits describe other quantities.
         """
         mode, _, sensor = self._session.query(_MODE_AND_SENSOR).upper().partition(",")
         if mode.strip() != "T":
@@ -215,7 +215,7 @@ class ArroyoTec(ScpiDriver):
                 DeviceError,
                 f"the sensor settings changed from {self._sensor} to {sensor}, so temperatures are not comparable",
                 command=_MODE_AND_SENSOR,
-                hint="Restore them at the panel. If the new settings are right, close and reopen the controller.",
+                hint="Restore the settings at the panel. If the new ones are right, close and reopen the controller.",
             )
 
     def _tolerance(self) -> tuple[float, float]:

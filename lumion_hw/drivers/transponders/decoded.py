@@ -33,8 +33,7 @@ class Finding:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
             information.
         address: Address, such as ``00h:222``.
-        kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
-            ``unreadable`` ...
+        kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``, ``unreadable`` ...
         message: Value found and value expected.
         fields: Fields whose values are unreliable because of this finding.
     """
@@ -53,11 +52,11 @@ class DecodedField:
     Attributes:
         name: Name in the register map.
         index: Index of the element; ``None`` if the field is not an array.
-        address: First byte.
-        bank: Bank.
+        address: Address of the first byte.
+        bank: Bank of the page.
         raw: Bytes in hexadecimal.
-        value: Value in ``unit``; ``None`` if it is not supported or unreliable. Use it only if ``quality`` is ``ok``:
-            with ``checksum_wrong`` it comes from damaged bytes.
+        value: Value in ``unit``; ``None`` if the field is not supported or unreliable. Use the value only if
+            ``quality`` is ``ok``: with ``checksum_wrong`` it comes from damaged bytes.
         unit: Unit; empty for codes and counts, and for base values with a multiplier in a different field.
         words: Value as a string; lengths include their multiplier.
         quality: Quality of the value.
@@ -76,7 +75,7 @@ class DecodedField:
 
 @dataclass(frozen=True)
 class DecodedSample:
-    """Diagnostic observable: name (``type N`` if unknown), lane (16: module), source, value and unit."""
+    """Diagnostic sample: observable (``type N`` if unknown), lane (16: whole module), source, value and unit."""
 
     name: str
     lane: int
@@ -95,7 +94,7 @@ class DecodedModule:
         standard: Standard of the memory: ``CMIS`` or ``SFF-8472``.
         revision: Revision of the standard, such as ``5.2``.
         identity: Identity of the module.
-        flat: Whether the module has only the lower memory and page 00h.
+        flat: Whether the module has flat memory: only the lower memory and page 00h.
         applications: Applications the module offers.
         thresholds: Limits of each monitor as text: high alarm, low alarm, high warning, low warning.
         checksums: Whether each checksum is right.

@@ -52,7 +52,7 @@ START_UP_S = 2.0
 COOLED_START_UP_S = 90.0
 """Time until a cooled transmitter reports its power (SFF-8431)."""
 SWITCH_OFF_S = 0.5
-"""Time until the monitors show that the transmitter is off: soft control plus one refresh of the monitors."""
+"""Time in s until the monitors show that the transmitter is off: software control plus one refresh of the monitors."""
 DARK_DBM = -30.0
 """A transmitter below this power is off (IEEE 802.3 Table 52-16)."""
 _POLL_S = 0.1  # modules refresh monitors at about 10 Hz
@@ -67,7 +67,7 @@ class Flag:
 
     Attributes:
         name: Quantity and side, such as ``rx_power_low``.
-        is_alarm: Whether it is an alarm rather than a warning.
+        is_alarm: Whether the flag is an alarm rather than a warning.
         first_seen_s: Host time of the first reading with this flag.
         last_seen_s: Host time of the last reading with this flag.
     """
@@ -88,8 +88,8 @@ class SfpTransponder(Driver):
         clock: Clock for waiting times.
         device: Device name, for messages.
         expected_serial: Required serial number; any if omitted.
-        assume_diagnostics: Use the diagnostic memory even if the module does not announce it.
-        accept_wrong_checksums: Treat wrong CC_EXT and CC_DMI as warnings, as CC_BASE, instead of errors.
+        assume_diagnostics: Whether the diagnostic memory is used even if the module does not announce it.
+        accept_wrong_checksums: Whether a wrong CC_EXT or CC_DMI is only a warning, as a wrong CC_BASE always is.
     """
 
     def __init__(
@@ -395,9 +395,7 @@ class SfpTransponder(Driver):
                     DeviceError,
                     f"the transmitter did not start within {elapsed_s:.3g} s: "
                     f"{'TX_FAULT, ' if faulty else ''}{'' if ready else 'data not ready, '}power {_power_text(power)}",
-                    hint="Release the TX_DISABLE pin, which is high."
-                    if pin
-                    else "Read the flags, or replace the module.",
+                    hint="The TX_DISABLE pin is high: release it." if pin else "Read the flags, or replace the module.",
                 )
             self._clock.sleep(_POLL_S)
 

@@ -85,7 +85,7 @@ class _SfpDump:
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
-        """Calibration of the monitors; ``None`` without the constants."""
+        """Calibration of the monitors; ``None`` if the dump does not contain the calibration constants."""
         known = len(self.image.a2) >= FIELDS["cc_dmi"].end
         return DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if known else None
 
@@ -309,7 +309,7 @@ def _texts(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield contradictions about the diagnostic memory."""
+    """Yield findings about contradictions in the diagnostic memory."""
     capabilities, present = dump.capabilities, bool(dump.image.a2)
     if capabilities.diagnostics and not present and "a2" not in dump.image.unreadable:
         yield Finding(Severity.NOTE, "A0h:92", "missing_page", "the module has A2h, but the dump does not contain it")
@@ -333,7 +333,7 @@ def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
 
 
 def _constants(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield calibration constants that are not finite numbers."""
+    """Yield findings about calibration constants that are not finite numbers."""
     if dump.capabilities.calibration is not CalibrationKind.EXTERNAL:
         return
     for name, field in FIELDS.items():
@@ -345,7 +345,7 @@ def _constants(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _monitors(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield implausible monitors, thresholds out of order, and monitors outside their alarm limits."""
+    """Yield findings about implausible monitors, thresholds out of order, and monitors outside their alarm limits."""
     if not dump.capabilities.diagnostics:
         return
     for monitor in MONITORS:

@@ -16,7 +16,7 @@ MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
 _POWERS = ("tx_power", "rx_power")
 LARGEST_RAW = 0xFFFF
-"""Count of a power at or above the end of the range."""
+"""Raw count for an optical power at or above the end of the measurable range."""
 
 
 class CalibrationKind(enum.Enum):
@@ -102,8 +102,8 @@ class DiagnosticCalibration:
         """Return whether the calibrated value of a count is plausible.
 
         SFF-8472 clauses 9.2 and 9.3 define "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA
-        and 0 to 6.5 mW for both kinds of calibration. Beyond it, or if the value is not a number, the constants or the
-        count are damaged. Values slightly below 0 are plausible: an offset may cause them when a laser is dark.
+        and 0 to 6.5 mW for both kinds of calibration. If a value is outside its range or not a number, the constants or
+        the count are damaged. Values slightly below 0 are plausible: an offset may cause them when a laser is dark.
         """
         low, high = raw_limits(FIELDS[monitor])
         return (low if low < 0 else -high) <= self.counts(monitor, raw) <= high
@@ -115,7 +115,7 @@ class DiagnosticCalibration:
     def power(self, monitor: str, raw: int) -> OpticalPower:
         """Return an optical power: a full-scale count is over-range, a power of zero or less is under-range.
 
-        It is invalid if it is not plausible; see :meth:`is_plausible`.
+        The reading is invalid if the power is not plausible; see :meth:`is_plausible`.
         """
         # A saturated converter returns the full-scale count.
         if raw >= LARGEST_RAW:
@@ -129,7 +129,7 @@ class DiagnosticCalibration:
         return OpticalPower(RangeState.OK, dbm_from_w(power_w))
 
     def thresholds(self, monitor: str, diagnostics: bytes) -> Thresholds:
-        """Return the thresholds of a monitor, calibrated as the monitor; ``None`` for implausible thresholds."""
+        """Return the thresholds of a monitor, with the monitor's calibration; ``None`` for implausible thresholds."""
         values: list[float | None] = []
         for name in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
             raw = field_number(f"{monitor}_{name}", diagnostics)

@@ -18,19 +18,19 @@ SFP_IDENTIFIER = 0x03
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities of an SFP module, and how to interpret its bits.
+    """Capabilities that an SFP module announces, and how to interpret its status bits.
 
     Attributes:
-        diagnostics: Monitors exist (A0h:92.6).
+        diagnostics: Whether the module has monitors (A0h:92.6).
         calibration: Kind of calibration.
-        rx_power_is_average: Received power is the average power, not OMA.
-        address_change: The diagnostic memory requires an address change, which is not supported.
-        soft_tx_disable: Software can switch the transmitter.
-        soft_tx_fault: The fault bit can be read.
-        soft_rx_los: The loss-of-signal bit can be read.
-        flags: Alarm and warning flags exist.
-        los_inverted: The loss-of-signal bit is a signal-detect bit.
-        cooled: The laser is cooled and may need 90 s to start.
+        rx_power_is_average: Whether the received power is the average, not the modulation amplitude (OMA).
+        address_change: Whether the diagnostic memory requires an address change, which this driver does not support.
+        soft_tx_disable: Whether software can switch the transmitter.
+        soft_tx_fault: Whether the fault bit can be read.
+        soft_rx_los: Whether the loss-of-signal bit can be read.
+        flags: Whether the module has alarm and warning flags.
+        los_inverted: Whether the loss-of-signal bit is inverted: set while a signal is present.
+        cooled: Whether the laser is cooled; it may then need 90 s to start.
     """
 
     diagnostics: bool

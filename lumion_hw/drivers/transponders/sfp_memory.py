@@ -25,7 +25,7 @@ _COVERED = {
     "CC_DMI": "thresholds and calibration constants",
 }
 TOLERATED = ("CC_BASE",)
-"""Checksums whose errors are only warnings: some modules have them wrong, and no scaling depends on their bytes."""
+"""Checksums whose errors are only warnings: some modules store wrong ones, and they cover no calibration constants."""
 
 
 class SfpMemory:
@@ -65,7 +65,7 @@ class SfpMemory:
             self._clock.sleep(_POLL_S)
 
     def read_with_checksums(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
-        """Return the first ``n_bytes`` of an I2C device, whose checksums ``names`` are right or accepted.
+        """Return the first ``n_bytes`` of an I2C device after checking the checksums called ``names``.
 
         Raises:
             DeviceError: A checksum in the memory is wrong and not accepted.
@@ -106,7 +106,7 @@ class SfpMemory:
         return is_set(name, memory, MONITOR_START)
 
     def asserted_flags(self) -> set[tuple[str, bool]]:
-        """Return the flags asserted now: the name of each, and whether it is an alarm (else a warning)."""
+        """Return the flags asserted now: the name of each, and whether it is an alarm rather than a warning."""
         start = FIELDS["alarm_flags"].byte
         memory = self.registers.read(A2H, start, FIELDS["warning_flags"].end - start)
         asserted = set()

@@ -1,20 +1,20 @@
 """Emulated Amonics AEDFA benchtop erbium-doped fibre amplifier on a serial line (19200 baud, CR LF).
 
 Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
-AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). Their findings about real units
-apply here. So do the queries that a third driver (``amonics_edfa``), written from the programming manual, sends when
-it
-opens: names of modes separated by blanks, the number of monitors of each kind, readings as ``7.180000e+02``.
-Unsupported commands get no reply, nor do queries of settings of an inactive mode; a channel state is 0 off, 1 on, 2
-busy, 4 locked; switching the channel off ends the master activation.
+AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). The emulation follows their
+findings about real units. It also answers the queries that a third driver (``amonics_edfa``, written from the
+programming manual) sends on connecting: mode names separated by blanks, the number of monitors of each kind, and
+readings as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no reply. A
+channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
 
 Model choices (check): a set point beyond the limits, a change of mode during emission, and an activation of a channel
 that is off are silently ignored; 0.5 s busy after switching on; steps and smallest set points; powers have a resolution
 of 0.1 µW.
 
-Optics: gain 30 dB for a weak input and saturation at the power that the pump current gives, G = 1 / (1/G0 + (P_in +
-P_0)/P_sat) with P_0 the noise of the C band referred to the input; constant power adjusts the pump to hold the power at
-the output, including noise. Noise figure 5 dB; without pump it absorbs 40 dB (all assumed).
+Optics: the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat) at the input power P_in, with the weak-signal gain G0 of 30 dB,
+a saturation power P_sat set by the pump current, and P_0 the C-band noise referred to the input. In constant-power mode
+the pump holds the output power, including noise. The noise figure is 5 dB; without pump the fibre absorbs 40 dB (all
+assumed).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class EmulatedAedfa(TextDevice):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        model: Model; the first number in it is the largest power in dBm.
+        model: Model name, whose first number is the largest output power in dBm.
         serial: Serial number.
         passing_w: Returns the power before and after the amplifier in watts; no light by default.
         changed: Called when the amplification changes.
-        silent: Beginnings of commands, in capitals, that this unit does not support.
+        silent: Prefixes (in capitals) of the commands that this unit does not support.
     """
 
     what = "the amplifier"

@@ -28,7 +28,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes
 
 Stored = MutableMapping[str, float | str]
-"""Values by header; a missing header has its value after ``*RST``."""
+"""Setting values by command header; a header that is missing stands for its value after ``*RST``."""
 _DISPLAY = ":DISPlay[:WINDow]"
 _Y1, _Y2 = f"{_DISPLAY}:TRACe:Y1[:SCALe]", f"{_DISPLAY}:TRACe:Y2[:SCALe]"
 _SETTING = ":SENSe:SETTing"

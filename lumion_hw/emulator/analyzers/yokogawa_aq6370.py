@@ -5,17 +5,17 @@ easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogaw
 ``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK`` for a
 challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the AQ6370C).
 Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
-``STATus:OPERation`` is 1 when no sweep is running after one; no measurable light is -210 dBm. Display and corrections
-as in the public QCoDeS driver of AQ637x.
+``STATus:OPERation`` is set at the end of a sweep; a point without measurable light reads -210 dBm. Display and
+correction commands are those of the public QCoDeS driver of AQ637x.
 
 Model choices (check): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated; each
-connection has its own login. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of
-the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), proportional to span, points and averages; noise floors of the
-sensitivities from -60 to -90 dBm, reduced by averaging. The resolution is a Gaussian of that full width, with stray
-light 63 dB below the total. Traces are in the level unit of the display, on a linear scale in W, and their wavelengths
-in metres for any horizontal axis. Every ten minutes a sweep begins with an automatic offset of 30 s
-(``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
-between markers, and files; settings of the display are stored without effect.
+connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
+points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages.
+The noise floor is -60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a
+Gaussian whose full width is the set resolution, with stray light 63 dB below the total. Trace levels are in the
+display's level unit (W on a linear scale). Trace wavelengths are always in metres. Every
+ten minutes a sweep begins with an automatic offset of 30 s (``CALibration:ZERO``). Not implemented: analysis
+(``CALCulate`` beyond the peak marker), sweeps in frequency and between markers, files; display settings have no effect.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ LIGHT_M_PER_S = 299_792_458.0
 RESOLUTIONS_M = (0.02e-9, 0.05e-9, 0.1e-9, 0.2e-9, 0.5e-9, 1e-9, 2e-9)
 TRACES = ("TRA", "TRB", "TRC", "TRD", "TRE", "TRF", "TRG")
 SWEEP_S = {0: 0.2, 1: 0.2, 6: 1.0, 2: 2.0, 3: 5.0, 4: 20.0, 5: 75.0}
-"""Time of 100 nm in 1001 points by sensitivity: NHLD, NAUT, NORMal, MID, HIGH1, HIGH2, HIGH3."""
+"""Sweep time in s for 100 nm and 1001 points, by sensitivity (NHLD, NAUT, NORMal, MID, HIGH1, HIGH2, HIGH3)."""
 FLOOR_DBM = {0: -60.0, 1: -60.0, 6: -70.0, 2: -75.0, 3: -80.0, 4: -85.0, 5: -90.0}
 NO_LIGHT_DBM = -210.0
 _STRAY = 10.0**-6.3
 _AIR = 1.00027
 _GAUSS_BAND = math.sqrt(math.pi / (4.0 * math.log(2.0)))
-"""Noise bandwidth of a Gaussian filter over its full width at half maximum: 1.0645."""
+"""Noise bandwidth of a Gaussian filter divided by its full width at half maximum: 1.0645."""
 _ZERO_EVERY_S, _ZERO_S = 600.0, 30.0
 _MIN_SWEEP_S = 0.05
 _SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
@@ -161,8 +161,8 @@ def filtered_w(
     Args:
         wavelength_m: Vacuum wavelengths of the filter's centre; the result has the same shape.
         resolution_m: Full width of the filter at half maximum.
-        lines: Light of the sources.
-        noise_w_per_hz: Noise of amplifiers.
+        lines: Spectral lines of the sources.
+        noise_w_per_hz: Noise density of the amplifiers.
     """
     frequency_hz = LIGHT_M_PER_S / wavelength_m
     width_hz = frequency_hz * resolution_m / wavelength_m
@@ -661,7 +661,7 @@ class _Login:
         self._replies += f"{text}\r\n".encode("ascii")
 
     def transmit(self) -> bytes:
-        """Return the bytes that have left for the host by now."""
+        """Return the bytes that the analyser has sent up to the present time."""
         login_replies, self._replies = bytes(self._replies), bytearray()
         return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 

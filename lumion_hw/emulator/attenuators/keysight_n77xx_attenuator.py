@@ -1,16 +1,16 @@
 """Emulated Keysight N776xA variable attenuators, and the attenuators of a N7751A or N7752A.
 
 Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
-"The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging as
-in the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid for
-either slot. ``*OPC?`` replies 0 while a filter moves.
+"The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging
+follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid
+for either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Model choices: ``INP:ATT?`` replies the target of the filter, as queries of settings do (check); insertion loss 2.2 dB
-and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter at every
-update; a summary register has the bit of a slot whose enabled events are unread. A note on multimode models in the
-guide says that speeds above 80 dB/s are set to full speed; here this applies to all models (check). ``TOREF`` and
-offsets to another power meter are refused, as there is none. The queries of single entries of the offset table, which
-the guide keeps "for compatibility" without a reply, reply as on a mainframe. Not implemented: the two power meters of a
+Model choices: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting (check);
+insertion loss 2.2 dB and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves
+the filter at every update; a summary register sets the bit of each slot that has unread enabled events. A note on
+multimode models in the guide says that speeds above 80 dB/s are set to full speed; here this applies to all models
+(check). ``TOREF`` and offsets to another power meter are refused, because there is no other meter. Queries of single
+offset-table entries, whose reply the guide omits, reply as on a mainframe. Not implemented: the two power meters of a
 N7751A and N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
@@ -71,7 +71,7 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 INSERTION_LOSS_DB = 2.2
 MAX_ATTENUATION_DB: Mapping[str, float] = {"N7766A": 35.0, "N7768A": 35.0}
-"""Largest attenuation of multimode models (check); that of the others is 45 dB."""
+"""Largest attenuation of the multimode models in dB (check); other models reach 45 dB."""
 _MIN_MOVE_DB = 0.003
 _ZERO_S = 1.0
 _INPUT, _OUTPUT = ":INPut[n][:CHANnel[m]]", ":OUTPut[n][:CHANnel[m]]"
@@ -81,7 +81,7 @@ _POWER = Numeric(w_from_dbm(_LIMITS_DBM[0]), w_from_dbm(_LIMITS_DBM[1]), 1e-3)
 _METER_ADDRESS = (Numeric(1, 8, integer=True), Numeric(1, 1, integer=True))
 _TO_REFERENCE = "TOREF"
 _SUMMARY = 0
-"""Stands for the registers of all slots together: ``STATus`` without a slot number."""
+"""Key of the summary registers of all slots (``STATus`` without a slot number)."""
 
 
 @dataclass(frozen=True)
@@ -414,7 +414,7 @@ class EmulatedN776xA(ScpiDevice):
         return keysight_float32(power_w if self._addressed(call).settings.in_watts else dbm_from_w(power_w))
 
     def _zero(self, call: Call) -> Reply:
-        """Zero the power monitors; until the end, all filters are stopped and all shutters are closed."""
+        """Zero the power monitors. Until zeroing ends, all filters stand still and all shutters are closed."""
         del call
 
         def set_zeroing(zeroing: bool) -> None:

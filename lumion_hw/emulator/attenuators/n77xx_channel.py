@@ -1,9 +1,9 @@
 """One attenuator of a Keysight N77xx: filter and shutter, power monitor, offset table, status.
 
 Rules of the N77xx Series Programming Guide, "Signal Conditioning" and "The Status Model - Variable Optical
-Attenuators": displayed attenuation = filter + offset; displayed power = measured power - power offset - offset of the
-wavelength (``CONFigure:OFFSet:WAVelength``), interpolated between the entries of the table, beyond them that of the
-nearest entry. Opening is limited by the speed of the filter, closing is not.
+Attenuators": displayed attenuation = filter + offset; displayed power = measured power - power offset - wavelength
+offset (``CONFigure:OFFSet:WAVelength``). The wavelength offset is interpolated between the entries of the offset table;
+outside their range the nearest entry applies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lumion_hw.emulator.scpi import RegisterGroup
 SHUTTER_DB = 100.0
 SPEED_DB_PER_S = 1000.0
 CONTROLLED_DB_PER_S = 80.0
-"""Largest controlled speed; settings above it give full speed."""
+"""Largest controlled filter speed in dB/s; larger settings give full speed."""
 MONITOR_DARK_W = 100e-12
 """Reading of a monitor in the dark: data sheets add 200 pW to its uncertainty (check)."""
 MAX_OFFSETS = 1000
 ZEROING, SHUTTER_OPEN, OFFSET_ENABLED = 8, 16, 32
 BELOW, ABOVE, INTERPOLATED = 64, 128, 192
-"""Bits of ``STATus[n]:OPERation``; the last two report how the wavelength's offset was found, 0 for an entry."""
+"""Values of bits 6 and 7 of ``STATus[n]:OPERation``: source of the wavelength offset; 0 for an exact table entry."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class AttenuatorChannel:
 
     @property
     def target_db(self) -> float:
-        """Attenuation in dB that the filter has or is moving to."""
+        """Attenuation in dB that the filter is moving to or has reached."""
         return self._to_db
 
     @property
@@ -144,7 +144,7 @@ class AttenuatorChannel:
         return self.settings.power_offset_db + self.offsets.offset_at(self.settings.wavelength_m)[0]
 
     def monitored_w(self, after_w: float) -> float:
-        """Return the power monitor's reading in watts for a power after the channel; the reading is never zero."""
+        """Return the power monitor's reading in watts for a given output power; the reading is never zero."""
         return after_w + MONITOR_DARK_W
 
     def refresh(self) -> None:

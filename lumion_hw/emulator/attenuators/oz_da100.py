@@ -1,15 +1,15 @@
 """Emulated OZ Optics DA-100 or DD-100 motor-driven attenuator on a serial line.
 
-Commands are ended by CR; a reply is lines ended by CR LF, then ``Done`` and an empty line, or ``Error-2`` (bad
-command), ``Error-6`` (overflow: beyond its range). Sources, since the maker's manual is not public: the driver
-OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``, ``CD``, ``H``) and the
-list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done`` comes at the end
-of the movement.
+Commands end with CR. A reply consists of lines that end with CR LF; the last is ``Done`` with an empty line,
+``Error-2`` (bad command) or ``Error-6`` (overflow: value out of range). Sources, since the maker's manual is not
+public: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``, ``CD``,
+``H``) and the list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done``
+comes at the end of the movement.
 
 Model choices: the wording of the replies to ``A?`` and ``CD`` (check); 9600 baud, no echo before ``E1``; ``A`` is
 relative to the smallest loss, 1.2 dB; the attenuator is a blade in a beam, so attenuation is proportional to the square
-of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes the time of the travel back plus
-one second; an error is not followed by an empty line (check); ``RST`` homes and is silent until then.
+of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes one second longer than the travel
+back; an error is not followed by an empty line (check); ``RST`` homes and is silent until then.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Physics of the emulated chip: cells, heaters, joints, facets and photodiodes, modelled from the literature.
+"""Physics of the emulated chip: cells, heaters, waveguide joints, facets, photodiodes (from literature).
 
 It shares nothing with the model that a calibration fits (``lumion_hw.mesh``, ``calibration``), except the graph of the
-mesh (which waveguides are connected) and the elimination of a sparse matrix.
+mesh (which waveguides are connected) and the solver of sparse linear equations.
 """

@@ -2,7 +2,7 @@
 
 Fields vary as e^{+jωt}: a phase delays and multiplies by e^{-jφ}. A coupler of power splitting η passes √(1-η) straight
 and -j√η across. Light from end A to end B passes the coupler η1, then the arms, then η2. The reverse direction is the
-transpose, because nothing here is magnetic.
+transpose, because the chip is reciprocal (it contains nothing magnetic).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class ChipCells:
-    """Parameters of all E PUCs and J joints of a chip at one instant; n optical frequencies add a first axis.
+    """Parameters of a chip's E PUCs and J joints (waveguides between PUCs); n frequencies add a first axis.
 
     Attributes:
         eta_in: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end A.
         eta_out: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end B.
         loss_upper_db: Shape ``(E,)``; loss from end to end through the upper arm.
-        loss_lower_db: Shape ``(E,)``; loss through the lower arm.
+        loss_lower_db: Shape ``(E,)``; loss from end to end through the lower arm.
         phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad, without the delay of the detuning.
-        phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm.
+        phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm in rad, likewise.
         joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of each joint in rad.
         detuning_hz: Shape ``(1,)`` or ``(n, 1)``; offset from the frequency for which phases and splittings are
             specified.

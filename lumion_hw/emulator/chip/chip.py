@@ -37,8 +37,8 @@ class ChipVariations:
         heaters: Random parameters of the heaters.
         arm_loss_difference_db: Shape ``(E,)``; loss of the upper arm minus the lower.
         eta_slope_per_nm: Shape ``(E,)``; slope of the coupler splitting relative to the common slope.
-        ripple_period_hz: Shape ``(P,)``.
-        ripple_phase: Shape ``(P,)``.
+        ripple_period_hz: Shape ``(P,)``; period of each port's loss over frequency.
+        ripple_phase: Shape ``(P,)``; phase of this ripple in rad.
         mirrors: Reflections of joints and facets; ``None`` for none.
         tm: Passive phases for TM, of upper arms and joints; shapes ``(E,)`` and ``(J,)``.
     """
@@ -91,7 +91,7 @@ class ChipVariations:
 
 @dataclass(frozen=True, eq=False)
 class ChipParameterSet:
-    """Parameters that even an ideal chip has, part of the hidden truth of a bench. Attributes as in ``MeshTruth``."""
+    """Hidden parameters that even an ideal chip has. The attributes are described in ``MeshTruth``."""
 
     loss_db: Real
     eta_in: Real
@@ -204,7 +204,7 @@ class Chip:
         return found[0], found[1]
 
     def _solve(self, kinds: list[ChipCells], ports: Integers) -> Complex:
-        """Return the fields for several kinds of light from one matrix elimination, shape ``(kinds, n, n_ports)``."""
+        """Return the fields for TE, or for TE and TM, from one matrix elimination; shape ``(kinds, n, n_ports)``."""
         transfer = np.stack([cells.transfer() for cells in kinds])
         joint_phase = np.stack([cells.joint_phase for cells in kinds])
         n_kinds, n_pucs, n_joints = len(kinds), self._waves.n_pucs, joint_phase.shape[-1]

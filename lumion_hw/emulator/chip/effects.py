@@ -1,4 +1,4 @@
-"""Effects of a real chip that a calibration does not model, each with a size for each quality of chip.
+"""Effects of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
 
 Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
 marked as assumed.
@@ -87,7 +87,7 @@ class EffectSizes:
         source="0.6 rad/K of a PUC (silicon, 1.86e-4 /K) times 0.05 and 0.3 K/W (assumed)",
     )
     heater_contact_ohm: float = _effect(
-        "Contact resistance. Its heat does not follow the heater's law; a tenth of it reaches the arm.",
+        "Resistance of a heater's contacts, independent of temperature; a tenth of its heat reaches the arm.",
         realistic=10.0,
         harsh=50.0,
         max_size=1000.0,

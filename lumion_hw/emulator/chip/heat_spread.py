@@ -1,8 +1,8 @@
 """Thermal crosstalk: the phase that a heater adds to other arms and to joints, per heat of the heater.
 
-Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and
-their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so the heat of a single heater for π
-is half of the applied power. The samples do not show the scatter about the curve, the die's edge and the metal.
+The published curve is the resonance shift of a ring of six PUCs per π of phase of another, heated PUC at the distance d
+(Teofilovic 2024; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm). That PUC was heated on both arms, so one heater
+needs half of the applied power for π. The samples do not resolve scatter or the influence of die edge and metal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Real = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _GROUP = 12
-"""Heaters on one ground return: a connector of twelve drives (assumed)."""
+"""Number of heaters that share a ground return: a connector of twelve drives (assumed)."""
 _GROUP_MA = 3.0
 _CONTACT_HEAT_SHARE = 0.1
 """Share of the contacts' heat that reaches the arm along the metal (assumed)."""
@@ -26,10 +26,10 @@ class HeaterVariations:
     """Random parameters of every heater, in addition to its resistance and its power for a phase of π.
 
     Attributes:
-        contact_ohm: Shape ``(2E,)``.
+        contact_ohm: Shape ``(2E,)``; resistance of each heater's contacts.
         irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase as a function of heat.
         ground_return_share: Share of the current lost while the rest of the group carries 3 mA.
-        group: Shape ``(2E,)``; ground return of each heater.
+        group: Shape ``(2E,)``; number of the ground return that each heater uses.
     """
 
     contact_ohm: Real
@@ -70,7 +70,7 @@ class HeaterVariations:
         """Return the steady-state heat of each heater in mW, shape ``(2E,)``.
 
         The resistance rises with the heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at a given current. The
-        denominator would vanish at high current and is limited to a tenth; the board's limits are far below.
+        denominator would vanish at high current and is kept at 0.1 or above; the board's current limits are far below.
         """
         squared = current_ma**2 * 1e-3
         cold_mw = squared * heater_ohm

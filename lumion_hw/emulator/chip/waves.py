@@ -1,8 +1,8 @@
 """Wave equations of the emulated chip in both directions, with reflections at joints and facets.
 
-Each PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. A cell
-turns a into b. A joint passes the b of one PUC-port to the a of the other and reflects a little; so does the facet at a
-port of the mesh, where external light enters too. The a are the unknowns of one linear system.
+Each PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. A PUC
+transforms waves a into waves b. A joint passes the b of one PUC-port to the a of the other and reflects a little; so
+does the facet at a port of the mesh, where external light enters. All a_u are the unknowns of one linear system.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mirrors:
 
 
 class Waves:
-    """Solver for the waves on one mesh; everything that depends only on the mesh's graph is computed once.
+    """Solver for the waves on one mesh; data that depend only on the mesh's graph are computed once.
 
     Args:
         mesh: Layout of the mesh.
@@ -53,12 +53,12 @@ class Waves:
     def output_fields(
         self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
     ) -> Complex:
-        """Return the fields at all ports for unit light into one port.
+        """Return the fields at all ports for unit light into one port, for n calculations.
 
         Args:
-            transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs for each sample. A sample is one
-            joint_phase: Shape ``(samples, J)``.
-            sample: Shape ``(n,)``; sample of each calculation. Each sample is eliminated once.
+            transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.
+            joint_phase: Shape ``(samples, J)``; phase of every joint in rad, for each sample.
+            sample: Shape ``(n,)``; index of the sample that each calculation uses. Each sample is eliminated once.
             port: Shape ``(n,)``; input port of each calculation.
             mirrors: Reflections; required if the solver was made with reflections.
 
@@ -92,8 +92,8 @@ class _Graph:
     Attributes:
         place: Position of each wave in the order of elimination.
         equations: The solver of the linear system.
-        out_wave: Shape ``(2 n_ports,)``; the two waves that add up to the output of each port …
-        out_element: … and the elements of T by which they are multiplied.
+        out_wave: Shape ``(2 n_ports,)``; the two incident waves that add up to the output of each port.
+        out_element: Same shape; the elements of the PUC transfer matrices that multiply these two waves.
     """
 
     place: Integers

@@ -84,7 +84,7 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ScriptedFault(
         "drift_temperature",
         "the chip's temperature follows a function of time",
-        (_trajectory("trajectory_k", "K above its lock"),),
+        (_trajectory("trajectory_k", "K above its set point"),),
     ),
     ScriptedFault(
         "drift_power",
@@ -121,7 +121,7 @@ class BenchFaults:
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
         kinds: Kind of each device, for error messages.
-        faults: Functions that return the faults of each device, in addition to supply and cable.
+        faults: Functions that return the faults of each device, in addition to those of every device (power, cable).
         monitor_ports: Ports with a photodiode.
         schedule: Scheduled events of the bench.
     """
@@ -185,9 +185,9 @@ class BenchFaults:
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault that was started with these arguments.
+        """End a fault; the arguments are those with which it was started.
 
-        Raises as :meth:`inject`, and if the fault cannot be undone.
+        Raises the errors of :meth:`inject`, and ``ConfigError`` if the fault cannot be undone.
         """
         row = find_fault(self.list_faults(target), fault, target)
         if row.end is None:
@@ -202,7 +202,7 @@ class BenchFaults:
         """Schedule an action, such as a fault, for a number of seconds from now on the bench's clock."""
         delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
-            raise ConfigError(f"after: {fault!r} is not a fault", hint="Give a function without arguments.")
+            raise ConfigError(f"after: {fault!r} is not a function", hint="Give a function that takes no arguments.")
         self._schedule.add(self._schedule.now_s() + delay, fault)
 
     def _target(self, name: str) -> Target:
@@ -214,11 +214,11 @@ class BenchFaults:
     # -- of the bench -----------------------------------------------------------------------------------------------
 
     def kill_modules(self, modules: Iterable[str]) -> None:
-        """Cut the power of the host of these pluggable modules: their light goes out and they stop responding."""
+        """Cut the power of the host of the given pluggable modules: their light goes out and they stop responding."""
         self._supply(modules, on=False)
 
     def revive_modules(self, modules: Iterable[str]) -> None:
-        """Restore the power of the host of these pluggable modules: the modules start up."""
+        """Restore the power of the host of the given pluggable modules: the modules start up."""
         self._supply(modules, on=True)
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
@@ -237,7 +237,7 @@ class BenchFaults:
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
         """Make the heater of a PUC (arm 0 upper, 1 lower) carry a fixed current whatever its setting.
 
-        0 is an open heater.
+        A current of 0 represents an open heater.
         """
         self._checked("stick_heater", puc=puc, arm=arm, current_ma=current_ma)
         self._world.about_to_change()

@@ -53,7 +53,7 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
         name: Name of the fault.
         meaning: Description of the fault.
         action: ``calls``, ``sets`` or ``calls_module``.
-        member: Name of the method that is called with true and then false, or of the attribute that is set so.
+        member: Name of the method that is called with, or the attribute that is set to, true and later false.
     """
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 

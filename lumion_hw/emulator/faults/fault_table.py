@@ -23,7 +23,7 @@ MODULE_DEAD = "module_dead"
 """Fault of every pluggable module: its host has lost power."""
 
 Places = Mapping[str, Collection[int]]
-"""Valid numbers by the thing that they count: PUCs, ports, channels."""
+"""Valid component numbers, by kind of component: PUCs, ports, channels."""
 
 
 def _no_places(_target: Any) -> Places:
@@ -40,9 +40,9 @@ class Argument:
         low: Smallest value.
         high: Largest value.
         unit: Unit of the value.
-        among: For an argument that numbers a component, the kind of component, such as ``port``; else empty.
+        among: Kind of component, such as ``port``, if the argument is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
-        accepts: For an argument that is not a number: a test for valid values, and their description.
+        accepts: Test for valid values and their description, for an argument that is not a number.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it is silent: after power-on the laser is
-locked with the pin 1234, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
-with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength where the sweep
-ended; realigning the cavity takes ten seconds.
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where the guide is silent: after power-on the laser
+is locked with the pin 1234, and switching it on while locked gives error -203; tuning and sweeps are overlapped
+operations; a sweep with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength
+where the sweep ended; realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class SweepSettings:
     Attributes:
         start_nm: First wavelength of a sweep.
         stop_nm: Last wavelength.
-        step_nm: Step, and distance of triggers.
+        step_nm: Wavelength step, also between trigger pulses.
         speed_nm_per_s: Speed of continuous sweeps.
         mode: ``STEPped``, ``MANual`` or ``CONTinuous``.
         repeat: ``ONEWay`` or ``TWOWay``.
         cycles: Number of passes.
         dwell_s: Dwell time on every step.
-        logging: Wavelength logging.
-        output: Trigger output.
-        input: Trigger input.
+        logging: Whether the laser logs its wavelength at trigger pulses.
+        output: Mode of the trigger output, a keyword of ``TRIGger:OUTPut``.
+        input: Reaction to the trigger input, a keyword of ``TRIGger:INPut``.
         modulated: Whether amplitude modulation is on.
     """
 
@@ -104,8 +104,8 @@ class LaserModule:
         profile: Model of the laser.
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
-        low_sse_loss_db: Power of the low-SSE output below that of the other output; ``None`` for a laser with one
-            output.
+        low_sse_loss_db: Difference by which the low-SSE output is weaker than the other output; ``None`` for a laser
+            with one output.
     """
 
     def __init__(

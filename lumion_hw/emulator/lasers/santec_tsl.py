@@ -5,19 +5,19 @@ QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with t
 carriage return ends messages both ways (manual 7.1.3; the samples read up to it); LF and CR LF are accepted too. Errors
 are those of the maker's table, ``0,"No error"`` when there is none; ``SYSTem:ALERt?`` replies ``No alerts.``. Without
 light the monitor reports less than -99 dBm. The monitor is before the shutter (measured on a TSL-775: a full log with a
-closed shutter). Nothing follows a logged block.
+closed shutter). No terminator follows a binary block of logged values.
 
 Model choices where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way sweep is
 one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
 ``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
 trigger output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is
-empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, also with a smaller
-step (figure of the TSL-775, for others (check)); the first is at the start of the sweep (check). Fine tuning, offset,
-attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
-``TRIGger:OUTPut:SETTing``, because the emulated sweep is even in wavelength and time.
+empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step
+is smaller (figure of the TSL-775; for other models check); the first is at the start of the sweep (check). Fine tuning,
+offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
+``TRIGger:OUTPut:SETTing``, because the emulated sweep has a constant speed.
 
 The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set (check);
-its powers are those of the level at read-out. Product code and MAC address have the forms which that driver quotes. The
+powers are computed for the setting at read-out. Product code and MAC address have the QCoDeS driver's formats. The
 network settings change what the laser reports, not where the emulator listens. Shutdown is not implemented.
 """
 
@@ -71,14 +71,14 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
+"""Lowest and highest sweep speed of the older models, which accept steps of 0.1 nm/s."""
 MAX_LOGGED_POINTS = 500_000
 MAX_PULSES_PER_S = 20e3
-"""Lowest and highest speed of the older models, in steps of a tenth."""
 FIRMWARE = "0026.0026.0011"
 FACTORY_NETWORK = {"IPADdress": "192.168.1.100", "SMASk": "255.255.255.0", "DGATeway": "192.168.1.1"}
 _DEFAULT_NM = 1550.0
 _PULSES = (Pulses.NONE, Pulses.STOP, Pulses.START, Pulses.STEP)
-"""By the number of ``TRIGger:OUTPut``."""
+"""Pulses that a sweep sends; the index is the parameter of ``TRIGger:OUTPut``."""
 _STATES = {
     SweepState.STOPPED: 0,
     SweepState.RUNNING: 1,
@@ -101,7 +101,7 @@ class TslSettings:
         dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
         cycles: Number of consecutive sweeps.
-        mode: Bit 0 continuous, bit 1 two-way.
+        mode: Sweep mode; bit 0 is set for continuous, bit 1 for two-way sweeps.
         in_mw: Whether powers are in mW rather than dBm.
         external: Whether a sweep waits for a pulse at the trigger input.
         standby: Whether a sweep waits for the software trigger.
@@ -146,7 +146,7 @@ class EmulatedSantecTsl(ScpiDevice):
         slow: Whether this is an older model than the TSL-570.
         firmware: Firmware version, the last field of ``*IDN?``.
         code: Present command set.
-        network: Network addresses, by the word of their command.
+        network: Network addresses, by command keyword.
         port: Network port.
         settings: Settings of the host.
         laser: Model of the light. Its hidden errors are for tests only.
@@ -372,9 +372,9 @@ class UnitBySet:
 
     Attributes:
         legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
-        per_legacy: One unit of the Legacy set in that of the SCPI set, as a power of ten.
+        per_legacy: Size of the Legacy unit in the SCPI unit, as exponent of ten: -9 for nm in m.
         code: Returns the present command set.
-        decimals: Decimals of a reply in the Legacy set: 0.1 pm, 10 MHz.
+        decimals: Number of decimals of a reply in the Legacy set, for a resolution of 0.1 pm or 10 MHz.
         optional: Whether the host may omit the parameter.
     """
 
@@ -531,7 +531,7 @@ def _positions(
     convert: Callable[[float], float],
     limits: tuple[float, float],
 ) -> Iterable[ScpiCommand]:
-    """Declare position settings as wavelengths or as frequencies; ``convert`` converts in both directions."""
+    """Declare the output and sweep limits as wavelengths or frequencies; ``convert`` works in both directions."""
     yield _number(root, parameter, lambda: convert(tsl.laser.wavelength_nm), lambda value: tsl.tune(convert(value)))
     yield _number(
         f"{root}:SWEep:STARt",

@@ -1,8 +1,8 @@
 """Physics of a tunable external-cavity laser: its wavelength at any time, its sweeps and their trigger pulses.
 
 Settings are exact and reproducible, but the light is not: each laser has its own wavelength and power error. Tuning
-takes time, during which the light stays on. The past is stored, so that a meter can ask for the light at the time of
-each of its samples.
+takes time, during which the light stays on. The recent course of the wavelength is stored, so that a meter can read the
+light at the time of each sample.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_TRIGGERS = 100_001
 _GAIN_POINTS = 200
 _ROUNDING_S = 1e-9
 MIN_UPDATE_S = 0.004
-"""Shortest time between two automatic deliveries of pulses."""
+"""Shortest time in s between two automatic deliveries of trigger pulses."""
 _PREPARATION_S = 0.1  # model choice: long enough for a polling host to see the state "preparing"
 
 
@@ -84,9 +84,9 @@ class ArmedSweep:
     Attributes:
         start_nm: First wavelength.
         stop_nm: Last wavelength.
-        step_nm: Distance of steps, and of trigger pulses.
+        step_nm: Wavelength step, also between trigger pulses.
         speed_nm_per_s: Speed of a continuous sweep.
-        continuous: Continuous rather than stepped.
+        continuous: Whether the sweep is continuous rather than stepped.
         two_way: Whether every other pass runs backwards.
         cycles: Number of passes.
         dwell_s: Dwell time on every step.
@@ -185,7 +185,7 @@ class SweptLaser:
         self._levels = ((now, self._level_w(now)), (now, target_w))
 
     def _level_w(self, at_s: float) -> float:
-        """Return the power in W, which follows the setting with the time constant, before the gain limits it."""
+        """Return the power in W that follows the setting with a time constant, not yet limited by the gain."""
         (changed_s, before_w), (_, target_w) = self._levels
         # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:

@@ -69,7 +69,7 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
         pair = _NEXT.match(text, position)
     if _CLOSING.fullmatch(text, position) is None:
         raise ConfigError(
-            f"no pair and no end of the list at character {position}: {text[position : position + _MAX_SHOWN]!r}"
+            f"expected (PUC, state) or ] at character {position}: {text[position : position + _MAX_SHOWN]!r}"
         )
     return states
 

@@ -23,13 +23,13 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
 
     Args:
         truth: Hidden parameters of the mesh.
-        states: State of every active cell, ``"x"`` cross or ``"="`` bar.
+        states: State of every PUC that is set, ``"x"`` cross or ``"="`` bar.
 
     Returns:
-        Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+        Shape ``(2 n_pucs,)``; currents in mA, at index 2·PUC + arm.
 
     Raises:
-        DeviceError: There is no such cell.
+        DeviceError: A PUC number does not exist.
     """
     n_pucs = len(truth.passive_phase)
     if not all(0 <= puc < n_pucs for puc in states):

@@ -1,10 +1,10 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; runs are read in
-W; a sensor's first channel is the master of both; a valid query that fails replies a marker in addition to the entry in
-the error queue; an omitted slot number means the lowest slot; an 8164 connects the laser's trigger pulses to its
-sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their classes and not yet confirmed
-in the data sheets.
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; sample runs are
+read in W; settings of a dual sensor's first channel (master) apply to both channels; a valid query that fails replies a
+marker value and also queues an error; an omitted slot number means the lowest slot; an 8164 connects the laser's
+trigger pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their classes
+and not yet confirmed in the data sheets.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ LASERS: Mapping[str, LaserProfile] = {
     "81600B-200": LaserProfile((1440.0, 1640.0), _POWER_DBM),
 }
 LOW_SSE_LOSS_DB = 5.0
-"""Power of the low-SSE output (low spontaneous emission) below that of the other output."""
+"""Difference in dB by which the low-SSE output (low spontaneous emission) is weaker than the other output."""
 
 
 def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
@@ -250,7 +250,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
         """Return the light at a sensor.
 
-        The laser is updated first, as one message may change the laser and then read.
+        The laser is updated first, because one message may change the laser and then read a sensor.
         """
         self._update_laser()
         return self._light(slot, channel, at_s)

@@ -1,8 +1,8 @@
 """Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
 Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; reading the results of an
-incomplete run is -221; a sample above the input limit, and a dark sample in dBm, is the float32 maximum; pulses during
-the averaging of a sample are lost; the trigger output is a setting without effect.
+incomplete run gives error -221; a sample above the input limit, or a dark sample in dBm, reads as the float32 maximum;
+pulses during the averaging of a sample are lost; the trigger output is a setting without effect.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; any other header is
 undefined, as on the instrument. Model choices where the manuals are silent: a software-triggered reading always starts
-a new average, also in continuous mode; a dark reading in dBm is the marker value with -261 (one channel) or -231 (all);
-setting a range ends automatic ranging; a reading during a run is -221.
+a new average, also in continuous mode; a dark reading in dBm replies the marker value and queues error -261 (one
+channel) or -231 (all channels); setting a range ends automatic ranging; a reading during a run gives error -221.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return bool(self._scpi.state.status.operation.condition & 1 << port[0])
 
     def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
-        """Start an overlapped operation of some ports.
+        """Start an overlapped operation, such as zeroing, of some ports.
 
         The summary bits of their slots are set until the operation ends.
         """

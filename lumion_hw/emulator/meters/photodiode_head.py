@@ -24,10 +24,10 @@ AVERAGING_LIMITS_S = (1e-6, 10.0)
 DEFAULT_WAVELENGTH_M = 1.55e-6
 DEFAULT_AVERAGING_S = 0.1
 COUNTS = 20_000
-"""Steps of the display up to full scale, 1.9999 times the nominal power."""
+"""Number of display steps up to full scale, which is 1.9999 times the nominal power of the range."""
 
 NOISE_W_AT_1_S = 1e-12
-"""Standard deviation of a 1 s average: 5-7 pW peak to peak in the lowest range is about six of them."""
+"""Standard deviation of a 1 s average in W; 5-7 pW peak to peak in the lowest range is about six times this."""
 ZERO_OFFSET_W = 20e-12  # typical of the class: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0
@@ -43,7 +43,7 @@ AUTORANGE_LOWER = 0.09
 
 RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
 RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])
-"""A typical InGaAs photodiode; each head varies the slope a little."""
+"""Responsivity of a typical InGaAs photodiode; each head varies its slope a little."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ HEAD_81635A = HeadProfile(
     limited_top=False,
     max_points=4000,
 )
-"""One channel of the dual sensor: about 20 pW peak to peak, 4000 points."""
+"""One channel of the dual sensor 81635A: noise of about 20 pW peak to peak, runs of up to 4000 points."""
 
 _MAX_EVALUATIONS = 20_001
 """Largest number of light evaluations per update of a run; with more samples the light is interpolated."""
@@ -110,7 +110,7 @@ class HeadSettings:
         averaging_s: Averaging time of one reading.
         watts: Whether readings are in W; otherwise in dBm.
         range_dbm: Present range, a multiple of 10 dBm.
-        automatic: Automatic ranging.
+        automatic: Whether automatic ranging is on.
         gain_automatic: Automatic gain (stored, without effect on the model).
         offset_db: Calibration offset, added to the reading in dB.
         continuous: Whether the head measures without being triggered.
@@ -139,7 +139,7 @@ class HeadReading:
 
 @dataclass(frozen=True)
 class Exposure:
-    """A reading of a head in progress.
+    """A reading in progress at one head.
 
     Attributes:
         start_w: True power at the start of the reading.
@@ -379,7 +379,7 @@ class EmulatedHead:
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing; the offset is stored only if the input was dark at both ends. Returns whether it was."""
+        """End zeroing; the offset is stored only if the input was dark at start and end. Returns whether it was."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:
@@ -399,7 +399,7 @@ def make_head(
     """Create the emulated head of one meter channel.
 
     Args:
-        light: Returns the light at the two numbers of a channel, at a present or earlier time.
+        light: Returns the light at a channel (given by its two numbers) at a present or earlier time.
         channel: Slot and channel, or module and port.
         rng: Random numbers for the head's errors and noise; not shared with other heads.
         clock: Clock that gives the present time.

@@ -15,7 +15,7 @@ from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
 
 _ROUNDING_S = 1e-9
 MIN_UPDATE_S = 0.004
-"""Shortest time between two automatic updates of a run."""
+"""Shortest time in s between two automatic updates of a run."""
 _MAX_SAMPLES_PER_UPDATE = 65_536
 """Largest number of samples that one update of a min/max run computes; older ones are skipped."""
 

@@ -6,14 +6,14 @@ for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the ma
 ``READ?`` ends a run. The gain setting applies to runs without automatic gain, and to readings when automatic ranging is
 off.
 
-Model choices where the list is silent: ``ERR?`` reports and deletes the last error; above the range of its gain a port
-reads 9.9E+37, and without a logarithm -9.9E+37 in dBm; the gains 1 to 5 reach +10, 0, -10, -20 and -30 dBm; runs with
-automatic gain never overflow; zeroing with light is error -300; logged data are float32, little-endian, in the selected
-unit. The maker's Python class sends ``WMOD FREE-RUN`` where its list has ``FREERUN``: both are accepted, and replied as
-sent. ``FGSAVG``, a second averaging time in that class, and ``ECHO``, for RS-232, are stored without effect.
+Model choices where the list is silent: ``ERR?`` reports and deletes the last error; a port reads 9.9E+37 above the
+range of its gain, and -9.9E+37 for a power in dBm that has no logarithm; the gains 1 to 5 reach +10, 0, -10, -20 and
+-30 dBm; runs with automatic gain never overflow; zeroing with light gives error -300; logged data are float32,
+little-endian, in the selected unit. The maker's Python class sends ``WMOD FREE-RUN`` where its list has ``FREERUN``:
+both are accepted, and replied as sent. ``FGSAVG`` (in that class) and ``ECHO`` have no effect.
 
-Its addresses (``ADDR GW SUBNET IP``, with their defaults) are those of the maker's list as a public driver quotes it;
-that driver itself sends ``GR``. Setting them changes what the meter reports, not where the emulator listens.
+The address commands (``ADDR GW SUBNET IP``) and their defaults are those of the maker's list as a public driver quotes
+it; that driver itself sends ``GR`` for ``GW``. They change only the reported addresses.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class EmulatedSantecMpm(Switchable):
             if self.run is not None and not self.stopped:
                 self.run.advance(self.now())
         except Exception:  # noqa: BLE001 - the instrument continues
-            _LOG.exception("%s: internal error; the run is stopped, reported as -300", self._name)
+            _LOG.exception("%s: internal error of the emulator; the run stops, the host gets error -300", self._name)
             self._error, self.stopped = -300, True
         if self._zero_end_s is not None and self.now() >= self._zero_end_s - 1e-9:
             self._zero_end_s = None
@@ -240,7 +240,7 @@ class EmulatedSantecMpm(Switchable):
             self._error = refusal.code
             return None
         except Exception:  # noqa: BLE001 - the instrument continues, whatever a host sends
-            _LOG.exception("%s: internal error; reported as -300", self._name)
+            _LOG.exception("%s: internal error of the emulator; the host gets error -300", self._name)
             self._error = -300
             return None
         if result is None:
@@ -252,7 +252,7 @@ class EmulatedSantecMpm(Switchable):
         try:
             return (value() if callable(value) else value) + b"\r\n"
         except Exception:  # noqa: BLE001 - invalid light must not close the connection
-            _LOG.exception("%s: internal error; reported as -300", self._name)
+            _LOG.exception("%s: internal error of the emulator; the host gets error -300", self._name)
             self._error = -300
             return b""
 
@@ -404,7 +404,7 @@ _MAX_WORD, _MAX_ARGUMENT = 13, 18
 _ALL_MODULES = 5
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
-"""A reply, a reply that is ready later, or none."""
+"""Result of a command: a reply, a time with a function that makes the reply then, or ``None``."""
 
 
 class MpmError(Exception):
@@ -628,4 +628,4 @@ COMMANDS: Mapping[str, MpmCommand] = {
     "CWAV?": MpmCommand(2, _calibration_wavelength),
     "CWAVPO?": MpmCommand(3, _calibration_factor),
 }
-"""All commands by their words, with ``?`` for queries."""
+"""All commands by keyword; keywords of queries end with ``?``."""

@@ -2,9 +2,9 @@
 
 Language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an undefined
 header, as on the instrument. Model choices where the manuals are silent: an error queue of ten places with the texts of
-the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a reading without logarithm is
-9.91E37; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of STATus:QUEStionable is
-over-range; AUXiliary and MEASurement are groups without conditions, in bits 0 and 1 of the status byte.
+the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a power that has no logarithm reads
+9.91E37 in dBm; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of STATus:QUEStionable is
+over-range; the status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte) never report a condition.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 INTEGRATED = ("PM160",)
-"""Models with a built-in sensor, which has the name of the device (according to pyLabLib, tested on one)."""
+"""Models with a built-in sensor; it reports the name of the device (as pyLabLib found on a real device)."""
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3
 AUXILIARY_BIT, MEASUREMENT_BIT = 0, 1
-"""Bits of the two extra groups in the status byte."""
+"""Bits of the status groups AUXiliary and MEASurement in the status byte."""
 
 QUANTITIES: dict[str, tuple[SensorKind, ...]] = {
     "POW": (SensorKind.PHOTODIODE, SensorKind.THERMOPILE),
@@ -89,7 +89,7 @@ QUANTITIES: dict[str, tuple[SensorKind, ...]] = {
     "TEMP": tuple(SensorKind),
     "RES": tuple(SensorKind),
 }
-"""Measurable quantities by the words of ``CONFigure?``, with the sensors that can measure them."""
+"""Measurable quantities by their keyword in ``CONFigure?``, with the sensors that can measure them."""
 REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 """Quantities with a range and a reference for relative readings."""
 
@@ -172,7 +172,7 @@ class ThorlabsPm100(ScpiDevice):
             self._plugged.update()
 
     def advance(self) -> None:
-        """Follow the clock; a slow sensor first reads the present light."""
+        """Advance the meter to the clock's present time; a slow sensor first reads the present light."""
         if self._plugged is not None and self._plugged.next_update_s() is not None:
             self._plugged.update()
         super().advance()
@@ -445,7 +445,7 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Declare range and reference settings; the amplifier's one range is reported in the unit of each quantity."""
+    """Declare range and reference settings; all quantities report the amplifier's one range, in their own unit."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:

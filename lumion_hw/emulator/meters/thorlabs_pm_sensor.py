@@ -130,7 +130,7 @@ PHOTODIODE_ADAPTER = SensorProfile(
     default_nm=1550.0,
     dark_limit=1e-9,
 )
-"""A photodiode without memory on the adapter: the user sets its response."""
+"""A photodiode on the adapter, without stored calibration: the user sets its response."""
 S405C = SensorProfile(
     "S405C",
     SensorKind.THERMOPILE,
@@ -173,7 +173,7 @@ class SensorSettings:
         response: Response of an adapter's photodiode in A/W.
         averages: Number of samples per reading.
         range_index: Present range of the amplifier.
-        automatic: Automatic ranging.
+        automatic: Whether automatic ranging is on.
         low_bandwidth: Whether the bandwidth is 15 Hz instead of up to 100 kHz.
         accelerated: Whether the console predicts the final value of a thermopile.
         tau_s: Time constant that the prediction assumes.
@@ -297,7 +297,7 @@ class Pm100Sensor:
     def next_update_s(self) -> float | None:
         """Return the next time to read the light without a host's request, ``None`` if the sensor responds at once.
 
-        Each reading computes the light of the whole bench: a sensor without memory reads it only on request.
+        Each reading computes the light of the whole bench, so a sensor that responds at once reads it only on request.
         """
         return self._updated_s + UPDATE_PERIOD_S if self._effective_tau_s() > 0 else None
 
@@ -337,7 +337,7 @@ class Pm100Sensor:
         return settings.range_index != before
 
     def sample(self, start_signal: float) -> SensorSample:
-        """Complete a reading that began when the signal was ``start_signal``: the mean of both ends, with noise."""
+        """Complete a reading that began at the signal ``start_signal``: mean of start and end signal, with noise."""
         mean = 0.5 * (start_signal + self.update())
         self.settle_range()
         scale = self.profile.ranges[self.settings.range_index]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 class BenchTime:
     """Scheduler of an emulated bench's events; also counts the byte exchanges between hosts and devices.
 
-    Used as a context manager around one exchange: one call that hands over or fetches bytes. Nothing else on the bench
-    acts during an exchange, so all devices are brought up to date once per exchange, however many meter channels are
-    read.
+    Used as a context manager around one exchange, which is one call that passes bytes to a device or from it. Nothing
+    else on the bench acts during an exchange, so all devices are brought up to date once per exchange, however many
+    meter channels are read.
 
     Attributes:
         now_s: Returns the time of the clock.

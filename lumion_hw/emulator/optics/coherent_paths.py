@@ -1,8 +1,8 @@
 """Effect of the mesh on a signal with two polarization tributaries: its Jones matrix, and the loss, PDL and DGD.
 
-J = U_out · M · U_in, where M holds the fields from the sender's inputs to the receiver's outputs. Fibres before and
-after the mesh rotate the polarization and do not change PDL, DGD or rank. A receiver whose DSP undoes any unitary
-therefore depends only on the singular values and the group delays of J.
+J = U_out · M · U_in, where M holds the fields from the sender's inputs to the receiver's outputs. The fibres before and
+after the mesh (U_in, U_out) rotate the polarization; they do not change PDL, DGD or rank. A receiver's DSP undoes any
+such rotation, so its reception depends only on the singular values and group delays of J.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Jones = NDArray[np.complex128]
 
 _RANK_ONE_DB = 40.0
-"""Ratio of the singular values beyond which the weaker tributary is treated as lost in the stronger one."""
+"""Ratio of the singular values in dB beyond which the weaker tributary counts as lost in the stronger one."""
 _STEP_HZ = 1e7
 """Half the frequency step of the numerical derivative: small compared to one turn of phase at delays of 100 ps."""
 

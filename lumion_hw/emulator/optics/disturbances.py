@@ -21,8 +21,8 @@ class Disturbances:
     """Disturbances of a bench as functions of time.
 
     Attributes:
-        temperature_k: Temperature of the chip above its lock; ``None`` if it is constant.
-        power_db: Change of the power that arrives at each port.
+        temperature_k: Temperature of the chip above its set point, in K; ``None`` if it is constant.
+        power_db: Change in dB of the power that arrives at each port.
         resistance_per_root_s: Relative random walk of the resistance of every heater.
     """
 

@@ -1,4 +1,4 @@
-"""Heat of the chip's heaters, which follows their power with a time constant; part of it with a slower constant."""
+"""Heat of the chip's heaters, which follows the electrical power with a time constant; part of it follows slowly."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 class Light:
     """Light in one fibre at one instant.
 
-    A laser's ``light`` method can be passed to a meter directly; a function around it represents what lies between
-    them.
+    A laser's ``light`` method can be passed to a meter directly. To model components in between, wrap it in a function.
 
     Attributes:
         power_w: Mean power in watts.

@@ -1,8 +1,8 @@
 """Fibres that feed light from one port of the emulated mesh back into another, and reflectors at a port.
 
-Returning light adds as a field, because a laser's coherence length exceeds any patch cord. A loop with delay τ and
-transmission g from facet to facet feeds √g·e^{-2πjfτ} into the other port; light may go round any number of times.
-Model choices: the loop keeps TE in TE, and its length does not drift.
+Returning light adds as a field, because a laser's coherence length exceeds any patch cord. At the frequency f, a loop
+with delay τ and power transmission g from facet to facet feeds √g·e^{-2πjfτ} of the field into the other port. Light
+may go round any number of times. Model choices: TE light stays TE in the loop, and the loop's length does not drift.
 """
 
 from __future__ import annotations

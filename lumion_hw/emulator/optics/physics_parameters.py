@@ -1,4 +1,4 @@
-"""Spreads and constants from which the hidden truth of an emulated bench is drawn.
+"""Standard deviations and constants from which the hidden parameters of an emulated bench are drawn.
 
 Parameters with a bench-file key (section ``emulation``) are declared here once, with default, range and description.
 The section takes its keys from :data:`EMULATION_KEYS`. Figures and their sources: SmartLight-class chip
@@ -21,8 +21,8 @@ class EmulationKey:
     """A physics parameter that the section ``emulation`` of a bench file can set.
 
     Attributes:
-        default: Default value; a truth value or a number.
-        description: What the parameter is.
+        default: Default value; a Boolean or a number.
+        description: Description of the parameter.
         low: Smallest allowed number.
         high: Largest allowed number.
         low_is_allowed: Whether ``low`` itself is allowed.
@@ -45,11 +45,11 @@ def _key(
 
 @dataclass(frozen=True)
 class PhysicsParameters:
-    """Spreads and constants of the hidden truth. For parameters without an entry here, see :data:`EMULATION_KEYS`.
+    """Constants and standard deviations of the hidden parameters. Keys of the bench file are in :data:`EMULATION_KEYS`.
 
     Attributes:
         puc_loss_db: Mean insertion loss of a PUC.
-        access_loss_db: Mean loss between a fibre and the chip, facet and routing, per port.
+        access_loss_db: Mean loss between a fibre and the mesh at each port: facet and access waveguide.
         random_passive_phases: Passive phases are uniform over a turn; otherwise all are zero, for teaching.
         p_pi_min_mw: Smallest heater power for a phase of π.
         p_pi_typical_mw: Most likely heater power for a phase of π.

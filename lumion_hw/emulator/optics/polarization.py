@@ -2,7 +2,7 @@
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and rotate. Periods, offsets and angles, which a user has to find out, are part of the hidden truth.
+retardance and rotate. Periods, offsets and angles are hidden parameters, which a user has to find out.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class SqueezerProfile:
     """Imperfections of fibre squeezers. No data of a real device is published; these are moderate values.
 
     Attributes:
-        hysteresis_rad: Largest lag of a retardance behind its drive, on the side from which it moves.
+        hysteresis_rad: Largest lag of a retardance behind its drive while the drive changes.
         settle_tau_s: Time constant of the retardance; five of them are about a millisecond (assumed).
         activation_loss_db: Loss when all squeezers are fully driven; proportional to the mean drive.
-        full_drive_mv: Full drive.
+        full_drive_mv: Drive at which a squeezer is fully driven.
     """
 
     hysteresis_rad: float = 0.01

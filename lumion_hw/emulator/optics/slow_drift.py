@@ -1,8 +1,8 @@
 """Changes of an emulated chip over hours and days: its temperature drifts, its heaters age.
 
 No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file
-enables it. A bench starts as its seed draws it. :class:`SlowDrift` changes that truth with the clock, and can start
-with a number of days before the bench was opened.
+enables it. A bench starts with the parameters that its seed draws. :class:`SlowDrift` changes them with the clock, and
+the chip can be several days old when the bench opens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STEP_S = 1.0
 _MIN_CHANGE_K = 1e-3
 """Change of the controller's temperature that the chip follows at once: about 2e-3 rad of phase."""
 _TEMPERATURE_TIME_S = 3_600.0
-"""Correlation time of the remaining temperature error: it follows the room (assumed)."""
+"""Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S
 """Correlation time of resistances and waveguide phases: their drift is bounded (assumed)."""
 
@@ -60,13 +60,14 @@ class SlowDrift:
         physics: Sizes of the changes.
         now_s: Returns the time of the clock.
         rng: Source of random numbers.
-        aged_s: Time since the truth was drawn.
+        aged_s: Time in s since the hidden parameters were drawn.
 
     Attributes:
-        temperature_k: Temperature of the chip relative to the one at which the truth was drawn.
+        temperature_k: Temperature of the chip in K relative to the one for which its hidden parameters were drawn.
         on_change: Functions that are called with the temperature whenever it has changed.
-        held_k: Returns the temperature at which a controller holds the chip, relative to the one at which the truth was
-            drawn; the chip varies about this temperature. ``None`` for a chip without controller, which stays at 0.
+        held_k: Returns the temperature at which a controller holds the chip, relative to the one for which the
+            parameters were drawn; the chip varies about this temperature. ``None`` for a chip without controller, which
+            stays at 0.
     """
 
     def __init__(

@@ -28,19 +28,19 @@ class MeshTruth:
     (:mod:`lumion_hw.emulator.optics.slow_drift`).
 
     Attributes:
-        loss_db: Shape ``(E,)``.
-        eta_in: Shape ``(E,)``.
-        eta_out: Shape ``(E,)``.
-        passive_phase: Shape ``(E,)``; α of the upper arm in rad.
-        joint_phase: Shape ``(J,)``.
-        p_pi_mw: Shape ``(2E,)``.
+        loss_db: Shape ``(E,)``; insertion loss of each PUC.
+        eta_in: Shape ``(E,)``; power splitting of the coupler at end A of each PUC.
+        eta_out: Shape ``(E,)``; power splitting of the coupler at end B.
+        passive_phase: Shape ``(E,)``; phase of the upper arm minus that of the lower without heat, in rad.
+        joint_phase: Shape ``(J,)``; phase of each joint (waveguide between two PUCs) in rad.
+        p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
-        nonlinearity_per_mw: Shape ``(2E,)``.
+        nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW of its heat.
         crosstalk: Phase per heat of each heater at other arms and at the joints.
-        access_loss_db: Shape ``(n_ports,)``.
+        access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
         stuck_current_ma: Actual current of each heater that ignores its drive.
-        variations: Parameters of the further effects.
+        variations: Random parameters of the chip's imperfections.
         common_phase_rad: Phase that the chip's temperature adds to both arms of every PUC.
     """
 
@@ -73,7 +73,7 @@ class MeshTruth:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a parameter changes that the light or the heat depends on."""
+        """Return a value that changes with any parameter that affects the light or the heat."""
         arrays = (
             self.loss_db,
             self.eta_in,
@@ -118,7 +118,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a parameter changes that the light depends on."""
+        """Return a value that changes with any parameter that affects the light."""
         return self.frequency_hz, self.launch.tobytes(), self.fibre_in.tobytes(), self.fibre_out.tobytes()
 
 
@@ -133,7 +133,7 @@ def draw_mesh(
 
     Args:
         mesh: Layout of the mesh.
-        physics: Spreads, and sizes of effects.
+        physics: Means and standard deviations of the parameters, and sizes of the effects.
         rng: Random numbers for the parameters of every chip.
         effects_rng: Random numbers for the effects; a separate stream, so that effects do not change the other
             parameters.

@@ -222,7 +222,7 @@ class OpticalWorld:
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
 
     def about_to_change(self) -> None:
-        """Let recording devices read the light up to now. To be called before anything changes the light."""
+        """Let recording devices read the light up to now. Call this before a device changes the light."""
         if not self._calling_watchers:
             self._calling_watchers = True
             try:
@@ -293,7 +293,7 @@ class OpticalWorld:
             ports: Ports of the monitors.
             responsivity_a_per_w: Responsivity of the photodiodes.
             n_avg: Number of scans averaged.
-            at_s: Instant of the reading, for a board that catches up on earlier scans; by default now.
+            at_s: Instant of the reading, for a board that makes up for missed scans; by default now.
         """
         self._reading_s, outer_s = at_s, self._reading_s
         try:
@@ -601,8 +601,8 @@ class OpticalWorld:
     def _solve(self, index: int, frequency_hz: float) -> None:
         """Solve for the fields of one input, and of all other inputs with light that have no solution yet.
 
-        A reading needs all inputs, and eight together cost little more than one, because they fill the vector lanes of
-        the elimination.
+        A reading needs all inputs, and eight together cost little more than one, because the elimination solves eight
+        at once in vector registers.
         """
         wanted = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
@@ -624,7 +624,7 @@ class OpticalWorld:
     def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
         """Return the fields at all ports including the light that fibre loops feed back.
 
-        Each row has its own frequency.
+        Each row of ``fields`` has its own frequency in ``hertz``.
         """
         ports = np.array(self._loops.ports)
         by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
@@ -642,7 +642,7 @@ class OpticalWorld:
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return the TE fields at all ports for light of unit power into one port, at the present heat.
 
-        For tests and benchmarks only, like all of the hidden truth.
+        For tests and benchmarks only, like all hidden parameters.
         """
         fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
         return fields
@@ -662,7 +662,7 @@ class OpticalWorld:
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the time of the present reading: the clock's time, or earlier for a board that catches up on scans."""
+        """Return the time of the present reading: the clock's time, or earlier for a late scan of a board."""
         return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:

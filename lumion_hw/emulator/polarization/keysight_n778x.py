@@ -3,15 +3,15 @@
 Language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 alternately, each
 with a hidden angle offset, and each following its command at once.
 
-The maker's search algorithm is not published; this is our own. The host sets the factor F of the present polarization,
-and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to √F, because F
-is of second order in the error on the Poincaré sphere. If the next F is smaller than the smallest so far, the step is
-kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The smallest factor so far
-is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
+The maker's search algorithm is not published; this is our own. The host sends a factor F, which is smaller for a better
+polarization, and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to
+√F, because F is of second order in the error on the Poincaré sphere. If the next F is smaller than the smallest so far,
+the step is kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The smallest
+factor so far is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
 
 Model choices: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with), F is above
-0 and at most 100; a trigger while stopped is -211; a step without a new F uses the last; stopping and ``*RST`` return
-to the best polarization so far and hold it; ``SOP?`` replies the last setting.
+0 and at most 100; a trigger while stopped gives error -211; a step without a new F uses the previous F; stopping and
+``*RST`` return to the best polarization so far and hold it; ``SOP?`` replies the last setting.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lumion_hw.emulator.scpi.formats import keysight_float32, keysight_int
 RETARDANCES_RAD = (QUARTER, HALF, QUARTER, HALF, QUARTER, HALF)
 MAX_FACTOR = 100.0
 STEP_RAD = 0.3
-"""Rotation of a plate in one step at F = 100."""
+"""Rotation of a plate in rad in one step at the factor F = 100."""
 _MIN_STEP_RAD = 1e-3
 _BEST_FACTOR_GROWTH = 1.02
 _MAX_STORED_STEPS = 1000

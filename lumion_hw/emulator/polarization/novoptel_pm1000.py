@@ -5,14 +5,14 @@ states within 0.01 rad) and noise that decreases with the root of the averaging 
 at the weakest light of its range, additive in watts. A measurement belongs to one averaging time: a vector read
 register by register mixes measurements, unless it is read through its latched copies.
 
-Model choices: undefined registers, and those of the memory, the bulk read and the event triggers, read 0 and ignore
-writes; values outside a register's range are ignored. Reading a live integer latches its fraction. Above the range S0
-stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of the reference power
-over 2^15, with an offset of 2^15; the reference power can be set.
+Model choices: undefined registers and the registers for memory, bulk read and event triggers read 0 and ignore writes;
+values outside a register's range are ignored. Reading the integer register of a value latches its fraction register.
+Above the range, S0 stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of
+the reference power over 2^15, with an offset of 2^15; the reference power can be set.
 
-LAN: ``57 Ah Al Dh Dl`` writes and is not acknowledged, ``52 Ah Al`` reads and is answered by ``Dh Dl``. USB:
-``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model choice: invalid bytes and lines
-are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
+LAN: ``57 Ah Al Dh Dl`` writes (address and data, high byte first) and is not acknowledged; ``52 Ah Al`` reads and is
+answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model
+choice: invalid bytes and lines are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class UsbPeer:
             self._line.send(b"%04X\r" % self._device.read(address), at_s + _REPLY_S)
 
     def transmit(self) -> bytes:
-        """Return the bytes that have left for the host by now."""
+        """Return the bytes that the polarimeter has sent up to the present time."""
         self._execute_arrived()
         return self._line.take_departed(self._device.now())
 
@@ -146,7 +146,7 @@ SETTINGS: Mapping[int, tuple[int, int, int]] = {
     NORMALISATION: (0, 2, 1),
     FREQUENCY: (*_BAND_GHZ10, _DEFAULT_GHZ10),
 }
-"""Register to smallest, largest and initial value."""
+"""Smallest, largest and initial value of each writable setting, by register address."""
 
 
 class Pm1000(Switchable):

@@ -8,9 +8,9 @@ tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-
 tests/emulator/polarization/test_epc04_dialect.py.
 
 Model choices where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
-and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; ``VF`` in the other direction
-replies ``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs
-are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
+and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; ``VF`` that switches a channel from
+voltage to scrambling replies ``Hz``; a channel set to voltage holds it while others scramble only after ``ENVF1``;
+without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_HZ = 100
 """Fastest scrambling, in Hz."""
 
 RATES = (9600, 19_200, 38_400, 57_600)
-"""Line rates by the number of ``BR``."""
+"""Line rates in baud; the index is the number after ``BR``."""
 
 _MAX_LINE = 64
 _REPLY_S, _SAVE_S = 0.002, 0.050

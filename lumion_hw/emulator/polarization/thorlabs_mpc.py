@@ -1,21 +1,21 @@
 """Emulated Thorlabs MPC320 and MPC220: three or two fibre paddles, rotated by motors.
 
-Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Announcements go to every
-connection: homed, completed and stopped motions, and status messages after they have been started (or always:
-``chatty_s``).
+Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. The controller announces homed,
+completed and stopped motions to every connection. It also sends periodic status messages once a host has started them,
+or always with ``chatty_s``.
 
 Public reports of real devices decide where the documents are silent. All channels are on after power-on: a user of an
-MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; its request
-58 added that later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
+MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; pull request
+58 added this later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
 relative moves "the controllers do not respond and no error is returned".
 
-Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is silently ignored, and a
-moving channel that is switched off stops where it is; homing moves to the end at 0 and then to the home position; a
-motion that is replaced by another is not announced; a known message for a missing channel or a value outside the limits
-is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters (0x04B9) has no reply and
-keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced motions contain channel and
-counts or, with ``long_announcements``, the data of a status message, as public drivers read them; an incomplete message
-is discarded after 0.1 s of silence.
+Model choices: an enable message switches all channels on or off by its mask; a motion of a channel that is off is
+silently ignored, and a moving channel that is switched off stops where it is; homing moves to the end at 0 and then to
+the home position; a motion that is replaced by another is not announced; a known message for a missing channel or a
+value outside the limits is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
+(0x04B9) has no reply: it keeps the parameters of message 0x0530 over a power cycle and ignores those of other messages;
+announced motions contain channel and counts or, with ``long_announcements``, the data of a status message, as public
+drivers read them; an incomplete message is discarded after 0.1 s of silence.
 
 Besides the messages of the paddles, there are those of every APT device: identity (0x0005), start and stop of status
 messages (0x0011, 0x0012), their acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of
@@ -40,14 +40,14 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 
 MODELS = {"MPC320": (QUARTER, HALF, QUARTER), "MPC220": (QUARTER, HALF)}
-"""Retardances of the paddles of each model."""
+"""Retardances of the paddles of each model, in rad."""
 BAUD = 115_200
 COUNTS_MAX = 1370
 COUNTS_PER_DEGREE = 1370 / 170
 DEGREES_PER_S = 400.0
 """Speed at a velocity of 100 %."""
 UPDATE_S = 0.1
-"""Period of status messages after they have been started."""
+"""Period in s of status messages that a host has started."""
 MOVING_MA = 150
 RICH_RESPONSE = 0x0081
 _SHORT_STATUS_BYTES = 6

@@ -17,7 +17,7 @@ from lumion_hw.errors import ConfigError
 Value = float | int | bool | str | bytes
 """A parsed parameter, in the parameter's own unit."""
 Reply = str | bytes | None
-"""Contribution of a unit to the reply line; ``None`` for no contribution."""
+"""Part of the reply line that one command contributes; ``None`` for no reply."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ _LOG = logging.getLogger(__name__)
 class Connection:
     """Instrument's end of one host connection (:class:`~lumion_hw.links.base.Peer`).
 
-    Messages are carried out in order. A unit that completes later delays only the rest of this connection. A unit that
-    fails is reported in the error queue and gives no reply; the units after it are still carried out.
+    Messages are carried out in order. A command that completes later delays only later commands of this connection. A
+    command that fails gives no reply but an entry in the error queue; the commands after it are still carried out.
 
     Args:
         state: State that all connections of the instrument share.
@@ -200,7 +200,7 @@ class Connection:
         self._run_step(carry_out, None)
 
     def _resolve(self, header: CommandHeader) -> tuple[Form, dict[str, int]]:
-        """Find the command of a header: relative to the path of the last unit, or from the root after a colon."""
+        """Find the command of a header: relative to the previous command's path, or from the root after a colon."""
         # Common commands neither use nor change the path.
         if header.common:
             return self._tree.find(header.mnemonics, query=header.query)
@@ -231,7 +231,7 @@ class Connection:
             self._state.report(refusal.code)
             reply = form.marker if form else None
         except Exception:  # noqa: BLE001 - the instrument continues, whatever a host sends
-            _LOG.exception("internal error while executing a command; reported as -310")
+            _LOG.exception("internal error of the emulator in a command; the host gets error -310")
             self._state.report(errors.SYSTEM_ERROR)
         if reply is not None:
             self._replies.append(reply if isinstance(reply, bytes) else reply.encode("ascii", "replace"))

@@ -17,7 +17,7 @@ def short_form(spelling: str) -> str:
 
 @cache
 def forms(spelling: str) -> frozenset[str]:
-    """Return the short and the long form of a word in upper case, from its spelling, as vendors break SCPI's rule."""
+    """Return the short and long form, in upper case, of a spelling like ``WAVelength``; vendors break SCPI's rule."""
     return frozenset((short_form(spelling), spelling.upper()))
 
 

@@ -1,8 +1,8 @@
 """Framing: splits the bytes of one connection into SCPI messages, and each message into units (single commands).
 
 A message ends at LF (a CR just before it is part of the ending); on some instruments, also at a CR alone. Inside a
-definite-length block, the ending, ``;`` and quotes are data; inside a quoted string, ``;`` is. A string cannot contain
-the ending, because instruments resynchronise on it.
+definite-length block, line ends, ``;`` and quotes are data. Inside a quoted string only ``;`` is data: a line end
+always ends the message, because instruments resynchronise on it.
 """
 
 from __future__ import annotations

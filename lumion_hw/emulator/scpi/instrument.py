@@ -84,7 +84,7 @@ class ScpiInstrument:
         try:
             self._on_advance()
         except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
-            _LOG.exception("internal error while following the clock; reported as -310")
+            _LOG.exception("internal error of the emulator while time advanced; the host gets error -310")
             self.state.report(SYSTEM_ERROR)
         self.state.advance()
         # An operation that has ended may be one that a host waits for.

@@ -60,8 +60,8 @@ class Numeric:
         maximum: Largest accepted value.
         default: Value after ``*RST``, and of ``DEFault``.
         suffixes: Accepted units; ``None`` when a unit is not allowed.
-        integer: Round to the nearest integer, halves away from zero.
-        silent: Ignore an out-of-range value without an error (some Thorlabs meters).
+        integer: Whether the value is rounded to the nearest integer, halves away from zero.
+        silent: Whether an out-of-range value is ignored without an error (some Thorlabs meters).
         optional: Whether the host may omit the parameter.
     """
 

@@ -24,7 +24,7 @@ _WORD = Numeric(0, 65535, integer=True)
 
 
 def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
-    """Return ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?``, ``SYSTem`` and ``STATus``."""
+    """Return the commands ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?``, ``SYSTem``, ``STATus``."""
     status = state.status
     version = state.profile.scpi_version
 
@@ -72,7 +72,7 @@ def _status_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
 def group_commands(
     pattern: str, group: Callable[[Call], RegisterGroup], reply: Callable[[int], str]
 ) -> tuple[ScpiCommand, ...]:
-    """Return the commands of status register groups below ``pattern``.
+    """Return the commands of status register groups under the header ``pattern``.
 
     ``group`` returns the group that is addressed.
     """

@@ -262,7 +262,7 @@ class InstrumentState:
             try:
                 operation.on_end()
             except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
-                _LOG.exception("internal error at the end of an operation; reported as -310")
+                _LOG.exception("internal error of the emulator at the end of an operation; the host gets error -310")
                 self.report(SYSTEM_ERROR)
             self._settle()
 

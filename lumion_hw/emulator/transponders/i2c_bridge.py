@@ -23,11 +23,11 @@ I2C_STAT = 0x0A
 STAT_OK, STAT_NACK_ADDRESS, STAT_NACK_DATA, STAT_TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
 """Values of the I2C status register."""
 MESSAGE_TIMEOUT_S = 0.655
-"""An incomplete message is dropped when no further byte arrives for this long."""
+"""Time in s without a further byte after which an incomplete message is dropped."""
 BUS_TIMEOUT_S = 0.227
-"""The bridge gives up a held bus after this long."""
+"""Time in s after which the bridge gives up on a bus that a target holds."""
 MAX_WAITING_MESSAGES = 16
-"""Most messages that can wait for the bus; later messages are lost."""
+"""Largest number of messages that can wait for the bus; later messages are lost."""
 
 _CRYSTAL_HZ = 7_372_800
 _BRG0, _BRG1, _IO_STATE, _CLOCK_LOW, _CLOCK_HIGH = 0x00, 0x01, 0x04, 0x07, 0x08

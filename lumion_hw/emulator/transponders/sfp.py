@@ -49,7 +49,7 @@ class SfpProfile:
         bus_ready_s: Time from power-up until the bus responds, s.
         laser_ready_s: Time from power-up until the laser emits, s.
         data_ready_s: Time from power-up until the monitors are valid, s.
-        refresh_s: Period of the monitors, s.
+        refresh_s: Update period of the monitors, s.
         soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
         status_lag_s: Time from an event to the soft status bits (at most 100 ms), s.
         reinit_s: Time from the end of TX_DISABLE to light after a fault, and duration of a power level change, s.
@@ -410,7 +410,7 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start the actions that changed control bits request."""
+        """Start the actions requested by changes of control bits."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

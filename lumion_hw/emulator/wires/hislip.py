@@ -51,7 +51,7 @@ class HislipLocks:
         self._requests: dict[int, LockRequest] = {}
 
     def may_talk(self, session: int) -> bool:
-        """Return whether no other session's lock prevents this session from talking to the instrument."""
+        """Return whether a session may use the instrument: no other session holds a lock that excludes it."""
         if self._exclusive is not None:
             return self._exclusive == session
         return not self._shared or session in self._shared
@@ -271,7 +271,7 @@ class HislipSession:
 
     @property
     def next_event(self) -> float | None:
-        """Time when the synchronous channel may have more to send."""
+        """Return the time at which the synchronous channel may have more to send."""
         return self._front.clock.now() if self._replies else self.peer.next_event()
 
     # -- asynchronous channel

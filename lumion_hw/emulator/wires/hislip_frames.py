@@ -1,6 +1,6 @@
 """HiSLIP messages on the wire: a 16-byte header and a payload (IVI-6.1, section 3 and table 4).
 
-Prologue ``HS``, message type, control code, 32-bit parameter, 64-bit payload length, all big-endian.
+The big-endian header is prologue ``HS``, message type, control code, 32-bit parameter and 64-bit payload length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Power supply and cable of every emulated device, both of which can fail."""
+"""Power supply and cable of every emulated device; scripted faults make them fail."""
 
 from __future__ import annotations
 

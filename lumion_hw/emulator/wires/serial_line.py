@@ -1,8 +1,8 @@
 """Serial line of one connection: bytes need transmission time in both directions, on the bench's clock.
 
-Byte i of a write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``; byte j of a reply leaves at
-``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a baud rate both are
-transmitted at once.
+Byte i written at the time t_write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``; byte j of a reply that is ready
+at t_ready leaves at ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a baud rate,
+bytes need no transmission time.
 
 Buffers are finite, like those of a UART and its port. Bytes that do not fit are lost (overrun).
 """

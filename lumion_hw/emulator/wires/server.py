@@ -1,8 +1,8 @@
 """Server for emulated devices: TCP on loopback, and pseudo-terminals with stable symlinks.
 
-One thread with one selector serves all devices and hosts; it sleeps until bytes arrive or a device is due. Only devices
-that have received bytes or are due do any work. A host that floods, stalls or disappears affects no other host: output
-is bounded, nothing a host sends ends the loop, and each device gets its share of the time.
+One thread with one selector serves all devices and hosts; it sleeps until bytes arrive or a device has an event due.
+Only such devices do any work. A host that floods, stalls or disappears affects no other host: output is bounded,
+nothing a host sends ends the loop, and each device gets its share of the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLL_PERIOD_S = 0.05
 """Longest time until an external change is noticed: a fault, a trigger pulse of another instrument, free descriptors.
 """
 SHORTEST_WAIT_S = 0.0002
-"""Shortest wait; a peer whose next event is due but produces nothing must not make the loop spin."""
+"""Shortest wait in s; it keeps the loop from spinning on a peer whose due event produces no bytes."""
 MAX_CONNECTIONS = 32
 """Largest number of hosts on one port; further ones are accepted and closed."""
 SLICE_S = 0.002
@@ -70,7 +70,7 @@ class _Port:
         served: The device.
         max_hosts: Largest number of connections.
         hosts: File descriptors of the connected hosts.
-        full: Whether hosts have been refused since the port last had room.
+        full: Whether hosts have been refused since the port last had a free connection.
     """
 
     front: EmulatedDevice
@@ -223,7 +223,7 @@ class EmulatorServer:
     # -- the loop
 
     def run(self, stop: threading.Event | Callable[[], bool]) -> None:
-        """Serve until ``stop`` is set (or returns true); it is checked at every event, at least 20 times a second."""
+        """Serve until ``stop`` is set (or returns true). ``stop`` is checked at least 20 times a second."""
         stopped = stop.is_set if isinstance(stop, threading.Event) else stop
         while not stopped():
             self._cycle()
@@ -277,7 +277,7 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Query the next due time of every device, to notice changes that did not wake the loop."""
+        """Query the time of every device's next event, to notice changes that did not wake the loop."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -294,7 +294,7 @@ class EmulatorServer:
             if due_s is not None and due_s <= now:
                 served.device.advance()
         except Exception:  # noqa: BLE001 - one device's error must not end the service of others
-            _LOG.exception("%s failed to advance", served.device.name)
+            _LOG.exception("%s: internal error of the emulator while time advanced", served.device.name)
         for channel in tuple(served.channels.values()):
             replied |= channel.pump(now)
         # A reply that one host has read may have blocked another host of the device.
@@ -327,7 +327,7 @@ class EmulatorServer:
         try:
             due_s = served.device.next_due()
         except Exception:  # noqa: BLE001 - one device's error must not end the service of others
-            _LOG.exception("%s failed to report its next due time", served.device.name)
+            _LOG.exception("%s: internal error of the emulator while it computed the next event", served.device.name)
         times = [channel.next_event(now_s) for channel in served.channels.values()]
         return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
 
@@ -387,7 +387,7 @@ class EmulatorServer:
         self._paused_listeners.add(listener.fileno())
         if not self._descriptors_exhausted:
             self._descriptors_exhausted = True
-            _LOG.warning("accepting no more hosts for now: %s", failure.strerror)
+            _LOG.warning("accepting no new connections for now, file descriptors are exhausted: %s", failure.strerror)
 
     def close(self) -> None:
         """Close every connection, listener and pseudo-terminal and remove the symlinks; idempotent.

@@ -153,7 +153,7 @@ class HostChannel:
 
     @property
     def interest(self) -> int:
-        """Events to wait for: input unless the host leaves too much unread, output when there is any."""
+        """Events to wait for: input, unless the host leaves too much output unread, and output if any is waiting."""
         listening = self._serial_line or (self._input_ended_s is None and len(self._output) < BUFFER_LIMIT)
         return selectors.EVENT_READ * listening | selectors.EVENT_WRITE * bool(self._output)
 
@@ -224,7 +224,7 @@ class HostChannel:
             # No more replies will come: pending ones are sent, and then the transport is closed.
             self._input_ended_s = float("-inf")
         except Exception:  # noqa: BLE001 - one host's bytes must not end the service of others
-            _LOG.exception("%s failed; its connection is dropped", self._device.name)
+            _LOG.exception("%s: internal error of the emulator; the host's connection is closed", self._device.name)
             self._drop_peer()
             self.broken = not self._serial_line
 

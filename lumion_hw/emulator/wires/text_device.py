@@ -40,7 +40,7 @@ class TextDevice(SerialDevice[TextPeer]):
         answer_s: Time from the end of a command to the first character of its reply.
 
     Attributes:
-        command_s: Arrival time of the command that is carried out, which may be earlier than the present time.
+        command_s: Arrival time of the command being executed, which may be earlier than the present time.
     """
 
     def __init__(self, name: str, clock: Clock, baud: int, answer_s: float) -> None:

@@ -14,7 +14,7 @@ from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
 LEASE_S = 120.0
-"""Duration of a page's lease without a sign of life; browsers let hidden pages run only once a minute."""
+"""Time that a page's lease lasts without a request; browsers let hidden pages run only once a minute."""
 
 
 class PageActions:
@@ -85,7 +85,7 @@ class PageActions:
 
 
 def error_response(error: LumionError) -> tuple[int, str]:
-    """Return HTTP status and reply for an error: 409 if another client or program is in the way, otherwise 422."""
+    """Return HTTP status and reply for an error: 409 if another client or program blocks the action, otherwise 422."""
     document = {"error": type(error).__name__, "message": str(error)}
     return 409 if error.exit_code == 6 else 422, to_json(document)
 

@@ -1,4 +1,4 @@
-"""The routes of the page server: page, pictures, states, what-if, metrics and actions."""
+"""The routes of the page server: page, pictures, states, what-if planning of circuits, metrics and actions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lumion_hw.serving.reach import Networks
 _MAX_CIRCUITS = 64
 """Maximum number of circuits in one what-if request."""
 _PLAN_WAIT_S = 30.0
-"""Longest wait of a what-if request for an earlier one."""
+"""Longest wait of a what-if request for earlier what-if requests to end."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -131,13 +131,13 @@ class PageApp:
             self._planning.release()
 
     async def _do(self, request: Request) -> Response:
-        """Execute an action for the server's own page, if the request has the token; the action needs the lease."""
+        """Execute an action if the request comes from the server's own page and has the token."""
         actions = self._actions
         own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
         if actions is None or request.headers.get("origin") != own_origin:
-            return PlainTextResponse("only this server's own page may do this\n", 403)
+            return PlainTextResponse("only this server's own page may change the bench\n", 403)
         if not actions.is_valid_token(request.headers.get(TOKEN_HEADER, "")):
-            return PlainTextResponse("the token is not the one on the server's terminal\n", 403)
+            return PlainTextResponse("the token is wrong: enter the token from the server's terminal\n", 403)
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("the request must be application/json\n", 415)
         try:
@@ -160,7 +160,7 @@ def _json(text: str, status: int = 200) -> Response:
 
 
 def _circuit_requests(request: Request) -> list[CircuitRequest]:
-    """Return the circuit requests of a what-if query: ``circuits=a:b,b:a`` and limits for all of them.
+    """Return the circuit requests of a what-if query ``circuits=a:b,b:a``, with limits that apply to all circuits.
 
     Raises:
         ConfigError: The query has no circuits or too many, or a value is invalid.

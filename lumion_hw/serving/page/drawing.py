@@ -1,4 +1,4 @@
-"""Pictures of the page: the mesh as in ``lumion mesh show``, and the time spans of the last recovery."""
+"""Pictures for the page: the mesh as in ``lumion mesh show``, and the time spans of the last recovery."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MeshPicture:
 
 
 def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
-    """Draw a mesh; while states and paths do not match, omit the paths and say so in the title."""
+    """Draw a mesh; while its PUC states do not match the paths, omit the paths and say so in the title."""
     content: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
     try:
         return mesh_svg(topology, paths=_picture_paths(mesh.paths), **content)
@@ -48,7 +48,7 @@ def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
 
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
-    """Return the paths to draw, labelled by circuit; arms of a circuit with several arms are numbered."""
+    """Return the paths to draw, labelled by circuit; if a circuit has several paths, they are numbered."""
     n_arms = Counter(path.circuit for path in paths)
     n_drawn: Counter[str] = Counter()
     pictures = []

@@ -67,7 +67,7 @@ class PageGuard:
         await response(scope, receive, send_with_headers)
 
     def _rejection(self, scope: Scope) -> tuple[int, str]:
-        """Return HTTP status and reason of a rejection; status 0 if the request is allowed."""
+        """Return HTTP status and reason for rejecting a request; status 0 if the request is allowed."""
         headers = Headers(scope=scope)
         if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"
@@ -160,14 +160,14 @@ def max_connections() -> int:
 
 
 class LoopErrorLog:
-    """Logs errors of the server's event loop, at most one line a minute; without free files they are frequent."""
+    """Logs errors of the server's event loop, at most one line a minute, as errors are frequent when files run out."""
 
     def __init__(self) -> None:
         self._reported_s = -math.inf
         self._unreported = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of the event loop, or only count it within a minute of the last line."""
+        """Log an error of the event loop; within a minute of the last line, only count the error."""
         if loop.time() < self._reported_s + _REPORT_EVERY_S:
             self._unreported += 1
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _OPTION = "--page-port"
 _NEEDS = ("starlette", "uvicorn", "prometheus_client")
 _BUFFER = 64 * 1024
-"""Send buffer per connection; a larger one would only hold older states for slow pages."""
+"""Send buffer per connection, in bytes; a larger buffer would only hold older states for slow pages."""
 _START_S, _END_S = 10.0, 2.0
 
 
@@ -148,7 +148,7 @@ class PageServer:
 
 
 def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
-    """Return the constant properties of a served bench: devices, version, description, servers, modules."""
+    """Return the constant properties of a served bench: devices, version, description, servers and modules."""
     from importlib.metadata import PackageNotFoundError, version
 
     from lumion_hw.bench.file.known_kinds import kind_named

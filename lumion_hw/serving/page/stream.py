@@ -23,7 +23,7 @@ MAX_PAGES = 64
 HEARTBEAT_PERIOD_S = 0.2
 """Time without a new state after which a heartbeat is sent."""
 SEND_TIMEOUT_S = 20.0
-"""Time after which a page that receives nothing is disconnected."""
+"""Time after which a page that takes no data is disconnected."""
 _STATE_WAIT_S = 1.0
 
 
@@ -72,7 +72,7 @@ class UpdateStream:
                 self._wake()
 
     def _wake(self) -> None:
-        """Notify the event loop of a new state."""
+        """Tell the event loop that there is a new state."""
         loop, news = self._loop, self._news
         if loop is not None and news is not None and not loop.is_closed():
             loop.call_soon_threadsafe(news.set)
@@ -83,14 +83,14 @@ class UpdateStream:
         return self._newest.number
 
     def message(self, since: int) -> tuple[int, str]:
-        """Return the number of the newest state, and the message with all changes since state ``since``."""
+        """Return the number of the newest state, and a message with all changes since state number ``since``."""
         with self._guard:
             if self._newest.number != self._updates.number:
                 self._updates.update(self._newest)
             return self._updates.number, self._updates.message(since)
 
     async def wait_for_news(self, since: int) -> bool:
-        """Wait for a state newer than ``since``, at most one heartbeat period; return whether there is one."""
+        """Wait for a state newer than number ``since``, at most one heartbeat period; return whether it arrived."""
         self._loop = asyncio.get_running_loop()
         end_s = self._loop.time() + HEARTBEAT_PERIOD_S
         while not self.is_over:

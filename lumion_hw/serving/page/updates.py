@@ -27,10 +27,10 @@ _MAX_CACHED_MESSAGES = 8
 
 
 class PageUpdates:
-    """Parts of the state as JSON, each with the number of the state that changed it last.
+    """Parts of the bench state as JSON, each with the number of the state that changed this part last.
 
     A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
-    pages cost little more than one.
+    pages cost little more work than one page.
 
     Args:
         about: Constant properties of the bench.
@@ -67,7 +67,7 @@ class PageUpdates:
         self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
-        """Return all changes after state ``since``, as the members of a JSON object without braces."""
+        """Return all changes after state number ``since``, as the members of a JSON object without its braces."""
         message = self._messages.get(since)
         if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:
@@ -144,7 +144,7 @@ class PageUpdates:
 
 
 def picture_key(mesh: ServedMesh) -> Any:
-    """Return a key that changes with the picture of a mesh; power is rounded to 0.5 dB, the resolution of its lines."""
+    """Return a key that changes with the picture of a mesh; power is rounded to 0.5 dB, as drawn."""
     paths = [
         (path.circuit, path.source, path.pucs, tuple(None if p is None else round(2.0 * p) for p in path.power_dbm))
         for path in mesh.paths
@@ -158,7 +158,7 @@ def to_json(document: Any) -> str:
 
 
 def _point_text(point: Point) -> str:
-    """Return value, time, severity and alarm of a point as JSON; finite numbers, the usual case, are formatted fast."""
+    """Return value, time, severity and alarm of a point as JSON, with a fast path for finite numbers."""
     value = point.value
     is_plain = isinstance(value, float) and math.isfinite(value)
     value_text = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
@@ -189,7 +189,7 @@ def _json_value(value: Any) -> Any:
 
 
 def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
-    """Return the document of a circuit for pages; it has times instead of ages, so passing time changes nothing."""
+    """Return the document of a circuit for pages, with times instead of ages, so that it changes rarely."""
     left_s = circuit.lease_left_s
     return {
         "name": circuit.name,
@@ -261,7 +261,7 @@ def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
     """Return margin curves over time, reduced to the lowest margin of each interval.
 
     Returns:
-        ``time_s``, at most ``MAX_SAMPLES`` values, and ``margin_db`` by circuit name, with as many values; ``None``
+        ``time_s`` with at most ``MAX_SAMPLES`` values, and ``margin_db`` with as many values per circuit name; ``None``
         where the circuit was not active or had no light.
     """
     n_per_interval = math.ceil(len(history) / MAX_SAMPLES) or 1

@@ -1,1 +1,1 @@
-"""Codecs of instrument protocols as pure functions: bytes of requests and content of replies."""
+"""Codecs of instrument protocols: pure functions that encode requests as bytes and decode replies."""

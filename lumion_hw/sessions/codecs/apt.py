@@ -45,7 +45,7 @@ _DATA_BYTES = {
     DecodedAptMessage.STATUS: (_STATUS.size,),
     DecodedAptMessage.PARAMETERS: (_PARAMETERS.size,),
 }
-"""Possible data lengths of messages from a device."""
+"""Possible data lengths, in bytes, of each message from a device."""
 
 
 class StatusBit(enum.IntFlag):
@@ -78,7 +78,7 @@ class AptFrame:
 
     @property
     def channel(self) -> int:
-        """Channel id of the frame: the parameter, or the first word of the data."""
+        """Channel id of the frame: ``p1``, or the first 16-bit word of the data."""
         return int.from_bytes(self.data[:2], "little") if self.data else self.p1
 
 
@@ -88,7 +88,7 @@ class AptStatus:
 
     Attributes:
         channel: Channel id: 1, 2 or 4.
-        counts: Position.
+        counts: Position of the paddle, in encoder counts.
         bits: See :class:`StatusBit`.
     """
 
@@ -107,9 +107,9 @@ class Parameters:
     """Settings common to all paddles of a controller.
 
     Attributes:
-        velocity_percent: Percentage of 400°/s, 10 to 100.
-        home_counts: Position at which homing ends.
-        jog_counts: Step of the buttons, for each paddle.
+        velocity_percent: Speed in percent of 400°/s, 10 to 100.
+        home_counts: Position at which homing ends, in encoder counts.
+        jog_counts: Step of each paddle at a press of its button, in encoder counts.
     """
 
     velocity_percent: int

@@ -1,8 +1,8 @@
 """Codec of ITLA frames (OIF-ITLA-MSA-01.3): four bytes each way, big-endian, with a four-bit checksum. Pure functions.
 
-Bits 31-28 are the checksum BIP-4, bits 23-16 the register, bits 15-0 the data. From the host, bit 27 requests the last
-reply again, and bit 24 marks a write. From the module, bit 27 means that the request arrived damaged, bit 26 is always
-set, and bits 25-24 are the status.
+Bits 31-28 are the checksum BIP-4, bits 23-16 the register, bits 15-0 the data. In a request, bit 27 asks for the last
+reply again, and bit 24 marks a write. In a reply, bit 27 means that the request arrived damaged, bit 26 is always set,
+and bits 25-24 are the status.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Reply:
         damaged: The request arrived damaged and was not executed.
         status: Status of the request.
         register: Requested register.
-        data: 16 bits.
+        data: Content of the register, 16 bits.
     """
 
     damaged: bool
@@ -144,7 +144,7 @@ def unsigned(value: int) -> int:
 
 
 def split_mhz(frequency_mhz: int) -> tuple[int, int, int]:
-    """Split a frequency into the values of its three registers: THz, GHz times 10, and MHz below that."""
+    """Split a frequency into the values of its three registers: whole THz, steps of 0.1 GHz, and the rest in MHz."""
     thz, rest = divmod(frequency_mhz, 1_000_000)
     return thz, *divmod(rest, 100)
 
@@ -162,5 +162,5 @@ def decode_text(data: bytes) -> str:
 def dbm_times_100(power_dbm: float) -> int:
     """Return a power in steps of 0.01 dBm, rounded. Raises ``ValueError`` if it is not finite."""
     if not math.isfinite(power_dbm):
-        raise ValueError(f"{power_dbm} dBm is not a power")
+        raise ValueError(f"{power_dbm} dBm is not a finite power")
     return round(100.0 * power_dbm)

@@ -22,7 +22,7 @@ class WireForm:
     Attributes:
         name: Name, for messages.
         reply_bytes: Length of the reply to a read.
-        wake: Bytes sent once at opening, to end an incomplete command of an earlier host.
+        wake: Bytes sent once at opening, to end a command that an earlier host left incomplete.
         read_request: Returns the request that reads an address.
         write_request: Returns the request that writes a word to an address.
         word: Returns the word in a reply; ``None`` if the reply is not valid.

@@ -22,7 +22,7 @@ _FLAG_BINARY, _FLAG_ALL, _FLAG_READ, _FLAG_VECTOR, _FLAG_PARITY = 0x80, 0x20, 0x
 
 
 class Quantity(enum.Enum):
-    """A quantity of a channel: its name in text requests, code in binary requests and unit in replies."""
+    """A quantity of a channel: its name in text requests, its code in binary requests and its unit in replies."""
 
     VOLTAGE = ("V", 0x00, "V")
     CURRENT = ("I", 0x01, "mA")
@@ -88,7 +88,7 @@ class QontrolRequest:
     """One request and the format of its reply.
 
     Attributes:
-        text: Description of the request, for messages; for a text request, the request itself.
+        text: Text of the request; for a binary request, its description in messages.
         data: Bytes to send.
         line: Pattern that every line of the reply must match completely.
         n_lines: Number of reply lines.
@@ -106,10 +106,10 @@ def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> Q
 
 
 def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
-    """Return the nearest 16-bit words, in steps of ``full_scale`` / 65535; the maker's client truncates instead.
+    """Convert values to 16-bit words, rounded to steps of ``full_scale`` / 65535; the maker's client truncates.
 
-    The values must be between 0 and full scale. Limits are rounded like the values that they limit, so an output can be
-    set exactly to its limit.
+    The values must be between 0 and full scale. Limits are rounded in the same way, so an output can be set exactly to
+    its limit.
     """
     return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
 

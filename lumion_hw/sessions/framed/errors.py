@@ -1,4 +1,4 @@
-"""Converts refusals of the mesh controller into errors of this package (protocol section 12)."""
+"""Converts refusals (error replies) of the mesh controller into errors of this package (protocol section 12)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from lumion_hw.errors import (
 )
 
 _HINTS = {
-    Status.NOT_CONFIGURED: "Apply limits with configure() before anything is driven.",
-    Status.STALE: "Another table or session came first. Read back the present currents before programming again.",
+    Status.NOT_CONFIGURED: "Apply limits with configure() before programming currents.",
+    Status.STALE: "Another table or session was active in between. Read back the currents and program again.",
     Status.TOO_OLD: "Update lumion-hw.",
     Status.TOO_NEW: "Update the controller's firmware.",
     Status.TOO_BIG: "The message should have been split. Please report this bug.",
@@ -69,11 +69,11 @@ _ECHOED: dict[int, tuple[str, ...]] = {
     Command.SWEEP_ACK: ("generation",),
     Command.SWEEP_ABORT: ("generation",),
 }
-"""Fields that a reply repeats from its request (sections 6 to 10). Receipt of a table is verified elsewhere."""
+"""Fields that a reply repeats from its request (sections 6 to 10). The driver verifies table checksums."""
 
 
 def sources(mask: int) -> str:
-    """Return the names of the fault sources in a bit mask, for a message."""
+    """Return the names of the fault sources whose bits are set in ``mask``, for a message."""
     names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
     return ", ".join(names) if names else "no named source"
 
@@ -167,7 +167,7 @@ def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddres
     return target.error(
         SafetyError,
         f"{_name(request)} refused: the cause is still present{place}: measured {refusal.value}, "
-        f"threshold {refusal.limit}, in the unit of the fault's source{_quoted(refusal)}.",
+        f"threshold {refusal.limit}, both in the unit of the fault source{_quoted(refusal)}.",
         hint=f"Remove the cause first. {LIST_FAULTS}.",
     )
 
@@ -200,10 +200,10 @@ def _unverified(refusal: Refusal, request: Request[Message], target: DeviceAddre
         label, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
     return target.error(
         VerifyError,
-        f"{_name(request)} refused again after a complete repeat, and nothing was changed: {label}",
+        f"{_name(request)} refused a second time after all requests were repeated, and nothing was changed: {label}",
         wrote=wrote,
         read=read,
-        hint="The link or the controller's memory corrupts data. Check the session counters and GET_STATS.",
+        hint="The link or the controller's memory corrupts data. Check the session counters and board statistics.",
     )
 
 
@@ -232,7 +232,7 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], target: Devi
 
 
 def cannot_be_sent(error: ProtocolError, request: Request[Message], target: DeviceAddress) -> ConfigError:
-    """Return the error for a request that the codec cannot encode; it names the command."""
+    """Return the error for a request that the codec cannot encode; the message names the command."""
     return target.error(ConfigError, f"{_name(request)} cannot be sent: {error}.")
 
 
@@ -258,7 +258,7 @@ def check_echo(request: Request[Message], reply: Message, target: DeviceAddress)
 
 
 def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress) -> None:
-    """Raise ``FrameError`` if a HELLO reply describes an impossible controller, or one that does not fit this host."""
+    """Raise ``FrameError`` if a HELLO reply describes an impossible or unsuitable controller."""
     # All later messages are sized by HELLO, so 0 channels or an MTU above the
     # host's limit is refused here; otherwise confusing errors follow later.
     wrong = hello.out_of_range()

@@ -1,4 +1,4 @@
-"""Sends requests with the window, retries and deadlines of protocol sections 4.3 and 4.5."""
+"""Sends requests with the send window, retries and deadlines of protocol sections 4.3 and 4.5."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _HEADER = struct.Struct("<BBBBHH")
 _REQ = PROTOCOL_MAJOR << 4 | Kind.REQ
 _RETRY = int(HeaderFlag.RETRY)
 _SIZED_BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Command.SET, Command.SWEEP_LOAD))
-"""Commands whose retry time depends only on their length."""
+"""Commands whose computed reply time depends only on their length."""
 
 
 class _PendingRequest(ExpectedReply):
-    """One request of an exchange; once it is sent, also its sequence number and send times."""
+    """One request of an exchange, with its sequence number and send times once it has been sent."""
 
     __slots__ = (
         "attempt",
@@ -96,18 +96,18 @@ class _PendingRequest(ExpectedReply):
 
 
 class FramedExchange:
-    """Sends the requests of one session, overlapping as the window and their kind allow, and collects the answers.
+    """Sends the requests of one session and collects the answers; commands that may overlap share the send window.
 
     Args:
         line: Line on which the session was opened.
         clock: Clock of the line.
         target: Device name and address, for messages.
-        hello: HELLO reply, with the board's sizes and times.
+        hello: HELLO reply, which gives the board's window, frame sizes and execution times.
         baud: Speed of a UART in bit/s; ``None`` if transmission time is negligible.
         seq: Sequence number of the HELLO.
 
     Attributes:
-        read_retry_s: Time for which requests that change nothing are repeated; 0 treats them like all others.
+        read_retry_s: Time in seconds for which requests that change nothing are repeated; 0 for no extra time.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ class FramedExchange:
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
         """Send requests until all are answered or the board finally refuses a request.
 
-        BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE ones as long as
-        that helps. After that, or after a wrong checksum, all requests are sent once more.
+        BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE requests, while
+        every attempt completes at least one. Then, or after a wrong checksum, all requests are sent once more.
 
         Raises:
-            LumionError: The final refusal; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also as
-                :meth:`run`.
+            LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
+                raises as :meth:`run`.
             FrameError: A reply does not match its request.
         """
         start, may_resend_all = self._clock.now(), True
@@ -212,7 +212,7 @@ class FramedExchange:
         return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
-        """Return computed reply time and bytes on the wire; cached where both depend only on the length."""
+        """Return the computed reply time in seconds and the bytes on the wire; cached if the length determines both."""
         key = message.command, length
         if key not in self._sizes or message.command not in _SIZED_BY_LENGTH:
             computed_s = retry_timeout_s(message, self._hello, self._baud) - MARGIN_S
@@ -256,7 +256,7 @@ class FramedExchange:
         return overlaps and self._window.can_send()
 
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
-        """Read until data arrives or the next repeat is due; return whether a request was refused."""
+        """Read until data arrives or a repeat must be sent; return whether a request was refused."""
         self._line.read(Deadline(min(job.due_s for job in waiting)), waiting[0].name)
         refused = False
         now = self._clock.now()
@@ -271,9 +271,9 @@ class FramedExchange:
         return refused
 
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
-        """Repeat overdue requests under their old numbers, as often as the losses of this link require.
+        """Repeat overdue requests under their old sequence numbers, as often as the losses of this link require.
 
-        Requests that change nothing are repeated for longer, to survive a pause of a second on either side.
+        Requests that change nothing are repeated for longer, to survive if host or board pauses for a second.
         """
         now = self._clock.now()
         are_reads = all(is_read(job.message) for job in waiting)
@@ -306,6 +306,6 @@ class FramedExchange:
 
 
 def _decisive_refusal(unanswered: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
-    """Return the refusal to report: one that repeats cannot change, else a wrong checksum, else the first refusal."""
+    """Return the refusal to report: first a final refusal, then a wrong checksum, then the first of the others."""
     refusals = [(index, answer) for index in unanswered if isinstance(answer := answers[index], Refusal)]
     return min(refusals, key=lambda refusal: _REPEAT_RANK.get(refusal[1].status, 0))

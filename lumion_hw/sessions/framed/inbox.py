@@ -32,7 +32,7 @@ Answer = Message | Refusal
 """Answer to a request: its reply, or a refusal as a value."""
 
 Sink = Callable[[int, AnyEvent], None]
-"""Receives the events of one stream: ``seq`` of the frame and the event. It runs while bytes are read: be brief."""
+"""Function that receives each event of a stream and its sequence number. It runs while bytes are read: be brief."""
 
 _MAX_EVENTS = 64
 _SEQ = 1 << 16
@@ -72,7 +72,7 @@ class Inbox:
     Attributes:
         session: Id of the current session; 0 for none.
         fault_pending: FAULT_PENDING flag of the newest frame of the session.
-        counts: Numbers of events, under the names of protocol section 13.
+        counts: Number of occurrences of each condition that protocol section 13 lists, by its name there.
         faults: Newest FAULT events of the session, oldest first.
     """
 
@@ -98,7 +98,7 @@ class Inbox:
         self._next_event = dict.fromkeys(Stream, 0)
 
     def expect(self, expected: ExpectedReply) -> None:
-        """Accept one answer to the request that waits for this reply."""
+        """Register the reply that a request waits for; one answer is accepted."""
         self._expected[expected.session, expected.seq] = expected
 
     def forget(self, expected: ExpectedReply) -> None:
@@ -106,7 +106,7 @@ class Inbox:
         self._expected.pop((expected.session, expected.seq), None)
 
     def listen(self, stream: int, sink: Sink) -> None:
-        """Pass the events of a stream (1 … ) to ``sink`` until :meth:`unlisten` or the end of the session."""
+        """Pass events of a stream (1 or more) to ``sink`` until :meth:`unlisten` or the session ends."""
         self._sinks[stream] = sink
 
     def unlisten(self, stream: int) -> None:
@@ -128,7 +128,7 @@ class Inbox:
         self.counts[reason] += 1
 
     def _acceptable(self, frame: Frame) -> bool:
-        """Check a reply or event for the drop reasons common to both (rows 6, 7 and 11)."""
+        """Return whether a reply or event passes the common checks; count a failure (section 13, rows 6, 7, 11)."""
         if frame.kind not in _KINDS:
             # A returned request means an echo or a loop-back cable, and has its own counter.
             self._count_drop("echoes" if frame.kind == Kind.REQ else "bad_kind")
@@ -200,7 +200,7 @@ class Inbox:
             self._sinks[stream](frame.seq, event)
 
     def _number(self, stream: int, seq: int) -> None:
-        """Count the gaps in the numbers of a fixed stream. Telemetry counts gaps itself: its numbers restart."""
+        """Count lost events of a fixed stream by gaps in its numbers; the telemetry receiver counts its own."""
         if stream not in self._next_event:
             return
         ahead = (seq - self._next_event[stream]) % _SEQ

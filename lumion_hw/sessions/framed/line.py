@@ -1,7 +1,7 @@
 """Line of a framed session: sends bytes, passes received bytes to the inbox, and measures the link quality.
 
-The deadlines of protocol section 4.5 are computed from :class:`LinkQuality`. It counts only answered requests, because
-a board that is switched off says nothing about the wire.
+The deadlines of protocol section 4.5 are computed from :class:`LinkQuality`, which counts only answered requests: a
+board that is switched off gives no information about the wire.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LinkQuality:
     """Measured losses and delays of one link.
 
     Attributes:
-        margin_s: Time allowed for an answer in addition to the time computed from sizes and the board's own times.
+        margin_s: Time in seconds allowed for an answer beyond the time computed from sizes and the board's own times.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class LinkQuality:
         self._backoffs = 0
 
     def rto_s(self, computed_s: float) -> float:
-        """Return the time after which a request is repeated, given the computed time of the answer."""
+        """Return the time in seconds after which a request is repeated, from the computed time of its answer."""
         return (computed_s + self.margin_s) * (1 << self._backoffs)
 
     def sends(self, n_bytes: int) -> int:
-        """Return the maximum number of sends of a request, so that all are lost only once in a million requests.
+        """Return how often a request may be sent, so that at most one request in a million loses all its copies.
 
         Args:
             n_bytes: Bytes of the request and its largest reply; all of them must arrive.
@@ -65,8 +65,8 @@ class LinkQuality:
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
-            repeats: Number of sends before the last one.
-            late_s: Arrival time relative to the computed time.
+            repeats: Number of repeats of the request: sends after the first.
+            late_s: Arrival time minus the computed time, in seconds.
         """
         self._bytes += n_bytes * (repeats + 1)
         if repeats:
@@ -89,7 +89,7 @@ class LinkQuality:
         self._backoffs = min(self._backoffs + 1, _MAX_BACKOFFS)
 
     def _timed(self, late_s: float) -> None:
-        """Update smoothed delay and spread as in RFC 6298."""
+        """Update the smoothed delay and its spread as in RFC 6298, and the margin derived from both."""
         late_s = max(late_s, 0.0)
         if self._delay_s is None:
             self._delay_s, self._spread_s = late_s, 0.5 * late_s
@@ -100,7 +100,7 @@ class LinkQuality:
 
 
 def step_rtos(attempt: int) -> int:
-    """Return how long to wait after each send, in units of the RTO: 1, 2, 4, and 4 from then on."""
+    """Return the wait after each send in units of the retry time-out (RTO): 1, 2, and then always 4."""
     return min(1 << attempt, LONGEST_STEP_RTOS)
 
 
@@ -113,7 +113,7 @@ _WRITE_TIMEOUT_S = 1.0  # generous, because an incomplete write means that the l
 
 
 class SessionState(StrEnum):
-    """State of a session: DEGRADED is open, after a time-out and until the next good reply; LOST needs ``open()``."""
+    """State of a session. DEGRADED: open, but no good reply since the last time-out. LOST: needs ``open()``."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -191,7 +191,7 @@ class Line:
             self.inbox.forget(expected)
 
     def lose(self, loss: Loss) -> None:
-        """Remember that the session is lost, and why."""
+        """Mark the session as lost and store the cause."""
         self.state = SessionState.LOST
         self.loss = loss
 
@@ -206,7 +206,7 @@ class Line:
             hint = f"The host received its own requests: check for an echo or a loop-back cable. {hint}"
         outcome = "it may or may not have been executed" if took_effect is None else "nothing was changed"
         text = f"{label}: no answer within {elapsed_s * 1e3:.0f} ms; {outcome}."
-        _log.warning("%s @ %s: %s Counters: %s", self._target.device, self._target.address, text, counters)
+        _log.warning("%s @ %s: %s Session counters: %s", self._target.device, self._target.address, text, counters)
         error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error
@@ -219,5 +219,5 @@ class Line:
         return self._target.error(
             LinkLost,
             f"{label}: {error.message}.",
-            hint="Check cable and power, then open the device again; its watchdog switches the outputs off.",
+            hint="Check cable and power, then open the device again; the board's watchdog switches the outputs off.",
         )

@@ -59,7 +59,7 @@ class TurnLock:
         event: Creates an event of the session's clock.
 
     Attributes:
-        shared: More than one thread has held the lock so far.
+        shared: Whether more than one thread has held the lock so far.
     """
 
     def __init__(self, event: Callable[[], ClockEvent] = threading.Event) -> None:
@@ -72,7 +72,7 @@ class TurnLock:
         self.shared = False
 
     def _is_owned(self) -> bool:
-        """Return whether this thread holds the lock; named as in ``threading``, for :mod:`lumion_hw.links.owner`."""
+        """Return whether this thread holds the lock; named as in ``threading`` for :mod:`lumion_hw.links.owner`."""
         return self._owner == threading.get_ident()
 
     def _at_fork_reinit(self) -> None:
@@ -241,7 +241,7 @@ class FramedSession(DeviceErrors):
     def counters(self) -> Mapping[str, int]:
         """Counts of frames sent, received, dropped and retried since this object was created.
 
-        Events that never happened count 0.
+        Names that were never counted have the value 0.
         """
         return Counter(self._line.inbox.counts)
 
@@ -273,8 +273,7 @@ class FramedSession(DeviceErrors):
         Args:
             take_over: Replace a live session of another host.
             again: Reuse the id of the last session. The controller then recognizes the same host (section 4.1), but
-                refuses if
-                another host has connected in between.
+                refuses if another host has connected in between.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -309,7 +308,7 @@ class FramedSession(DeviceErrors):
             return hello
 
     def shorten_retries(self) -> None:
-        """Repeat read requests as briefly as all others until the next session; for callers that are closing."""
+        """Until the next session, give read requests no more retries than other requests; used when closing."""
         if self._exchange is not None:
             self._exchange.read_retry_s = 0.0
 
@@ -353,9 +352,9 @@ class FramedSession(DeviceErrors):
                 self._exchanging = False
 
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
-        """Send a request unless the session is busy or closed; never waits for another transaction.
+        """Send a request unless the session is busy or closed; never wait for another transaction.
 
-        For periodic actions, which on a virtual clock run inside the waits of this session.
+        Use this in periodic actions: on a virtual clock, such actions run while the session itself waits.
 
         Returns:
             The reply, or ``None`` if nothing was sent. Raises as :meth:`request`.
@@ -378,7 +377,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.unlisten(stream)
 
     def wait_events(self, deadline: Deadline) -> None:
-        """Read until data arrives, the deadline is reached, or it is another thread's turn.
+        """Read until data arrives, the deadline is reached, or another thread waits for the session.
 
         Raises:
             LinkLost: The link or the session is lost.
@@ -471,7 +470,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.counts["retries"] += 1
 
     def _refuse_nesting(self, label: str) -> None:
-        """Raise ``BusyError`` if the session waits for a reply: a nested request would mix up conversations."""
+        """Raise ``BusyError`` if this thread already waits for a reply: a nested request would mix up the replies."""
         if self._exchanging:
             raise self.error(
                 BusyError,

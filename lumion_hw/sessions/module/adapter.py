@@ -1,4 +1,4 @@
-"""Base of the I2C adapters of this computer: one bus transaction per call to any device address, and spare pins.
+"""Base of the I2C adapters of this computer: one bus transaction per call to any device address; optional pins.
 
 An adapter can reach every pluggable module: ``BridgedI2c`` uses one of its addresses for a CMIS module, and
 :class:`AdapterRegisters` provides the registers of an SFP+.
@@ -53,7 +53,7 @@ class I2cAdapter(abc.ABC):
     Args:
         address: The adapter's address in a bench file.
         device: Device name, for messages.
-        largest_read: Longest read in one transaction; by default that of the adapter class.
+        largest_read: Longest read in one transaction, in bytes; by default that of the adapter class.
         library: Replacement for the adapter's library, for tests.
     """
 
@@ -160,7 +160,7 @@ class I2cAdapter(abc.ABC):
 
     @abc.abstractmethod
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
-        """Write ``out``, then, if ``n_read`` is not 0, read after a repeated start."""
+        """Write ``out``; if ``n_read`` is not 0, then read that many bytes after a repeated start."""
 
     @abc.abstractmethod
     def _is_no_acknowledge(self, error: Exception) -> bool:
@@ -188,7 +188,7 @@ class I2cAdapter(abc.ABC):
             raise self._error(LinkLost, f"{label}: {_reason(error)}", self._hint_for_loss(error)) from error
 
     def _hint_for_loss(self, error: Exception) -> str:
-        """Return the hint for an error that is not a missing acknowledge."""
+        """Return the hint for an error other than a missing acknowledge."""
         del error
         return "Check the adapter and its cable."
 
@@ -286,7 +286,7 @@ class AdapterRegisters:
         adapter: The adapter.
         clock: Clock for the retries.
         device: Device name, for messages.
-        retry_s: Time for which an access that is not acknowledged is repeated.
+        retry_s: Time in seconds for which an access that is not acknowledged is repeated.
     """
 
     def __init__(self, adapter: I2cAdapter, clock: Clock, *, device: str, retry_s: float = 0.5) -> None:
@@ -331,7 +331,7 @@ class AdapterRegisters:
         except NotRespondingError as error:
             kind = ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
             raise kind(
-                f"{error.message} for {self._retry_s:g} s",
+                f"{error.message}, repeated for {self._retry_s:g} s",
                 device=self._device,
                 address=self.name,
                 hint="Check that a module is plugged in and powered, and has this device address.",

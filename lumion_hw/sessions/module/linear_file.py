@@ -1,4 +1,4 @@
-"""Module memory in a file: from a Linux driver of the optoe kind, or saved by ``ethtool -m IFACE raw on``."""
+"""Module memory as a file: from a Linux driver such as optoe, or saved by ``ethtool -m IFACE raw on``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MemoryFile:
         path: The file.
         clock: Clock for the retries.
         device: Device name, for messages.
-        retry_s: Time for which an access that the bus refuses is repeated.
+        retry_s: Time in seconds for which an access that the bus refuses is repeated.
     """
 
     def __init__(self, path: AnyPath, clock: Clock, *, device: str, retry_s: float = 0.5) -> None:
@@ -119,7 +119,7 @@ class MemoryFile:
             position: Position in the file.
             length: Number of bytes.
             label: Name of the location, for messages.
-            silence: Error to raise if the bus refuses the access until the deadline.
+            silence: Error to raise if the bus refuses the access until the retry time has passed.
 
         Raises:
             LinkError: ``silence``.
@@ -209,7 +209,7 @@ _COMPARED_BYTES = 16
 class LinearPages(MemoryFile):
     """Pages of a module in one file, one after the other; implements ``ModulePages``.
 
-    The kernel selects the page without verifying it: for a page that the module lacks, page 00h is read.
+    The kernel selects the page without verifying it: a read of a page that the module lacks returns page 00h.
     """
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:

@@ -32,8 +32,8 @@ from lumion_hw.standards.cmis.lower_memory import (
 class BridgedI2c:
     """The device at one address of a ``RegisterAccess``; implements ``I2cDevice``.
 
-    An access that is split is not one bus transaction: an SC18IM700 reads 16 bytes at a time, split at even distances
-    from the start, and writes within rows of 8 bytes. CMIS numbers that begin at these positions are transferred whole.
+    The bridge may split an access into several bus transactions: an SC18IM700 reads at most 16 bytes at a time and
+    writes within rows of 8 bytes. Numbers at even distances from the start of a read are still read whole.
 
     Args:
         registers: Registers of the bridge, or the adapter.
@@ -88,15 +88,15 @@ class Openable(Protocol):
 class PagedI2c:
     """Pages of a module at one I2C address; implements ``ModulePages``.
 
-    The page selected last is not trusted: every transaction first reads PageSelect back, because a module that was
-    reset or replaced shows page 00h again and would return the wrong bytes.
+    Every transaction first reads back which page is selected, because a module that was reset or replaced has returned
+    to page 00h and would return the wrong bytes.
 
     Args:
         i2c: The device at 0x50.
         clock: Clock for the retries.
         device: Device name, for messages.
-        retry_s: Time for which an access that is not acknowledged is repeated.
-        hold_off_s: Pause after every write and page change, for slow boards.
+        retry_s: Time in seconds for which an access that is not acknowledged is repeated.
+        hold_off_s: Pause in seconds after every write and page change, for slow boards.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class PagedI2c:
                 self._retry_s, self._retries_absence = before
 
     def forget(self) -> None:
-        """Forget which page was selected last."""
+        """Forget the selected page, so that the next access selects a page again."""
         self._selected = None
         self._proven = False
 
     def _select(self, page: Page, bank: int) -> None:
-        """Select ``page`` for the upper bytes and verify the selection."""
+        """Select the page that bytes 128 to 255 show, and verify the selection."""
         if page is None:
             return
         requested = (bank, page)
@@ -217,7 +217,7 @@ class PagedI2c:
         selected = self._read_selected(page)
         if selected != requested:
             raise PageNotSupportedError(
-                f"no {page_name(page, bank)}: PageSelect changed to {page_name(selected[1], selected[0])}",
+                f"cannot select {page_name(page, bank)}: the module selected {page_name(selected[1], selected[0])}",
                 device=self._device,
                 address=self.name,
                 hint="The module does not have this page.",
@@ -225,7 +225,7 @@ class PagedI2c:
         self._selected, self._proven = requested, True
 
     def _read_selected(self, page: int) -> tuple[int, int]:
-        """Return bank and page that the module shows; bank 0 for pages without banks."""
+        """Return the selected bank and page; bank 0 for pages without banks."""
         bank, selected = self._read(BANK_SELECT_BYTE, 2)
         return (bank if page >= FIRST_BANKED_PAGE else 0), selected
 
@@ -268,7 +268,7 @@ class PagedI2c:
 
 
 def _with_address(error: LumionError, device: str, address: str) -> LumionError:
-    """Complete an error with the device name and, if missing, the address; return the error."""
+    """Add the device name and, if missing, the address to an error; return the error."""
     error.device = device
     error.address = error.address or address
     return error

@@ -16,16 +16,16 @@ from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
 
 MAX_WRITE_BYTES = 8
-"""Longest write in one transaction (CMIS); longer ones only if the module advertises them."""
+"""Longest write in one transaction (CMIS), in bytes, unless the module advertises longer writes."""
 
 
 class PageNotSupportedError(NotSupportedError):
-    """The module does not have this page, or not in this bank."""
+    """The module does not have this page, or does not have it in this bank."""
 
 
 @runtime_checkable
 class ModulePages(Protocol):
-    """Memory of one CMIS module by page, byte and bank; one bus transaction per call. Thread-safe."""
+    """Memory of one CMIS module, addressed by page, byte and bank; one bus transaction per call. Thread-safe."""
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ def check_range(page: Page, byte: int, length: int, bank: int) -> None:
     bank_fits = bank == 0 or (page is not None and page >= FIRST_BANKED_PAGE and 0 < bank <= 0xFF)
     if not (fits and page_fits and bank_fits):
         raise ConfigError(
-            f"there are no {length} bytes at {byte} of {page_name(page, bank)}",
+            f"cannot access {length} bytes at byte {byte} of {page_name(page, bank)}: they are outside the memory",
             hint="The lower memory has bytes 0 to 127, and a page 128 to 255. Only pages from 10h on have banks.",
         )
 
@@ -99,7 +99,7 @@ class ImagePages:
 
     Args:
         image: The image. Pages that it lacks are not supported; unknown bytes are read as 0.
-        writable: Writes change the copy in memory; otherwise they are refused.
+        writable: Whether writes change the image in memory; otherwise they are refused.
         device: Device name, for messages.
     """
 

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 IDENTITY_DEVICE = 0x50
 """7-bit address that every pluggable module acknowledges once it is plugged in and started."""
 ROW_BYTES = 8
-"""Writes stay within a row of this size (SFF-8472 clause 4: EEPROM page writes)."""
+"""Row size in bytes: no write crosses the end of a row (SFF-8472 clause 4: EEPROM page writes)."""
 
 
 class ModuleAbsentError(LinkError):
@@ -110,7 +110,7 @@ def repeat_access(
 
 
 def split_into_rows(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a write into writes within rows; yield ``(offset, data)`` of each."""
+    """Split a write at the ends of 8-byte rows; yield ``(offset, data)`` of each part."""
     start = 0
     while start < len(data):
         # In the EEPROMs of such modules, a write past the end of a row wraps to its start.

@@ -2,9 +2,9 @@
 
 Message formats, registers and status codes are from the data sheet "SC18IM700, Master I2C-bus controller with UART
 interface", Rev. 02, 10 August 2007: clause 7.1.1 (write), 7.1.4 (read internal register), 7.1.7 (read after write with
-repeated start), 7.3.8 (``I2CStat``). These clause numbers and the 655 ms below are not yet verified with the document.
-The FIFOs hold 16 bytes each way (clause 2), so all messages and replies here are at most that long; users report that
-a 64-byte read of the real chip never ends.
+repeated start), 7.3.8 (``I2CStat``). These clause numbers and the time-out of 655 ms in the code are not yet verified
+with the document. The FIFOs hold 16 bytes each way (clause 2), so all messages and replies here are at most that long;
+users report that a 64-byte read of the real chip never ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BITS_PER_UART_BYTE = 10
 _I2C_BYTE_S = 9 / 100e3  # at 100 kHz, the slowest bus speed in use
 _RETRY_PERIOD_S = 0.002
 _NO_DATA_S = 0.1
-"""Wait beyond the transmission time; without data by then, a read was probably refused and its status is read.
+"""Wait for data beyond the transmission time; after that, a read was probably refused and its status is queried.
 
 The result does not depend on this time: data that arrives later, on a busy host, is still found before its status.
 """
@@ -51,10 +51,10 @@ class Sc18im700(Conversation):
         link: The UART, 8N1.
         clock: Clock of the link.
         device: Device name, for messages.
-        retry_s: Time for which an access that is not acknowledged is repeated. A module is silent for up to 80 ms after
-            a
-            write and 300 ms after power-up (SFF-8472, SFF-8431).
-        timeout_s: Time limit for a reply of the bridge, beyond the transmission time; host and USB need it.
+        retry_s: Time in seconds for which an access that is not acknowledged is repeated. A module is silent for up to
+            80 ms after a write and 300 ms after power-up (SFF-8472, SFF-8431).
+        timeout_s: Time limit for a reply of the bridge, in seconds, beyond the transmission time; allows for delays of
+            host and USB.
         baud: Baud rate of the UART, for the transmission times; 9600 after reset.
     """
 
@@ -99,8 +99,8 @@ class Sc18im700(Conversation):
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``.
 
-        Reads of more than 16 bytes are split into several transfers, at even distances from ``offset``, so two-byte
-        values that begin at an even distance are consistent.
+        Reads of more than 16 bytes are split into several transfers at even distances from ``offset``, so a two-byte
+        value at an even distance is always read in one transfer.
         """
         _check_range(device, offset, length)
         with self.transaction():
@@ -171,8 +171,8 @@ class Sc18im700(Conversation):
     def _await_write_cycle(self, device: int, offset: int, label: str) -> None:
         """Wait until the module acknowledges again after storing a write (SFF-8472, up to 80 ms).
 
-        It polls with the offset only, so that a busy module is recognized immediately; a read would wait for missing
-        bytes.
+        It polls with a write of the offset alone, so that a busy module is recognized immediately; a read would wait
+        for bytes that never arrive.
         """
         self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 
@@ -203,7 +203,7 @@ class Sc18im700(Conversation):
         return status
 
     def _wait_or_raise(self, device: int, label: str, status: int, deadline: Deadline) -> None:
-        """Wait before the next attempt; after the deadline, raise the error that names the cause."""
+        """Wait before the next attempt; after the deadline, raise the error for the last status."""
         if self._clock.now() < deadline:
             self._clock.sleep(_RETRY_PERIOD_S)
             return
@@ -227,6 +227,6 @@ class Sc18im700(Conversation):
 def _check_range(device: int, offset: int, length: int) -> None:
     if not (0 <= device < 0x80 and offset >= 0 and length > 0 and offset + length <= _DEVICE_BYTES):
         raise ConfigError(
-            f"I2C device {device} has no {length} registers at {offset}",
+            f"I2C device {device} has no {length} registers at offset {offset}",
             hint="A device address has 7 bits, and a device has 256 bytes.",
         )

@@ -1,9 +1,9 @@
 """The CMIS register map as data, and the codec of its numbers. No I/O; shared by driver, emulator, decoder and docs.
 
 Start at :data:`FIELDS`. ``field.span(index)`` gives the bytes to read, :func:`decode` their meaning, :func:`encode` the
-bytes to write. :func:`byte_access` gives what each bit allows, :func:`quiet_runs` the bytes that can be read without
-clearing flags. After OIF CMIS 5.x and C-CMIS, as far as public implementations agree (``Field.certainty``). The modules
-inside are private: import from here.
+bytes to write. :func:`byte_access` gives the access rights of each bit, :func:`quiet_runs` the bytes that can be read
+without clearing flags. The map follows OIF CMIS 5.x and C-CMIS as far as public implementations agree
+(``Field.certainty``). The modules inside are private: import from here.
 """
 
 from lumion_hw.standards.cmis.administrative_pages import CHECKSUMS

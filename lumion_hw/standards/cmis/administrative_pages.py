@@ -21,7 +21,7 @@ CHECKSUMS: tuple[Checksum, ...] = (
     Checksum("02h:255", 0x02, 128, 254, 255),
     Checksum("04h:255", 0x04, 128, 254, 255),
 )
-"""Page checksums. A wrong checksum is only a warning, because real modules and anonymised dumps have some."""
+"""Page checksums. A wrong checksum is only a warning, because real modules and anonymised dumps may have wrong ones."""
 
 
 def _text(name: str, byte: int, length: int) -> Field:
@@ -100,7 +100,7 @@ PAGE_02H: tuple[Field, ...] = (
     *_thresholds("rx_power", 192, NumberFormat.UINT, PER_0_1_UW, "mW"),
     Field("page_02h_checksum", 0x02, 255),
 )
-"""Fields of page 02h. Bias thresholds have the same multiplier as the monitor."""
+"""Fields of page 02h. The thresholds of the laser bias have the same multiplier as its monitor."""
 
 PAGE_03H: tuple[Field, ...] = (
     Field(
@@ -110,7 +110,7 @@ PAGE_03H: tuple[Field, ...] = (
 """Page 03h: user EEPROM."""
 
 GRID_NAMES = ("3_125ghz", "6_25ghz", "12_5ghz", "25ghz", "50ghz", "100ghz", "33ghz", "75ghz", "150ghz")
-"""Grids by code, as written in field names."""
+"""Frequency grids as spelled in field names; the index is the grid code."""
 _TUNABLE = "transmitter_tunable"
 
 

@@ -166,4 +166,4 @@ PAGE_01H: tuple[Field, ...] = (
     *application_fields("more_application", _P, 223, 7, 9),
     Field("page_01h_checksum", _P, 255),
 )
-"""Fields of page 01h. Applications 9 to 15 continue those of the lower memory."""
+"""Fields of page 01h. Its descriptors of applications 9 to 15 continue the list in the lower memory."""

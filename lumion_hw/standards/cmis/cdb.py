@@ -16,13 +16,13 @@ CDB_PAGE = 0x9F
 EPL_PAGES = range(0xA0, 0xB0)
 """Pages of the extended payload."""
 LPL_BYTE = 136
-"""First byte of the local payload."""
+"""Address of the first byte of the local payload."""
 MAX_LPL = 120
 """Longest local payload in bytes."""
 COMMAND_BYTE = 128
-"""First byte of the command id; writing the id starts the command."""
+"""Address of the first byte of the command id; writing the id starts the command."""
 HEADER_REST_BYTE = 130
-"""First of the bytes that are written before the command id."""
+"""Address of the first byte after the command id; these bytes are written before the id."""
 
 _CDB = "cdb_instances"
 
@@ -55,7 +55,7 @@ PAGE_9FH: tuple[Field, ...] = (
 
 
 def check_code(header: bytes, payload: bytes = b"") -> int:
-    """Return FFh minus the sum of the bytes modulo 256: of 9Fh:128-132 and the payload, or of a reply alone."""
+    """Return the check code: FFh minus the sum of the bytes (9Fh:128-132 and payload, or a reply) modulo 256."""
     return 0xFF - (sum(header) + sum(payload)) % 256
 
 
@@ -73,7 +73,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
     Args:
         command: Command id, such as ``codes.CdbCommand.MODULE_FEATURES``.
         payload: Local payload, at most ``MAX_LPL`` bytes.
-        epl_length: Bytes of an extended payload that has been written before.
+        epl_length: Number of bytes of an extended payload that was written before.
 
     Raises:
         ValueError: The command, payload or length does not fit its field.
@@ -105,7 +105,7 @@ def decode_reply(page: bytes) -> bytes:
 
 
 def encode_reply(payload: bytes) -> bytes:
-    """Return 9Fh:134 to the end of the payload. Raises ``ValueError`` for a payload longer than ``MAX_LPL``."""
+    """Return a reply as the bytes from 9Fh:134 on. Raises ``ValueError`` for a payload longer than ``MAX_LPL``."""
     if len(payload) > MAX_LPL:
         raise ValueError(f"a CDB reply has at most {MAX_LPL} bytes, not {len(payload)}")
     return bytes([len(payload), check_code(payload)]) + payload

@@ -22,12 +22,12 @@ from lumion_hw.standards.registers import (
 )
 
 MIN_POWER_DBM = -40.0
-"""Power of one count (0.1 µW). A raw 0 is reported as this value with the quality ``below_range``."""
+"""Power of one count (0.1 µW) in dBm. A raw 0 is reported as this value with the quality ``below_range``."""
 _POWER_FULL_SCALE = 0xFFFF
 
 
 def decode_from(field: Field, half: bytes, index: int | None = None) -> Value:
-    """Return the value of a field from the 128 bytes of its page (or of the lower memory). Errors: :func:`raw`."""
+    """Return a field's value from the 128 bytes of its page or of the lower memory. Errors as for :func:`raw`."""
     return decode(field, cut(field, half, index), index)
 
 
@@ -44,7 +44,7 @@ def cut(field: Field, half: bytes, index: int | None = None) -> bytes:
 
 
 def checksum_of(item: Checksum, half: bytes) -> int:
-    """Return the checksum that the 128 bytes of a page should have at ``item.byte``."""
+    """Return the checksum that the 128 bytes of a page should contain at ``item.byte``."""
     return registers.checksum_of(item, half, HALF_BYTES)
 
 
@@ -57,7 +57,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
     """Return the offset of a byte in a linear file (Linux optoe): lower memory first, then the pages in order.
 
     Raises:
-        ValueError: The byte is not in that half, or the page has no banks.
+        ValueError: The byte is not in the lower memory or page, or the page has no banks.
     """
     if page is None:
         if not 0 <= byte < HALF_BYTES:
@@ -71,7 +71,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Return power in dBm and its quality for counts of 0.1 µW: 0 is below the range, full scale a lower bound."""
+    """Return power in dBm and its quality for counts of 0.1 µW: 0 is below range, and full scale is a lower bound."""
     # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
@@ -80,21 +80,21 @@ def optical_power(count: int) -> tuple[float, Quality]:
 
 
 def optical_power_count(power_dbm: float) -> int:
-    """Return a power in counts of 0.1 µW, as a module's register shows it: 0 below half a count, at most FFFFh."""
+    """Return a power in counts of 0.1 µW as in a module's register: 0 for less than half a count, at most FFFFh."""
     return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
 
 
 MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
-"""Factor on a field's scale by the code of its ``multiplier`` field; other codes are reserved."""
+"""Factors that multiply a field's scale, by the code in the field's ``multiplier`` field; other codes are reserved."""
 
 
 def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
-    """Return the decoded value of a field times its multiplier; unchanged if it has none.
+    """Return the decoded value of a field times its multiplier; unchanged if the field has no multiplier.
 
     Args:
         field: The field.
         value: Result of :func:`decode`.
-        code: Value of the field named in ``field.multiplier``; ``None`` if it is not known.
+        code: Value of the field named in ``field.multiplier``; ``None`` if that value is unknown.
 
     Returns:
         ``None`` if the factor is not known or its code is reserved.
@@ -106,14 +106,14 @@ def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
 
 
 TEC_PERCENT = Fraction(100, 32767)
-"""Percent of the full TEC current per count of an auxiliary monitor."""
+"""Percent of the full thermo-electric cooler (TEC) current per count of an auxiliary monitor."""
 
 
 def aux_monitor(count: int, meaning: str) -> float:
     """Return the value of an auxiliary monitor. ``meaning`` is ``tec`` (%), ``temperature`` (degC) or ``supply`` (V).
 
     Raises:
-        ValueError: Another meaning.
+        ValueError: ``meaning`` has another value.
     """
     scales = {"tec": TEC_PERCENT, "temperature": Fraction(1, 256), "supply": Fraction(1, 10_000)}
     if meaning not in scales:
@@ -122,31 +122,31 @@ def aux_monitor(count: int, meaning: str) -> float:
 
 
 DURATION_BOUNDS_S = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 600.0, 3000.0)
-"""Upper bounds of the duration codes 0 to Ch."""
+"""Upper bounds, in s, of the durations with codes 0 to Ch."""
 
 
 def duration_s(code: int) -> float | None:
-    """Return the upper bound of an advertised duration; ``None`` if it has none (Dh) or the code is reserved."""
+    """Return the upper bound of a duration code in s; ``None`` for Dh (no upper bound) and for reserved codes."""
     # A code gives the upper bound of the time (CMIS, page 01h), so a deadline made from it is never too short.
     return DURATION_BOUNDS_S[code] if 0 <= code < len(DURATION_BOUNDS_S) else None
 
 
 def duration_code(seconds: float) -> int:
-    """Return the smallest duration code whose bound is at least ``seconds``; Dh above 3000 s."""
+    """Return the smallest duration code whose upper bound is at least ``seconds``; Dh for more than 3000 s."""
     return len([bound for bound in DURATION_BOUNDS_S if bound < seconds])
 
 
 SMF_MULTIPLIER_2_SINCE = (5, 3)
-"""CMIS revision from which code 3 of 01h:132.7-6 points to 01h:137.7-6; it was reserved before."""
+"""CMIS revision from which code 3 in 01h:132.7-6 refers to the multiplier in 01h:137.7-6; it was reserved before."""
 
 
 def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -> float | None:
     """Return the fibre length a module supports (CMIS 5.3 Table 8-45).
 
     Args:
-        multiplier: Code of 01h:132.7-6: 0.1, 1, 10 km, or 3 for the second multiplier.
-        base: 01h:132.5-0.
-        multiplier_2: Code of 01h:137.7-6: 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
+        multiplier: Code in 01h:132.7-6: 0 to 2 for 0.1, 1 and 10 km; 3 for ``multiplier_2``.
+        base: Length in units of the multiplier, 01h:132.5-0.
+        multiplier_2: Code in 01h:137.7-6: 0 to 3 for 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
 
     Returns:
         ``None`` if the multiplier is reserved.
@@ -157,19 +157,19 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
 
 
 def cable_length_m(multiplier: int, base: int) -> float:
-    """Return the length of a cable assembly; multiplier codes are 0.1, 1, 10 and 100 m; 0 is a separable module."""
+    """Return a cable's length from ``base`` and a multiplier code (0.1, 1, 10, 100 m); 0 for a separable module."""
     return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100))[multiplier])
 
 
 EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
-"""Number of pages of extended payload by the code of ``cdb_epl_pages``."""
+"""Number of pages of extended payload, by the code in the field ``cdb_epl_pages``."""
 
 
 def cdb_busy_s(byte_165: int, byte_166: int) -> float:
     """Return the longest time a CDB command keeps the module busy, from 01h:165 and 01h:166.
 
-    Revisions of the standard disagree about the short form, min(80, X) or 80 - min(80, X) ms: the longer one is
-    returned, so a deadline made from it is never too short.
+    Revisions of the standard disagree about the short form, min(80, X) or 80 - min(80, X) ms. The longer time is
+    returned, so that a deadline is never too short.
     """
     if byte_166 & 0x80:
         return max(1, byte_165 & 0x1F) * 0.160
@@ -191,7 +191,7 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
 
     Raises:
         LimitError: The value does not fit the observable's format.
-        ValueError: It is not a number.
+        ValueError: The value is not a number.
     """
     field = Field(
         observable.name, None, 0, length=2, kind=observable.kind, scale=observable.scale, unit=observable.unit
@@ -203,10 +203,10 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
 
 
 def q_db(ber: float) -> float:
-    """Return Q in dB of a bit error ratio: 20 log10(sqrt(2) erfcinv(2 BER)).
+    """Return the Q factor in dB for a bit error ratio: 20 log10(sqrt(2) erfcinv(2 BER)).
 
     Raises:
-        ValueError: The ratio is not between 0 and 0.5.
+        ValueError: The bit error ratio is not between 0 and 0.5.
     """
     if not 0.0 < ber < 0.5:
         raise ValueError(f"Q is not defined for a bit error ratio of {ber}")

@@ -1,7 +1,7 @@
 """Codes of CMIS registers by name: states, results, causes, patterns; and the tables with their texts.
 
-An unknown code is not an error: modules use newer and vendor-specific ones. :func:`describe` writes it as ``0xNN`` and
-adds whether it is reserved or vendor-specific, if ``RANGES`` has it.
+An unknown code is not an error: modules use newer and vendor-specific codes. :func:`describe` writes an unknown code as
+``0xNN`` and adds whether it is reserved or vendor-specific, if ``RANGES`` lists it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DATA_PATH_TRANSIENT = frozenset(
 
 
 class ConfigStatus(enum.IntEnum):
-    """Result of the last apply on a host lane, 11h:202-205. 13 to 15 are custom."""
+    """Result of the last applied configuration of a host lane, 11h:202-205. Codes 13 to 15 are custom."""
 
     UNDEFINED = 0x0
     SUCCESS = 0x1
@@ -64,7 +64,7 @@ class ConfigStatus(enum.IntEnum):
 
 
 class FaultCause(enum.IntEnum):
-    """Cause of ``ModuleState.FAULT``, 00h:41. 32 to 63 are custom; 4 to 6 are from newer revisions."""
+    """Cause of ``ModuleState.FAULT``, 00h:41. Codes 32 to 63 are custom; 4 to 6 exist in newer revisions."""
 
     NONE = 0
     TEC_RUNAWAY = 1
@@ -76,7 +76,7 @@ class FaultCause(enum.IntEnum):
 
 
 class MediaType(enum.IntEnum):
-    """Media type, 00h:85. It selects the table for the media interface ids."""
+    """Media type, 00h:85, which selects the table of media interface ids."""
 
     UNDEFINED = 0
     MMF = 1
@@ -143,7 +143,7 @@ CDB_FIRMWARE_WRITES = range(0x0101, 0x010B)
 
 
 class Pattern(enum.IntEnum):
-    """Test patterns of generators and checkers, 13h nibbles and bit numbers of the pattern lists."""
+    """Test patterns: code in the pattern selections of page 13h, and bit number in its lists of supported patterns."""
 
     PRBS31Q = 0x0
     PRBS31 = 0x1
@@ -180,7 +180,7 @@ class DiagnosticsSelector(enum.IntEnum):
 
 
 class Grid(enum.IntEnum):
-    """Frequency grids, 12h:128-135.7-4; ``grids`` computes their frequencies."""
+    """Codes of the frequency grids, 12h:128-135.7-4; the module ``grids`` computes their frequencies."""
 
     GHZ_3_125 = 0
     GHZ_6_25 = 1
@@ -244,11 +244,11 @@ MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
         MediaType.BASE_T: "media_interface_base_t",
     }
 )
-"""Name of the table for the media interface ids, by media type."""
+"""Name of the table in ``TABLES`` that explains the media interface ids, by media type."""
 
 
 VENDOR_SPECIFIC = "vendor-specific"
-"""Text for codes whose meaning the vendor defines; see its data sheet."""
+"""Text for codes whose meaning the vendor defines in the module's data sheet."""
 _VENDOR_OR_RESERVED = ((range(0x80, 0x100), VENDOR_SPECIFIC), (range(0x80), "reserved"))
 _INTERFACES = ((range(0xC0, 0x100), VENDOR_SPECIFIC), (range(0xC0), "reserved"))
 
@@ -263,7 +263,7 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
         **dict.fromkeys(("host_interface", *MEDIA_TABLES.values()), _INTERFACES),
     }
 )
-"""Meaning of codes that are not in their table; the first matching range counts (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
+"""Meaning of codes not listed in ``TABLES``; the first matching range counts (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
 
 
 def is_known(table: str, code: int) -> bool:

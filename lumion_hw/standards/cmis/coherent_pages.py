@@ -1,6 +1,7 @@
 """C-CMIS pages of coherent modules, bank 0, media lane 1: FEC counters (34h), link performance (35h), flags (33h).
 
-Pages 34h and 35h are known from two sources. The others are known from one source; only their certain fields are here.
+Pages 34h and 35h are known from two sources. Of the other pages, known from one source, only the certain fields are
+listed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from lumion_hw.standards.cmis.fields import Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 COHERENT = "coherent"
-"""Condition of all these fields: the module is coherent."""
+"""Support condition of all fields of the C-CMIS pages: the module is coherent."""
 
 _CHECK = Certainty.CHECK
 _RW = Access.RW
@@ -27,13 +28,13 @@ class LinkQuantityField:
 
     Attributes:
         name: Name; fields are ``pm_<name>_avg``, ``_min`` and ``_max``.
-        byte: Byte of the average.
-        length: Bytes of each value.
+        byte: Address of the average.
+        length: Number of bytes of each value.
         kind: ``INT`` or ``UINT``.
-        scale: ``unit`` per count.
+        scale: Size of one count, in ``unit``.
         unit: Unit.
         observable: Name of the VDM observable of the same quantity.
-        certainty: How certain its definition is.
+        certainty: How certain the definition is.
     """
 
     name: str
@@ -99,7 +100,7 @@ FEC_COUNTERS: tuple[tuple[str, int, int], ...] = (
     ("uncorrectable_frames_min", 180, 4),
     ("uncorrectable_frames_max", 184, 4),
 )
-"""Counters of page 34h (media) and 3Ah (host): name, byte, length. Minimum and maximum are per sub-interval."""
+"""Counters of page 34h (media) and 3Ah (host): name, address, bytes. Minimum and maximum are those of sub-intervals."""
 
 
 def _fec_fields(prefix: str, page: int, certainty: Certainty) -> tuple[Field, ...]:

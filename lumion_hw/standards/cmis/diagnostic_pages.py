@@ -33,7 +33,7 @@ def _patterns(name: str, byte: int, support: str) -> Field:
 
 
 def _pattern_control(prefix: str, of: str, byte: int) -> tuple[Field, ...]:
-    """Return the controls of one side's generators or checkers."""
+    """Return the control fields of the pattern generators or checkers on one side (host or media)."""
 
     def lanes(name: str, offset: int, certainty: Certainty = Certainty.TWO_SOURCES, note: str = "") -> Field:
         return lane_bits(
@@ -78,7 +78,7 @@ DIAGNOSTIC_FLAGS = (
     ("checker_lol_host", HOST),
     ("checker_lol_media", MEDIA),
 )
-"""Lane flags in the order of 14h:134-139 and of their masks 13h:208-213."""
+"""Lane flags, in the order of their bytes 14h:134-139 and of their masks 13h:208-213."""
 
 
 def _diagnostic_flags(suffix: str, page: int, byte: int, access: Access, certainty: Certainty) -> tuple[Field, ...]:
@@ -162,11 +162,11 @@ PAGE_13H: tuple[Field, ...] = (
 """Fields of page 13h."""
 
 VIEW_BER = "selector 01h or 11h"
-"""View of 14h:192-255 with bit error ratios."""
+"""Selector codes for which 14h:192-255 contains bit error ratios."""
 VIEW_COUNTERS = "selector 02h-05h or 12h-15h"
-"""View of 14h:192-255 with counters of four lanes."""
+"""Selector codes for which 14h:192-255 contains the counters of four lanes."""
 VIEW_SNR = "selector 06h"
-"""View of 14h:192-255 with signal-to-noise ratios."""
+"""Selector code for which 14h:192-255 contains signal-to-noise ratios."""
 
 
 def _ber(name: str, byte: int, of: str) -> Field:

@@ -19,14 +19,14 @@ LANES = 8
 HALF_BYTES = 128
 """Bytes of the lower memory and of each page."""
 FIRST_BANKED_PAGE = 0x10
-"""Pages from here on exist once per bank."""
+"""First page that exists once per bank, as all later pages do."""
 
 Page = int | None
 """Page number, or ``None`` for the lower memory."""
 
 
 class Certainty(enum.Enum):
-    """How certain the place and meaning of a field are (docs/transponders.md)."""
+    """How certain the address and meaning of a field are (docs/transponders.md)."""
 
     TWO_SOURCES = "two sources"
     CHECK = "check"
@@ -34,7 +34,7 @@ class Certainty(enum.Enum):
 
 @dataclass(frozen=True)
 class Location:
-    """Bits of one byte: ``page`` (``None`` for the lower memory), ``byte`` 0 to 255 and a bit ``mask``."""
+    """Some bits of one byte: ``page`` (``None`` for the lower memory), ``byte`` 0 to 255 and a bit ``mask``."""
 
     page: Page
     byte: int
@@ -46,12 +46,12 @@ class Field(Register):
     """One field of the CMIS map; ``space`` is its page, ``None`` for the lower memory.
 
     Attributes:
-        codes: Name of the table in ``codes.TABLES`` that explains an ``ENUM``.
-        multiplier: Name of the advertising field whose code multiplies the scale, by ``codec.MULTIPLIERS``.
-        support: Name of the advertising field that must not be 0, or of a condition in ``index.CONDITIONS``.
-        certainty: How certain the place and meaning are.
-        view: Condition that selects this field where several share the same bytes. Only fields of different ``view``
-            can.
+        codes: Name of the table in ``codes.TABLES`` that explains the values of an ``ENUM`` field.
+        multiplier: Name of the advertising field whose code selects a factor for the scale from ``codec.MULTIPLIERS``.
+        support: Name of the advertising field that is not 0 if the field exists, or of a condition in
+            ``index.CONDITIONS``.
+        certainty: How certain the address and meaning of the field are.
+        view: Condition under which shared bytes have this meaning; only fields with different ``view`` may share bytes.
         note: Further hints for users.
     """
 
@@ -83,7 +83,7 @@ class Field(Register):
 
     @cached_property
     def _locations(self) -> dict[int | None, tuple[Location, ...]]:
-        """The bits of each element, computed once because every check of flags needs all of them."""
+        """Bits of each element, computed once because every check of flags needs all of them."""
         return {index: tuple(self._located(index)) for index in self._low_bits}
 
     def _located(self, index: int | None) -> Iterator[Location]:
@@ -145,7 +145,7 @@ def lane_bits(
 
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
-"""The order of thresholds in the memory and, from bit 0 upwards, of the flags and masks of one monitor."""
+"""Order of a monitor's thresholds in the memory and, from bit 0 upwards, of its flags and masks."""
 
 
 def limit_flags(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 MAX_LPL_BLOCK = 116
-"""Largest number of image bytes in one local payload, after the block's address."""
+"""Largest number of firmware bytes in one local payload, after the address of the block."""
 MAX_EPL_PAGES = 16
 """Largest number of pages of the extended payload."""
 MAX_START_BYTES = 112
@@ -22,7 +22,7 @@ _WRITE_UNIT = 8
 
 @dataclass(frozen=True)
 class FirmwareImage:
-    """A stored firmware: its version, and whether it is running, committed and valid."""
+    """A stored firmware image: its version, and whether it is running, committed and valid."""
 
     major: int
     minor: int
@@ -62,22 +62,22 @@ class FirmwareFeatures:
     """A module's features for firmware updates (reply to 0041h).
 
     Attributes:
-        abort: A download can be aborted (0102h).
-        copy: An image can be copied from bank to bank (0108h).
-        skip_erased: Blocks that contain only ``erased_byte`` need not be sent.
-        start_bytes: Bytes from the start of a file in the start command. The addresses of blocks count from the end of
-            these.
+        abort: Whether a download can be aborted (0102h).
+        copy: Whether an image can be copied from bank to bank (0108h).
+        skip_erased: Whether blocks that contain only ``erased_byte`` may be omitted.
+        start_bytes: Number of bytes at the start of a file that the start command carries; block addresses begin after
+            them.
         erased_byte: Content of erased memory.
         write_bytes: Longest write to the command's pages in one bus transaction.
-        by_lpl: The module accepts blocks in the local payload (0103h).
-        by_epl: The module accepts blocks in the extended payload (0104h).
-        epl_bytes: Capacity of the pages of the extended payload.
-        hitless: A restart can leave the traffic undisturbed.
-        start_s: Longest time of the start command; this and the following times are 0 if not given.
-        abort_s: Longest time of an abort.
-        write_s: Longest time of one block.
-        complete_s: Longest time of the completion.
-        copy_s: Longest time of a copy.
+        by_lpl: Whether the module accepts blocks in the local payload (0103h).
+        by_epl: Whether the module accepts blocks in the extended payload (0104h).
+        epl_bytes: Capacity of the extended payload pages.
+        hitless: Whether a restart can leave the traffic undisturbed.
+        start_s: Longest duration of the start command; this and the next durations are 0 if not stated by the module.
+        abort_s: Longest duration of an abort.
+        write_s: Longest duration of writing one block.
+        complete_s: Longest duration of the completion.
+        copy_s: Longest duration of a copy.
     """
 
     abort: bool
@@ -98,7 +98,7 @@ class FirmwareFeatures:
 
     @property
     def extended(self) -> bool:
-        """Whether extended payloads are better: the module accepts them and they hold more than local ones."""
+        """Whether to use extended payloads: the module accepts them, and they hold more bytes than local payloads."""
         # With bus transactions of 8 bytes, both cost the same. Extended payloads
         # save commands only if the module accepts longer writes.
         saves = not self.by_lpl or min(self.write_bytes, self.epl_bytes) > MAX_LPL_BLOCK
@@ -106,7 +106,7 @@ class FirmwareFeatures:
 
     @property
     def block_bytes(self) -> int:
-        """Image bytes in one block; 0 if the module accepts none."""
+        """Number of image bytes in one block; 0 if the module accepts no blocks."""
         if self.extended:
             return min(self.epl_bytes, self.write_bytes)
         return MAX_LPL_BLOCK if self.by_lpl else 0
@@ -117,7 +117,7 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
 
     Args:
         payload: The reply.
-        epl_pages: Pages of extended payload that the module has, from 01h:163.
+        epl_pages: Number of extended payload pages that the module has, from 01h:163.
 
     Raises:
         ValueError: The reply is too short, or holds a reserved code.
@@ -163,7 +163,7 @@ def encode_address(offset: int) -> bytes:
 
 
 def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
-    """Return the payload of command 0109h (run image): which image, how, and the delay before the restart."""
+    """Return the payload of command 0109h (run image): image, kind of restart, and delay before the restart."""
     return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
 
 

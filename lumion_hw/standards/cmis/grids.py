@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codec import decode_from
 from lumion_hw.standards.cmis.codes import Grid
 
 ANCHOR_MHZ = 193_100_000
-"""Frequency of channel 0 of every grid except 150 GHz."""
+"""Frequency of channel 0 in MHz, for every grid except the 150 GHz grid."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class GridRule:
     """Numbering of a grid's channels: frequency = ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
 
     Attributes:
-        unit_mhz: Frequency per channel number.
-        step: Allowed channel numbers are multiples of this.
-        offset: Added to the channel number.
+        unit_mhz: Frequency difference between consecutive channel numbers.
+        step: Step between allowed channel numbers, which are multiples of this step.
+        offset: Offset that is added to the channel number.
     """
 
     unit_mhz: Fraction
@@ -36,7 +36,7 @@ class GridRule:
 
     @property
     def spacing_mhz(self) -> Fraction:
-        """Distance between neighbouring allowed channels."""
+        """Frequency difference between neighbouring allowed channels, in MHz."""
         return self.unit_mhz * self.step
 
 
@@ -68,7 +68,7 @@ def reported_mhz(grid: Grid, channel: int, fine_mhz: int = 0) -> int:
 
 
 def is_legal(grid: Grid, channel: int) -> bool:
-    """Return whether a channel number is allowed on the grid. The range depends on the module: see ``LaserGrids``."""
+    """Return whether the grid allows a channel number. The module may restrict the range: see ``LaserGrids``."""
     return channel % GRIDS[grid].step == 0
 
 
@@ -103,15 +103,15 @@ class LaserGrids:
     """The grids that a laser advertises on page 04h.
 
     Attributes:
-        channels: Lowest and highest channel number of each grid the module supports.
-        fine: Fine tuning, if it has any.
+        channels: Lowest and highest channel number of each grid that the module supports.
+        fine: Range of fine tuning; ``None`` without fine tuning.
     """
 
     channels: Mapping[Grid, tuple[int, int]] = field(default_factory=dict)
     fine: FineRange | None = None
 
     def allows(self, grid: Grid, channel: int) -> bool:
-        """Return whether the module accepts a channel: supported grid, allowed number, inside the module's range."""
+        """Return whether the module accepts a channel: grid supported, number allowed and within range."""
         low, high = self.channels.get(grid, (1, 0))
         return low <= channel <= high and is_legal(grid, channel)
 
@@ -119,11 +119,11 @@ class LaserGrids:
         """Return the settings for ``mhz``: without fine tuning if possible, then on the coarsest grid.
 
         Args:
-            mhz: Frequency.
+            mhz: Frequency in MHz.
             grid: Use only this grid.
 
         Raises:
-            LimitError: The frequency cannot be reached; the message names the nearest ones that can.
+            LimitError: The frequency cannot be reached; the message names the nearest frequencies that can.
         """
         exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
         if exact:
@@ -171,7 +171,7 @@ class LaserGrids:
         )
 
     def _nearest(self, item: Tuning, mhz: int, side: int) -> int:
-        """Return the frequency of a channel, fine-tuned towards ``mhz``, to its lower (-1) or upper ``side``."""
+        """Return the frequency nearest to ``mhz`` by fine tuning a channel to its lower (-1) or upper (1) ``side``."""
         centre = reported_mhz(item.grid, item.channel)
         if self.fine is None or self.fine.resolution_mhz <= 0:
             return centre

@@ -17,7 +17,7 @@ from lumion_hw.files.reading import parse_json
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 
 Half = tuple[int, Page]
-"""A half of the memory: bank and page (``None`` for the lower memory)."""
+"""One half of the 256 addressable bytes, by bank and page (``None`` for the lower memory)."""
 LOWER: Half = (0, None)
 """The lower memory."""
 _MAX_PAGE = 0xFF
@@ -27,14 +27,14 @@ _HINT = "A dump is JSON with 'lower' and 'pages' in hexadecimal, or a raw image 
 
 @dataclass(frozen=True)
 class MemoryImage:
-    """Bytes of a module's memory.
+    """Known bytes of a module's memory.
 
     Attributes:
-        halves: For each known half its 128 bytes; unknown bytes are 0 there.
+        halves: The 128 bytes of each known half (lower memory or page); unknown bytes are 0.
         unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
-        source: Where the image is from.
-        remarks: Problems of the file.
-        unreadable: Halves that the module has and that could not be read, with the reason.
+        source: Origin of the image, such as a file name.
+        remarks: Problems found in the file.
+        unreadable: Reason for each half that the module has but that could not be read.
     """
 
     halves: Mapping[Half, bytes]
@@ -48,7 +48,7 @@ class MemoryImage:
         return self.halves.get((bank, page))
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
-        """Return whether all these bytes (0 to 255) are known."""
+        """Return whether all given bytes (0 to 255) of a page are known."""
         missing = self.unknown.get((bank, page), frozenset())
         return (bank, page) in self.halves and not any(byte in missing for byte in span)
 
@@ -65,7 +65,7 @@ class MemoryImage:
 
 
 def half_name(half: Half) -> str:
-    """Return the name of a half in files: ``lower``, ``11``, or ``1:11`` in bank 1."""
+    """Return the name of a half in files: ``lower``, ``11`` for page 11h, or ``1:11`` for page 11h in bank 1."""
     bank, page = half
     if page is None:
         return "lower"
@@ -73,10 +73,10 @@ def half_name(half: Half) -> str:
 
 
 def parse_image(data: bytes, source: str = "") -> MemoryImage:
-    """Return the image in the bytes of a file, in any of the three forms.
+    """Return the image in the bytes of a file, in any of the three file forms of this module.
 
     Raises:
-        ConfigError: The data have none of these forms.
+        ConfigError: The data have none of the three forms.
     """
     document = document_of(data, source)
     return image_from_linear(data, source) if document is None else image_from_document(document, source)
@@ -98,13 +98,13 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
     """Return the image of a JSON document. Bytes missing at the end of a page are unknown.
 
     Raises:
-        ConfigError: The document has another shape, or its text is not hexadecimal.
+        ConfigError: The document has a different structure, or its text is not hexadecimal.
     """
     if not isinstance(document, dict) or not isinstance(document.get("lower"), str):
         raise ConfigError(f"{source or 'dump'}: key 'lower' is missing", hint=_HINT)
     pages = document.get("pages", {})
     if not isinstance(pages, dict):
-        raise ConfigError(f"{source or 'dump'}: 'pages' must be a table of pages", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'pages' must be a JSON object of pages", hint=_HINT)
     texts: dict[Half, object] = {LOWER: document["lower"]}
     texts |= {_half(key, source): text for key, text in pages.items()}
     halves, unknown, remarks = {}, _unread(document.get("unread", {}), source), []
@@ -151,7 +151,7 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
 def _half(key: object, source: str) -> Half:
     match = _PAGE_KEY.fullmatch(str(key))
     if match is None:
-        raise ConfigError(f"{source or 'dump'}: {key!r} is not a page number", hint="Write 11, or 1:11 for bank 1.")
+        raise ConfigError(f"{source or 'dump'}: {key!r} is not a page number", hint="Page 11h is 11 or 1:11 (bank 1).")
     return int(match[1] or 0), int(match[2], 16)
 
 
@@ -169,7 +169,7 @@ def _bytes_after(half: Half, n_known: int) -> frozenset[int]:
 
 def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{source or 'dump'}: 'unread' must be a table of bytes", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unread' must be a JSON object of bytes", hint=_HINT)
     unknown = {}
     for key, numbers in table.items():
         if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
@@ -180,5 +180,5 @@ def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
 
 def _unreadable(table: object, source: str) -> dict[Half, str]:
     if not isinstance(table, dict) or not all(isinstance(reason, str) for reason in table.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of pages and reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a JSON object of reasons by page", hint=_HINT)
     return {LOWER if key == "lower" else _half(key, source): reason for key, reason in table.items()}

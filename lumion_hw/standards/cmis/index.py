@@ -1,4 +1,4 @@
-"""The whole CMIS map: all fields by name and by page, the access to each byte, and the reads that clear flags."""
+"""The whole CMIS map: all fields by name and page, access rights of bits, and bytes that clear flags when read."""
 
 from __future__ import annotations
 
@@ -80,25 +80,25 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "PageSelect staying at 34h and 35h",
     }
 )
-"""Names in ``Field.support`` that are not advertising fields."""
+"""Descriptions of the names in ``Field.support`` that are conditions and not advertising fields."""
 
 _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
     {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
 )
-"""Reserved bytes among flag bytes; they are protected too, because a newer module can have a flag there."""
+"""Reserved bytes among flag bytes; they count as flags too, because a newer module can have flags there."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
 
 @dataclass(frozen=True)
 class ByteAccess:
-    """Access to the bits of the 128 bytes of a page; each attribute has one mask per byte.
+    """Access rights of the bits in the 128 bytes of a page; each attribute has one mask per byte.
 
     Attributes:
-        defined: Bits that belong to a field. The others are reserved: they read as 0, and a host masks them.
+        defined: Bits that belong to a field. Other bits are reserved: they read as 0, and a host ignores them.
         writable: Bits that a host can write.
         reads_zero: Bits that always read as 0.
-        clear_on_read: Bits that a read of their byte clears.
+        clear_on_read: Bits that reading their byte clears.
     """
 
     defined: tuple[int, ...]
@@ -109,13 +109,13 @@ class ByteAccess:
 
 @cache
 def fields_of(page: Page) -> tuple[Field, ...]:
-    """Return the fields of a page (``None``: the lower memory); empty for a page without a description here."""
+    """Return the fields of a page (``None``: the lower memory); empty for a page that this map does not describe."""
     return tuple(field for field in ALL_FIELDS if field.page == page)
 
 
 @cache
 def byte_access(page: Page) -> ByteAccess:
-    """Return the access to each bit of a page. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
+    """Return the access rights of each bit of a page. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
 
     def masks(wanted: frozenset[Access]) -> tuple[int, ...]:
         result = [0] * HALF_BYTES
@@ -135,7 +135,7 @@ def byte_access(page: Page) -> ByteAccess:
 
 @cache
 def flag_bytes(page: Page) -> frozenset[int]:
-    """Return the bytes (0 to 255) of a page whose read clears flags, reserved bytes between them included."""
+    """Return the bytes (0 to 255) of a page that clear flags when they are read, with reserved bytes between them."""
     first = 0 if page is None else HALF_BYTES
     known = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
     return known | _RESERVED_FLAGS.get(page, frozenset())
@@ -160,11 +160,10 @@ def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> 
 
     Args:
         field: The field.
-        value_of: Returns the value of an advertising field (or of one of the ``CONDITIONS``) by name; ``None`` if
-            unknown.
+        value_of: Function that returns the value of an advertising field or condition by name; ``None`` if unknown.
 
     Returns:
-        ``True`` or ``False``; ``None`` if a needed advertising field is not known.
+        ``True`` or ``False``; ``None`` if the value of a needed advertising field is unknown.
     """
     # A flat memory has only page 00h, and shows it in place of every other page.
     if field.page not in (None, 0x00):

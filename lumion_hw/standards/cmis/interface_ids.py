@@ -1,7 +1,7 @@
 """Identifiers of SFF-8024 (Rev 4.13): form factors, connectors, host and media sides of applications.
 
-Names are shortened to the parts that distinguish them. A code in no table is either reserved or left to vendors;
-``codes.RANGES`` lists which.
+Names are shortened to the parts that distinguish them. A code without a name is either reserved or vendor-specific;
+``codes.RANGES`` tells which.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IDENTIFIERS: Mapping[int, str] = MappingProxyType(
         0x80: "CPO",
     }
 )
-"""Form factors, SFF-8024 Table 4-1; makers of co-packaged optics use 80h of the range for vendors."""
+"""Form factors, SFF-8024 Table 4-1. Makers of co-packaged optics use the vendor-specific code 80h."""
 
 CMIS_IDENTIFIERS = frozenset({0x18, 0x19, 0x1B, *range(0x1E, 0x26), 0x80})
 """Form factors whose memory is CMIS."""
@@ -120,7 +120,7 @@ COPPER_TECHNOLOGIES = frozenset({*range(0x0A, 0x10), *range(0x12, 0x15)})
 LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
 """Technologies with a laser."""
 TUNABLE_TECHNOLOGIES = frozenset({0x10, 0x11})
-"""Technologies with a tunable laser; together with a media interface of ``COHERENT_MEDIA``, the module is coherent."""
+"""Technologies with a tunable laser. A module with such a laser and an interface in ``COHERENT_MEDIA`` is coherent."""
 
 HOST_INTERFACES: Mapping[int, str] = MappingProxyType(
     {
@@ -472,7 +472,7 @@ MEDIA_PASSIVE_COPPER: Mapping[int, str] = MappingProxyType(
         0xC0: "linear active copper loopback module",
     }
 )
-"""Passive and linear active copper, SFF-8024 Table 4-8."""
+"""Media interfaces of passive and linear active copper cables, SFF-8024 Table 4-8."""
 
 MEDIA_ACTIVE_CABLE: Mapping[int, str] = MappingProxyType(
     {
@@ -484,7 +484,7 @@ MEDIA_ACTIVE_CABLE: Mapping[int, str] = MappingProxyType(
         0xBF: "active loopback module",
     }
 )
-"""Limiting and retimed active cables, SFF-8024 Table 4-9."""
+"""Media interfaces of limiting and retimed active cables, SFF-8024 Table 4-9."""
 
 MEDIA_BASE_T: Mapping[int, str] = MappingProxyType(
     {
@@ -498,4 +498,4 @@ MEDIA_BASE_T: Mapping[int, str] = MappingProxyType(
         0x07: "50GBASE-T",
     }
 )
-"""BASE-T, SFF-8024 Table 4-10."""
+"""Media interfaces on twisted pair (BASE-T), SFF-8024 Table 4-10."""

@@ -9,9 +9,9 @@ from lumion_hw.standards.cmis.fields import LANES, LIMITS, Certainty, Field, lan
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 HOST = "host lane"
-"""Name of the elements of host-lane arrays."""
+"""Name for one element of an array with one element per host lane."""
 MEDIA = "media lane"
-"""Name of the elements of media-lane arrays."""
+"""Name for one element of an array with one element per media lane."""
 
 _CONTROL = 0x10
 _STATUS = 0x11
@@ -32,7 +32,7 @@ LANE_FLAGS: tuple[tuple[str, str, str], ...] = (
     *((f"rx_power_{limit}", MEDIA, "rx_power_monitor_supported") for limit in LIMITS),
     ("rx_output_changed", HOST, ""),
 )
-"""Lane flags in the order of 11h:134-153 and of their masks 10h:213-232: name, kind of lane, advertisement."""
+"""Lane flags, in the order of 11h:134-153 and of their masks 10h:213-232: name, kind of lane, advertising field."""
 
 
 def _lane_flags(suffix: str, page: int, byte: int, access: Access) -> tuple[Field, ...]:
@@ -47,7 +47,7 @@ def _nibbles(name: str, page: int, byte: int, access: Access, support: str) -> F
 
 
 def _control_set(prefix: str, page: int, byte: int, access: Access, support: str) -> tuple[Field, ...]:
-    """Return the fields of a control set: application, data path and signal integrity of each host lane."""
+    """Return the fields of one control set: application, data path and signal integrity settings of each host lane."""
     lanes = Array(HOST, LANES, 8)
 
     def needs(own: str) -> str:
@@ -210,7 +210,7 @@ TUNING_FLAGS = (
     "fine_tuning_oor",
     "target_output_power_oor",
 )
-"""Tuning flags and masks from bit 0 upwards."""
+"""Names of the tuning flags, and of their masks, from bit 0 upwards."""
 _TUNABLE = "transmitter_tunable"
 _BY_BYTE = Array(MEDIA, LANES, 8)
 _BY_WORD = Array(MEDIA, LANES, 16)

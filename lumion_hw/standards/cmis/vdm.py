@@ -1,7 +1,7 @@
 """CMIS versatile diagnostics monitoring (VDM), pages 20h to 2Fh: descriptors, samples, thresholds, flags, freeze.
 
-A module lists up to 64 observables in each of four groups. The descriptor of an instance defines its sample, thresholds
-and flags. Present if ``vdm_supported``.
+A module lists up to 64 instances (an observable on one lane) in each of four groups. The descriptor of an instance
+defines its sample, thresholds and flags. The pages exist if ``vdm_supported`` is set.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from lumion_hw.standards.cmis.fields import LIMITS, Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 GROUPS = 4
-"""Groups of instances."""
+"""Number of groups of instances."""
 INSTANCES = 64
-"""Instances in a group."""
+"""Number of instances in a group."""
 THRESHOLD_SETS = 16
-"""Sets of thresholds in a group."""
+"""Number of threshold sets in a group."""
 DESCRIPTOR_PAGE = 0x20
-"""Descriptors of the first group; the other groups follow."""
+"""Page with the descriptors of the first group; the pages of the other groups follow."""
 SAMPLE_PAGE = 0x24
-"""Samples of the first group."""
+"""Page with the samples of the first group."""
 THRESHOLD_PAGE = 0x28
-"""Thresholds of the first group."""
+"""Page with the thresholds of the first group."""
 FLAG_PAGE = 0x2C
-"""Flags of all groups."""
+"""Page with the flags of all groups."""
 MASK_PAGE = 0x2D
-"""Masks of all groups."""
+"""Page with the flag masks of all groups."""
 CONTROL_PAGE = 0x2F
-"""Advertisement, freeze request and status."""
+"""Page with the number of groups, the freeze request and its status."""
 
 _VDM = "vdm_supported"
 _CHECK = Certainty.CHECK
@@ -43,13 +43,13 @@ class Observable:
 
     Attributes:
         code: Type code of the descriptor.
-        name: Name; unique.
+        name: Unique name.
         kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
-        scale: ``unit`` per count.
+        scale: Size of one count, in ``unit``.
         unit: Unit of the scaled value.
-        statistic: Whether it is a minimum, maximum, average or total over the interval, to be read frozen, instead of a
-            current value.
-        certainty: How certain its definition is.
+        statistic: Whether the observable is a minimum, maximum, average or total over the interval, which is read
+            frozen, and not a current value.
+        certainty: How certain the definition is.
     """
 
     code: int
@@ -72,7 +72,7 @@ def _db(code: int, name: str, kind: NumberFormat, per: int, unit: str = "dB", *,
 
 
 def _fec(first: int, quantity: str, kind: NumberFormat = NumberFormat.F16, unit: str = "") -> tuple[Observable, ...]:
-    """Return minimum, maximum, average and current of a quantity for media and host, interleaved from ``first``."""
+    """Return the observables of a FEC quantity: minimum, maximum, average and current, each for media, then host."""
     return tuple(
         Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", kind, unit=unit, statistic=word != "current")
         for row, word in enumerate(("min", "max", "avg", "current"))
@@ -136,12 +136,12 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
         )
     }
 )
-"""Observables by type code (CMIS 5.3 Table 8-122, C-CMIS). A type that is not here is kept as a raw number."""
+"""Observables by type code (CMIS 5.3 Table 8-122, C-CMIS). Samples of other types are kept as raw numbers."""
 
 CUSTOM_TYPES = range(100, 128)
-"""Types that a vendor gives a meaning to."""
+"""Type codes whose meaning the vendor defines."""
 MODULE_RESOURCE = 16
-"""``Descriptor.lane`` of an observable of the module as a whole."""
+"""Value of ``Descriptor.lane`` for an observable of the module as a whole."""
 
 OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
 """All observables by name."""
@@ -162,7 +162,7 @@ class Descriptor:
 
 
 def decode_descriptor(data: bytes) -> Descriptor:
-    """Return the descriptor of two bytes. Raises ``ValueError`` for another number of bytes."""
+    """Return the descriptor in two bytes. Raises ``ValueError`` for another number of bytes."""
     if len(data) != 2:
         raise ValueError(f"a VDM descriptor has 2 bytes, not {len(data)}")
     return Descriptor(data[0] >> 4, (data[0] & 0x0F) + 1, data[1])

@@ -1,1 +1,1 @@
-"""Memories of SFP and SFP+ modules after SFF-8472, as data."""
+"""Register map of SFP and SFP+ modules according to SFF-8472, as data."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 SFF8472_IDENTIFIERS = frozenset({0x02, 0x03})
-"""Identifiers whose memory is SFF-8472: soldered to the board, SFP and its successors."""
+"""Identifiers of modules with SFF-8472 memory: module soldered to the board (2), SFP and its successors (3)."""
 
 ENCODINGS: Mapping[int, str] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ TRANSCEIVER_CODES: Mapping[tuple[int, int], str] = MappingProxyType(
         (10, 0): "FC 100 MB/s",
     }
 )
-"""Type of a module by byte of A0h and bit (SFF-8472 Table 5-3), without Fibre Channel media and lengths."""
+"""Module types by byte of A0h and bit number (SFF-8472 Table 5-3), without Fibre Channel media and lengths."""
 
 EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
     {
@@ -149,6 +149,6 @@ _COPPER_CONNECTORS = frozenset({0x21, 0x22})
 def is_copper(memory: bytes) -> bool:
     """Return whether the memory A0h belongs to a cable or to a module for copper.
 
-    In this case byte 18 is in metres instead of tens of metres, and bytes 60 to 62 are not a wavelength.
+    For copper, byte 18 is in metres instead of tens of metres, and bytes 60 to 62 are not a wavelength.
     """
     return bool(memory[8] & 0x0C) or memory[2] in _COPPER_CONNECTORS

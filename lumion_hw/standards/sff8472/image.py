@@ -16,13 +16,13 @@ _HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 byte
 
 @dataclass(frozen=True)
 class SfpImage:
-    """Known bytes of an SFP module's memory, each device from offset 0.
+    """Known bytes of an SFP module's memory; the bytes of each I2C device begin at offset 0.
 
     Attributes:
-        a0: Identity.
-        a2: Diagnostics; empty if there are none.
-        source: Where the image is from.
-        remarks: Problems of the file.
+        a0: Bytes of device A0h: identity.
+        a2: Bytes of device A2h: diagnostics; empty if the module has no such device.
+        source: Origin of the image, such as a file name.
+        remarks: Problems found in the file.
         unreadable: Reasons why ``a0`` or ``a2`` could not be read completely.
     """
 
@@ -50,14 +50,14 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
             raise ConfigError(f"{source or 'dump'}: {key!r} is not hexadecimal: {error}", hint=_HINT) from error
     failed = document.get("unreadable", {})
     if not isinstance(failed, dict) or not all(isinstance(reason, str) for reason in failed.values()):
-        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a table of reasons", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' must be a JSON object of reasons", hint=_HINT)
     name = document.get("source")
     image = _image(memories[0], memories[1], name if isinstance(name, str) else source)
     return replace(image, unreadable=failed)
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:
-    """Return the image of a linear file: A0h, then A2h from 256 on. Raises ``ConfigError`` if it is too short."""
+    """Return the image of a linear file: A0h, then A2h from byte 256 on. Raises ``ConfigError`` for a short file."""
     return _image(data[:MEMORY_SIZE], data[MEMORY_SIZE : 2 * MEMORY_SIZE], source)
 
 

@@ -1,7 +1,7 @@
-"""The register map of SFP/SFP+ modules after SFF-8472, as data: fields, bits and checksums.
+"""The register map of SFP/SFP+ modules according to SFF-8472, as data: fields, bits and checksums.
 
-Only descriptions, shared by drivers and emulators. Offsets count within one I2C device; multi-byte values are
-big-endian. After SFF-8472 Rev 12.x; the table numbers below are not yet checked against it.
+Shared by drivers and emulators. Offsets count within one I2C device; multi-byte values are big-endian. The map follows
+SFF-8472 Rev 12.x; the table numbers in this file are not yet checked against it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MEMORY_SIZE = 256
 
 @dataclass(frozen=True)
 class SfpField(Register):
-    """One field of the map; ``space`` is its I2C device, ``A0H`` or ``A2H``.
+    """One field of the SFP register map; ``space`` is its I2C device, ``A0H`` or ``A2H``.
 
     Attributes:
-        space: The device.
+        space: I2C address of the device.
         write_mask: Bits that the host can write, for a one-byte field that is partly writable.
     """
 

@@ -35,8 +35,8 @@ class OpticalAmplifierContract(DeviceContract):
     :class:`DeviceContract`.
 
     Attributes:
-        ready_s: Longest time until the light follows.
-        accuracy: Largest relative difference between what is set and what is read back.
+        ready_s: Longest time in seconds until the light follows a setting.
+        accuracy: Largest relative difference between a set value and its read-back.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -48,7 +48,7 @@ class OpticalAmplifierContract(DeviceContract):
     accuracy: ClassVar[float] = 0.01
 
     def observe(self, driver: Any) -> object:
-        """Return the settings in force."""
+        """Return the active settings."""
         return driver.settings()
 
     # -- fixtures of the author
@@ -74,7 +74,7 @@ class OpticalAmplifierContract(DeviceContract):
     def test_a_mode_changed_by_another_session_is_reported(
         self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
     ) -> None:
-        """After another session has changed the mode, settings show it and the next set takes effect, or both fail."""
+        """After a mode change by another session, settings show it and the next set works, or both calls fail."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return
@@ -85,7 +85,7 @@ class OpticalAmplifierContract(DeviceContract):
             controlled = [unit for unit in _UNITS if getattr(settings, unit) is not None]
             expect(
                 controlled == [unit for unit in _UNITS if _MODES[unit] is settings.mode],
-                f"settings() does not match the mode: {settings}",
+                f"settings() has values that do not belong to its mode: {settings}",
             )
         wanted = value_in_range(limits, 0.5)
         if succeeds(lambda: getattr(driver, f"hold_{name}")(wanted)):
@@ -116,7 +116,7 @@ class OpticalAmplifierContract(DeviceContract):
             hold(wanted)
             settings = driver.settings()
             found = getattr(settings, name)
-            expect(settings.mode is _MODES[name], f"hold_{name}() was called, the mode is {settings.mode}")
+            expect(settings.mode is _MODES[name], f"hold_{name}() was called, but the mode is {settings.mode}")
             slack = self.accuracy * max(abs(each) for each in limits)
             expect(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
             others = [getattr(settings, other) for other in _UNITS if other != name]
@@ -171,7 +171,7 @@ class OpticalAmplifierContract(DeviceContract):
             )
         driver.disable()
         after_dbm = emitted_dbm()
-        expect(after_dbm is None or dark_dbm is not None, f"the amplifier emits {after_dbm} dBm after disable()")
+        expect(after_dbm is None or dark_dbm is not None, f"the amplifier still emits {after_dbm} dBm after disable()")
 
     def test_waiting_for_an_output_that_is_off_is_an_error(self, driver: OpticalAmplifier, clock: Clock) -> None:
         """``wait_ready`` raises an error immediately if the output is off."""

@@ -35,9 +35,9 @@ class VariableAttenuatorContract(DeviceContract):
     (``change_offset``, ``change_wavelength``, ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
-        accuracy_db: Largest difference between the set and the measured attenuation.
-        readback_db: Largest difference between set and read-back attenuation, in addition to half a step.
-        follows_s: Time until the light follows a change by another session.
+        accuracy_db: Largest difference between the set and the measured attenuation, in dB.
+        readback_db: Largest difference between set and read-back attenuation in dB, in addition to half a step.
+        follows_s: Time in seconds until the light follows a change by another session.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -142,7 +142,7 @@ class VariableAttenuatorContract(DeviceContract):
         if settings is not None:
             expect(
                 settings.passing == (measured_attenuation_db(1) is not None),
-                f"it reports {settings}, but the light loses {measured_attenuation_db(1)} dB",
+                f"it reports {settings}, but attenuates by {measured_attenuation_db(1)} dB",
             )
         if succeeds(lambda: driver.set_attenuation_db(1, wanted_db)):
             driver.enable(1)
@@ -161,7 +161,7 @@ class VariableAttenuatorContract(DeviceContract):
             limits = driver.limits(channel)
             low_db, high_db = limits.attenuation_db
             expect(0.0 <= low_db < high_db < 150.0, f"the limits of channel {channel} are {low_db} and {high_db} dB")
-            expect(limits.attenuation_step_db > 0.0, f"channel {channel} has a step of {limits.attenuation_step_db}")
+            expect(limits.attenuation_step_db > 0.0, f"channel {channel} has a step of {limits.attenuation_step_db} dB")
 
     def test_an_attenuation_within_the_limits_is_in_force(self, driver: VariableAttenuator) -> None:
         """An attenuation within the limits, limits included, takes effect and is read back."""
@@ -215,7 +215,7 @@ class VariableAttenuatorContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected attenuation changed settings")
 
     def test_a_wavelength_is_in_force_or_cannot_be_set(self, driver: VariableAttenuator) -> None:
-        """A wavelength within the limits takes effect, outside it is rejected; it may be unsupported."""
+        """A wavelength within the limits takes effect, any other is rejected; the function may be unsupported."""
         low_high_nm = driver.limits(1).wavelength_nm
         if low_high_nm is None:
             expect_error(NotSupportedError, "a wavelength", partial(driver.set_wavelength_nm, 1, 1550.0))
@@ -301,4 +301,4 @@ class VariableAttenuatorContract(DeviceContract):
 
     def _check_attenuation(self, expected_db: float, found_db: float | None, action: str) -> None:
         near = found_db is not None and abs(found_db - expected_db) <= self.accuracy_db
-        expect(near, f"{expected_db:g} dB was {action}, but the light loses {found_db} dB")
+        expect(near, f"{expected_db:g} dB was {action}, but {found_db} dB is measured")

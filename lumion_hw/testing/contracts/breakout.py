@@ -24,8 +24,8 @@ class BreakoutTransponderContract(DeviceContract):
     Required fixture: ``driver``. Optional: ``launched_w``, and those of :class:`DeviceContract`.
 
     Attributes:
-        application: AppSel code of an application that can run in several data paths, each on its own light.
-        lock_s: Time from light at the receivers to a lock.
+        application: AppSel code of an application that can run in several data paths, each with its own laser output.
+        lock_s: Longest time in seconds from light at the receivers to a lock.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -46,7 +46,7 @@ class BreakoutTransponderContract(DeviceContract):
 
     @pytest.fixture
     def launched_w(self) -> Callable[[int], float]:
-        """A function that measures the launch power in watts of the path that starts at a host lane."""
+        """A function that measures the launch power, in watts, of the data path whose first host lane is given."""
         skip_without_fixture(
             "launched_w", "a function that measures the launch power in watts of the path of a host lane"
         )
@@ -85,7 +85,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_switching_one_path_leaves_the_light_of_others(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """Selecting, enabling and disabling one path does not change the light of the others."""
+        """Selecting, enabling and disabling one path does not change the light of the other paths."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
@@ -104,7 +104,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_the_module_switches_all_paths(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """``disable`` of the module switches off every path, also paths that were enabled one by one."""
+        """``disable`` of the module switches off every path, even a path that was enabled separately."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
             driver.path(start).enable()

@@ -21,12 +21,12 @@ _GONE = (LockStage.ABSENT, LockStage.NOT_RESPONDING)
 class CoherentTransponderContract(TransponderContract):
     """Contract tests for :class:`~lumion_hw.interfaces.CoherentTransponder`, including those of every transponder.
 
-    Fixtures as for :class:`TransponderContract`; at :attr:`bright_dbm` the light of ``receive_dbm`` must be a signal
-    that the receiver locks to. Override :attr:`calls` if the laser cannot emit at 193.1 THz or -8 dBm.
+    Fixtures are those of :class:`TransponderContract`. At :attr:`bright_dbm`, the light that ``receive_dbm`` sets must
+    be a signal to which the receiver locks. Override :attr:`calls` if the laser cannot emit at 193.1 THz or -8 dBm.
 
     Attributes:
-        lock_s: Time from light at the receiver to a lock.
-        settle_s: Time until monitors and status show a change.
+        lock_s: Longest time in seconds from light at the receiver to a lock.
+        settle_s: Longest time in seconds until monitors and status show a change.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -107,7 +107,7 @@ class CoherentTransponderContract(TransponderContract):
     # -- application and power
 
     def test_an_application_that_is_not_there_is_refused(self, driver: CoherentTransponder) -> None:
-        """An application that the module does not offer raises ``ConfigError``; an offered one can be selected."""
+        """An offered application can be selected; selecting any other raises ``ConfigError``."""
         offered = {item.number for item in driver.capabilities().applications}
         missing = next(number for number in range(1, 17) if number not in offered)
         expect_error(ConfigError, f"application {missing}", lambda: driver.select_application(missing))
@@ -188,7 +188,7 @@ class CoherentTransponderContract(TransponderContract):
         expect(report.stage is LockStage.TX_DISABLED, f"with the transmitter off the stage is {report.stage.value}")
 
     def test_an_unplugged_module_is_reported(self, driver: CoherentTransponder, unplug: Callable[[], None]) -> None:
-        """``wait_for_lock`` on an unplugged module returns a report with that stage."""
+        """``wait_for_lock`` on an unplugged module reports that the module is unplugged."""
         unplug()
         report = driver.wait_for_lock(1.0)
         expect(report.stage in _GONE, f"with the module unplugged the stage is {report.stage.value}")
@@ -198,7 +198,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_performance_is_finite_and_in_order(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """On a locked link, values are finite, in order and of good quality, and each interval is counted."""
+        """On a locked link, readings are good and finite, minimum <= average <= maximum, and intervals are counted."""
         receive_dbm(self.bright_dbm)
         driver.enable()
         driver.wait_for_lock(self.lock_s)

@@ -23,11 +23,11 @@ GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
 STRAY_BYTES = b"\x00\x05\x00\x00\x01\x50half a li"
 """Start of a binary frame and start of a text line, both incomplete."""
 _THREAD_PATIENCE_S = 120.0
-"""Ends a hang only; on a busy machine threads may wait long."""
+"""Longest wait for threads, in seconds; long, because a busy machine delays them, and only a hang reaches it."""
 
 
 def on_wires(test: FunctionT) -> FunctionT:
-    """Mark a test that a wire can break: :class:`WireFixtures` runs it in memory and on the device's real wires."""
+    """Mark a test whose result depends on the wire: :class:`WireFixtures` runs it in memory and on real wires."""
     vars(test)["transports"] = ("memory", "wires")
     return test
 
@@ -106,7 +106,7 @@ def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
         thread.start()
     for thread in threads:
         thread.join(_THREAD_PATIENCE_S)
-        expect(not thread.is_alive(), f"two threads share a driver: one still waits after {_THREAD_PATIENCE_S:g} s")
+        expect(not thread.is_alive(), f"two threads share a driver: thread still waits after {_THREAD_PATIENCE_S:g} s")
     if failures:
         raise failures[0]
 
@@ -119,7 +119,7 @@ class DeviceContract:
 
     Attributes:
         calls: Every method that needs the device, by name, as a function of the driver.
-        deadline_s: Time within which a call to an unplugged device must fail; override it for slow devices.
+        deadline_s: Time in seconds within which a call to an unplugged device must fail; override it for slow devices.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
@@ -188,7 +188,7 @@ class DeviceContract:
 
     @on_wires_only
     def test_stray_bytes_do_not_prevent_opening(self, stray_bytes: bytes, driver: Any) -> None:
-        """A driver opens correctly although another program has left incomplete input in the device."""
+        """A driver opens correctly although another program has sent the device an incomplete command."""
         before = self.observe(driver)
         expect(self.agree(before, self.observe(driver)), f"after the stray bytes {stray_bytes!r} two readings differ")
 
@@ -279,7 +279,7 @@ class DeviceContract:
     def test_a_reply_that_comes_late_answers_nothing_else(
         self, driver: Any, hold_replies: Callable[[bool], None], clock: Clock, slack_s: float
     ) -> None:
-        """A silent device causes ``LinkError`` in time; its late replies are never used for later calls."""
+        """A call to a silent device raises ``LinkError`` in time; later calls never use its late replies."""
         before = self.observe(driver)
         hold_replies(True)
         started = clock.now()
@@ -304,7 +304,7 @@ class DeviceContract:
         expect(self.agree(before, after), f"with replies arriving byte by byte {before!r} became {after!r}")
 
     def _observe_again(self, driver: Any, clock: Clock, slack_s: float) -> object:
-        """Repeat :meth:`observe` until a reply arrives; on a busy machine late bytes may spoil several calls."""
+        """Repeat :meth:`observe` until a call succeeds; on a busy machine, late bytes may make several calls fail."""
         end_s = clock.now() + slack_s
         while True:
             try:

@@ -30,15 +30,15 @@ _SHARED_ROUNDS = 25
 
 
 def _read_monitors_or_table(driver: MeshController) -> object:
-    """Read the monitors, or the table if the controller has no monitors; both calls need the device."""
+    """Read the monitors, or the current table if there are no monitors; either call needs the device."""
     return driver.read_monitors() if driver.info.n_monitors else driver.read_back()
 
 
 class MeshControllerContract(MeshStreamContract):
     """Contract tests for :class:`~lumion_hw.interfaces.MeshController`.
 
-    ``info`` lists the capabilities of the controller: it must provide each of them, and reject every other call with a
-    ``NotSupportedError`` that names the call.
+    The controller must provide every capability that ``info`` lists, and reject a call that needs any other capability
+    with a ``NotSupportedError`` that names the call.
 
     Required fixtures: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
     ``output_history_ma``, ``saturate``, ``heater_and_monitor``, ``hold_fault``, and those of :class:`DeviceContract`.
@@ -70,12 +70,12 @@ class MeshControllerContract(MeshStreamContract):
 
     @pytest.fixture
     def limits(self) -> ControllerLimits:
-        """Limits that the controller accepts; at least two heaters may carry current."""
+        """Limits that the controller accepts and that let at least two heaters carry current."""
         fail_without_fixture("limits", "ControllerLimits that the controller accepts")
 
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
-        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, not using the driver."""
+        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, without the driver."""
         skip_without_fixture(
             "driven_ma", "a function that returns the actual output currents, measured without the driver"
         )
@@ -200,7 +200,7 @@ class MeshControllerContract(MeshStreamContract):
     # -- programming
 
     def test_what_is_programmed_is_read_back(self, controller: MeshController, limits: ControllerLimits) -> None:
-        """``read_back`` returns the programmed table, within one step or the read-back tolerance on every channel."""
+        """``read_back`` returns the programmed currents, each within one current step or the read-back tolerance."""
         if not controller.info.readback:
             error = expect_error(NotSupportedError, "read_back() without a read-back", controller.read_back)
             expect("read_back" in str(error), f"the error does not name read_back: {error}")
@@ -271,7 +271,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_monitors_are_numbers_within_full_scale(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """A scan has one photocurrent in mA per monitor, with the active table; it is NaN exactly where saturated."""
+        """A scan of the monitors has one photocurrent in mA per monitor, which is NaN exactly where saturated."""
         if not controller.info.n_monitors:
             error = expect_error(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
             expect("read_monitors" in str(error), f"the error does not name read_monitors: {error}")

@@ -36,7 +36,7 @@ class MeshStatesContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the line sent for one configuration; this device has no read-back."""
+        """Return the text line sent for one configuration, because this device has no read-back."""
         return driver.program_states(_SETTING).line
 
     @pytest.fixture
@@ -69,7 +69,7 @@ class MeshStatesContract(DeviceContract):
             expect(actual == states, f"sent {states}, but {actual} is active")
 
     def test_a_submission_has_times_and_its_line(self, driver: MeshStates, clock: Clock) -> None:
-        """Sent and end time are in order on the host's clock, and different configurations are different lines."""
+        """Times of sending and completion are in order on the host's clock, and each configuration has its own line."""
         before_s = clock.now()
         sent = driver.program_states(_SETTING)
         times_s = [before_s, sent.sent_s, sent.closed_s, clock.now()]

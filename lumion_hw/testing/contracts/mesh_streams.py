@@ -31,7 +31,7 @@ def expect_unsupported(call: str, action: Callable[[], object]) -> None:
 def start_telemetry(
     controller: MeshController, period_s: float = _PERIOD_S, **choice: Any
 ) -> Iterator[TelemetrySample]:
-    """Start telemetry, wait for its first sample and return the stream; errors may come from the call or the sample."""
+    """Start telemetry, wait for its first sample and return the stream. The call or the sample may raise an error."""
     samples = controller.telemetry(period_s, **choice)
     return itertools.chain([next(samples)], samples)
 
@@ -101,7 +101,7 @@ class MeshStreamContract(DeviceContract):
     def test_every_row_of_a_sweep_belongs_to_its_point(
         self, controller: MeshController, limits: ControllerLimits, request: pytest.FixtureRequest
     ) -> None:
-        """Each row is measured at its own point: the photocurrents follow heater currents that go up and down."""
+        """Each row is measured at its own point: the photocurrents rise and fall with the heater currents."""
         if not controller.info.on_board_sweep:
             expect_unsupported("sweep", lambda: controller.sweep(SweepPlan(_points(limits))))
             return

@@ -9,12 +9,12 @@ from lumion_hw.interfaces import ControllerInfo, ControllerLimits, MeshControlle
 
 
 def power_mw(currents_ma: NDArray[np.float64], limits: ControllerLimits) -> float:
-    """Return the total heater power of a table in mW, computed as in the controller."""
+    """Return the total heater power of a current table in mW, computed as the controller does."""
     return float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
 
 
 def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np.float64]:
-    """Return currents in mA within the limits, different for each heater and at most half of the power cap."""
+    """Return currents in mA within the limits, different for each heater; their power is at most half of the cap."""
     table: NDArray[np.float64] = fraction * limits.heater_max_ma * np.linspace(0.3, 1.0, len(limits.heater_max_ma))
     too_much = power_mw(table, limits) / (0.5 * limits.total_power_mw)
     return table / np.sqrt(too_much) if too_much > 1.0 else table

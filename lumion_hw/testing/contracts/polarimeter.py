@@ -37,11 +37,11 @@ class PolarimeterContract(DeviceContract):
     Required fixture: ``driver`` (open). Optional: ``shine``, and those of :class:`DeviceContract`.
 
     Attributes:
-        frequency_thz: A frequency that the polarimeter accepts.
-        averaging_s: An averaging time that the polarimeter accepts; it may round the value.
-        sop_tolerance_rad: Largest error of a state.
+        frequency_thz: A frequency in THz that the polarimeter accepts.
+        averaging_s: An averaging time in seconds that the polarimeter accepts and may round.
+        sop_tolerance_rad: Largest error of a state of polarization, in radians on the Poincaré sphere.
         dop_tolerance: Largest error of the degree of polarization.
-        power_tolerance_db: Largest error of the power.
+        power_tolerance_db: Largest error of the power, in dB.
     """
 
     frequency_thz: ClassVar[float] = 193.4

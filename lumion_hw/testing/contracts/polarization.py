@@ -75,7 +75,7 @@ class PolarizationControllerContract(DeviceContract):
         expect(0.0 <= driver.settle_s < 60.0, f"the settling time is {driver.settle_s} s")
 
     def test_what_is_set_is_read_back(self, driver: PolarizationController) -> None:
-        """Settings within the limits, different for each actuator, are read back to half a step."""
+        """Settings within the limits, different for each actuator, are read back within half a step."""
         steps = np.array([each.step for each in driver.actuators])
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted = positions(driver, fraction)
@@ -88,7 +88,7 @@ class PolarizationControllerContract(DeviceContract):
             expect(bool(np.all(np.abs(found - wanted) <= 0.51 * steps)), f"{wanted} was set, {found} is read back")
 
     def test_settings_between_steps_go_to_the_nearest(self, driver: PolarizationController) -> None:
-        """A setting between two steps is rounded to the nearest step; a driver makes no other change."""
+        """A setting between two steps is rounded to the nearest step and not changed otherwise."""
         steps = np.array([each.step for each in driver.actuators])
         wanted = positions(driver, 0.4) + 0.3 * steps
         driver.set(wanted)

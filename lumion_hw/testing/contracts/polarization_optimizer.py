@@ -1,4 +1,4 @@
-"""Contract tests for automatic polarization optimizers: one step per call of ``improve``, and no others."""
+"""Contract tests for automatic polarization optimizers: each call of ``improve`` makes exactly one step."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PolarizationOptimizerContract(DeviceContract):
     def test_an_invalid_factor_is_rejected_without_a_step(
         self, driver: PolarizationOptimizer, factor: float, executed_factors: Callable[[], Sequence[float]]
     ) -> None:
-        """A factor that is not above 0 and at most 100 is rejected, and no step is made."""
+        """A factor outside the range above 0 up to 100 is rejected, and no step is made."""
         driver.start()
         expect_error(LimitError, f"a factor of {factor}", partial(driver.improve, factor))
         expect(not executed_factors(), f"a factor of {factor} was rejected, but a step was made")

@@ -43,9 +43,9 @@ class PowerMeterContract(DeviceContract):
     ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
-        bright_w: Power that every channel can measure.
-        accuracy_db: Largest error of a reading at this power.
-        steady_db: Largest difference between two readings of the same light.
+        bright_w: Power that every channel can measure, in watts.
+        accuracy_db: Largest error of a reading at ``bright_w``, in dB.
+        steady_db: Largest difference between two readings of the same light, in dB.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -63,7 +63,7 @@ class PowerMeterContract(DeviceContract):
     steady_db: ClassVar[float] = 0.1
 
     def observe(self, driver: Any) -> object:
-        """Read the first channel; the light is the one that the author's fixture set."""
+        """Read the first channel, with the light that the fixture ``driver`` has set."""
         return driver.read(driver.channels[0])
 
     def agree(self, before: Any, after: Any) -> bool:
@@ -169,7 +169,7 @@ class PowerMeterContract(DeviceContract):
         wavelength_limits_nm: tuple[float, float],
         change_wavelength: Callable[[int, float], None],
     ) -> None:
-        """A reading is calibrated for the driver's wavelength although another session changed it, or fails."""
+        """After another session changed the wavelength, a reading still uses the driver's wavelength, or fails."""
         channel = driver.channels[-1]
         illuminate(channel, self.bright_w)
         for wavelength_nm, other_nm in (wavelength_limits_nm, wavelength_limits_nm[::-1]):
@@ -184,7 +184,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_range_changed_by_another_session_gives_no_wrong_power(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_range: Callable[[int], None]
     ) -> None:
-        """With another session's range a reading is right, over-range or an error, never a wrong number."""
+        """After another session chose a range, a reading is right, over-range or an error, never a wrong number."""
         for channel in driver.channels:
             illuminate(channel, self.bright_w)
         channel = driver.channels[0]
@@ -248,7 +248,7 @@ class PowerMeterContract(DeviceContract):
     def test_all_channels_are_read_together_in_order(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None]
     ) -> None:
-        """``read_all`` returns one reading per channel, in order, each of its own channel's light."""
+        """``read_all`` returns one reading per channel, in order, and each reading matches the light of its channel."""
         light_w = {channel: self.bright_w * 0.7**index for index, channel in enumerate(driver.channels)}
         for channel, power_w in light_w.items():
             illuminate(channel, power_w)
@@ -364,7 +364,7 @@ class PowerMeterContract(DeviceContract):
             expect(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
 
     def test_a_range_is_in_force_until_the_meter_ranges_by_itself(self, driver: PowerMeter) -> None:
-        """A range is active until automatic ranging is selected; a meter with one range always reports this range."""
+        """A range stays active until automatic ranging is selected; a meter with a single range always reports it."""
         channel = driver.channels[-1]
         ranges_dbm = driver.limits(channel).range_dbm
         if ranges_dbm is not None:
@@ -490,7 +490,7 @@ class PowerMeterContract(DeviceContract):
         )
 
     def _check_same_light(self, before: PowerReading, after: PowerReading | None, since: str) -> None:
-        """Fail unless two readings show the same light; a missing second reading is allowed."""
+        """Fail unless two readings show the same power; a missing second reading is allowed."""
         if after is None:
             return
         expect(after.state is RangeState.OK and after.power_w > 0.0, f"{since}; now {after!r} is read")

@@ -31,10 +31,10 @@ class SpectrumAnalyzerContract(DeviceContract):
     ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
-        sweep_s: Longest time that a sweep may take.
-        span_nm: First and last wavelength of the test sweeps.
-        accuracy_db: Largest difference between the power of the light and the peak of its spectrum.
-        accuracy_nm: Largest wavelength error of the peak, in addition to the resolution.
+        sweep_s: Longest duration of a sweep, in seconds.
+        span_nm: First and last wavelength of the test sweeps, in nm.
+        accuracy_db: Largest difference between the power of the light and the peak of its spectrum, in dB.
+        accuracy_nm: Largest wavelength error of the peak in nm, in addition to the resolution.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -61,9 +61,9 @@ class SpectrumAnalyzerContract(DeviceContract):
 
     @pytest.fixture
     def shine(self) -> Callable[[float, float | None], None]:
-        """A function that sets the wavelength in nm and the power in dBm of the light; power ``None`` is dark."""
+        """A function that sets wavelength (nm) and power (dBm) of the light; a power of ``None`` is darkness."""
         skip_without_fixture(
-            "shine", "a function that sets the wavelength in nm and the power in dBm (None: dark) of the light"
+            "shine", "a function that sets wavelength (nm) and power (dBm, None for darkness) of the light"
         )
 
     @pytest.fixture
@@ -172,7 +172,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         """The number of points takes effect, is rejected outside its limits, and is automatic with ``None``."""
         low, high = driver.limits().n_points
         driver.set_n_points(max(low, 301))
-        expect(driver.settings().n_points == max(low, 301), f"301 was set, {driver.settings().n_points} is active")
+        expect(driver.settings().n_points == max(low, 301), f"301 points set, {driver.settings().n_points} active")
         before = self.observe(driver)
         for wrong in (low - 1, high + 1):
             expect_error(LimitError, f"{wrong} points", partial(driver.set_n_points, wrong))

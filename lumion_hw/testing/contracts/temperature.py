@@ -1,4 +1,4 @@
-"""Contract tests for temperature controllers: set points within limits, and a lock whose losses are counted."""
+"""Contract tests for temperature controllers: set points within limits, and counting of lost locks."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class TemperatureControllerContract(DeviceContract):
     those of :class:`DeviceContract`.
 
     Attributes:
-        lock_s: Longest time until the temperature is locked.
-        near_c: A temperature that is reached within ``lock_s``.
-        resolution_c: Largest difference between the set and the read-back set point.
+        lock_s: Longest time until the temperature is locked, in seconds.
+        near_c: A temperature in °C that is reached within ``lock_s``.
+        resolution_c: Largest difference between the set point and its read-back, in kelvin.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -69,7 +69,7 @@ class TemperatureControllerContract(DeviceContract):
     @pytest.fixture
     def heat_suddenly_k(self) -> Callable[[float], None]:
         """A function that suddenly heats the body by the given number of kelvin, to simulate a disturbance."""
-        skip_without_fixture("heat_suddenly_k", "a function that suddenly heats the body by some kelvin")
+        skip_without_fixture("heat_suddenly_k", "a function that suddenly heats the body by a given number of kelvin")
 
     @pytest.fixture
     def pull_sensor(self) -> Callable[[], None]:

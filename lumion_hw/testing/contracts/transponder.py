@@ -32,7 +32,7 @@ class TransponderContract(DeviceContract):
         bright_dbm: Received power at which every module reports a signal.
         dim_dbm: Received power at which every module reports loss of signal.
         accuracy_db: Largest error of the module's own power monitors (SFF-8472 allows 3 dB).
-        settle_s: Time until monitors and status show a change.
+        settle_s: Longest time in seconds until monitors and status show a change.
         dark_dbm: Launch power below which a transmitter counts as off.
     """
 
@@ -194,7 +194,7 @@ class TransponderContract(DeviceContract):
                 power_dbm = driver.monitors().rx_power_dbm
                 expect(
                     power_dbm is not None and abs(power_dbm - self.bright_dbm) <= self.accuracy_db,
-                    f"received power {power_dbm} dBm while another thread read the identity",
+                    f"the received power became {power_dbm} dBm while another thread read the identity",
                 )
 
         run_parallel(clock, identify, monitor)

@@ -43,9 +43,9 @@ class TunableLaserContract(DeviceContract):
     (``change_unit``, ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
-        ready_s: Longest time until the light follows.
-        accuracy_thz: Largest difference between the set frequency and that of the light.
-        accuracy_db: Largest difference between the set power and that of the light.
+        ready_s: Longest time in seconds until the light follows a setting.
+        accuracy_thz: Largest difference between the set frequency and that of the light, in THz.
+        accuracy_db: Largest difference between the set power and that of the light, in dB.
         sweep_span_nm: Span of the test sweep.
         sweep_step_nm: Step of the test sweep.
         sweep_speed_nm_per_s: Speed of the test sweep.
@@ -282,7 +282,7 @@ class TunableLaserContract(DeviceContract):
             driver.wait_ready(self.ready_s)
             self._check_frequency(driver, wanted_thz)
             return
-        expect_error(DeviceError, "tuning while it emits", lambda: driver.set_frequency_thz(wanted_thz))
+        expect_error(DeviceError, "tuning during emission", lambda: driver.set_frequency_thz(wanted_thz))
         self._check_frequency(driver, before_thz)
         expect(driver.state().emitting, "a rejected frequency switched the output off")
 

@@ -15,7 +15,7 @@ _BUSY_MACHINE_S = 60.0
 
 
 class WireFixtures:
-    """Mix-in that gives a contract its clock, wire and disturbances; list it before the contract. Needs ``device``.
+    """Mix-in with the fixtures for clock, wire and disturbances; list it before the contract, define ``device``.
 
     Every test runs in memory. Tests that a wire can break (unplugging, garbage, late replies, single bytes, several
     threads) also run on :attr:`wires`, on the wall clock.
@@ -27,7 +27,7 @@ class WireFixtures:
     wires: ClassVar[tuple[str, ...]] = ("tcp",)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run each test in memory, on the wires or both, as it is marked."""
+        """Run each test in memory, on the real wires or on both, according to its mark."""
         super().pytest_generate_tests(metafunc)  # type: ignore[misc]
         if "transport" in metafunc.fixturenames:
             places = getattr(metafunc.function, "transports", ("memory",))
@@ -42,7 +42,7 @@ class WireFixtures:
 
     @pytest.fixture
     def slack_s(self, transport: str) -> float:
-        """Time that a machine may add to a deadline: almost none in memory; on a wire the limit only ends a hang."""
+        """Time in seconds that a slow machine may add to a deadline; almost none in memory, more on a real wire."""
         return 1e-6 if transport == "memory" else _BUSY_MACHINE_S
 
     @pytest.fixture

@@ -178,7 +178,7 @@ def test_a_duplicate_key_names_both_lines(small: str) -> None:
 
 def test_a_clash_names_the_line_of_the_other_place(small: str) -> None:
     problem = only_problem(edited(small, "port: 4,", "port: 3,"))
-    assert problem.message == "expected port 3 to be used once, found it used by wiring.outputs[0].port too (line 19)"
+    assert problem.message == "expected port 3 to be used once, but it is also used by wiring.outputs[0].port (line 19)"
     assert problem.line == 20
 
 

@@ -90,7 +90,7 @@ CONTRADICTIONS = [
         "  pol-a: {kind: oz-epc04}\n  pol-b: {kind: oz-epc04}",
         "  pol-a: {kind: oz-epc04, address: serial:///dev/x}\n  pol-b: {kind: oz-epc04, address: serial:///dev/x}",
         "devices.pol-b.address",
-        "expected address serial:///dev/x to be used once, found it used by devices.pol-a.address too",
+        "expected address serial:///dev/x to be used once, but it is also used by devices.pol-a.address",
         "line 9",
     ),
     (
@@ -101,8 +101,8 @@ CONTRADICTIONS = [
         "line 6",
     ),
     # ports
-    ("sfp-b, port: 1}", "sfp-b, port: 0}", "wiring.inputs[1].port", "used by wiring.inputs[0].port too", "line 15"),
-    ("port: 4,", "port: 0,", "wiring.outputs[1].port", "used by wiring.inputs[0].port too", "line 15"),
+    ("sfp-b, port: 1}", "sfp-b, port: 0}", "wiring.inputs[1].port", "used by wiring.inputs[0].port", "line 15"),
+    ("port: 4,", "port: 0,", "wiring.outputs[1].port", "used by wiring.inputs[0].port", "line 15"),
     ("port: 4,", "port: 22,", "wiring.outputs[1].port", "a port with a fibre (0-21, 34-39), found port 22", ""),
     ("port: 4,", "port: 33,", "wiring.outputs[1].port", "found port 33, which has none", ""),
     ("port: 4,", "port: 40,", "wiring.outputs[1].port", "expected a port from 0 to 39, found 40", ""),
@@ -138,14 +138,14 @@ CONTRADICTIONS = [
         "mesh0\nw",
         "mesh0\n  heater_channels: {3: [10, 200]}\nw",
         "mesh.heater_channels[3][0]",
-        "expected drive channel 10 to be used once, found it used by PUC 5 by default too",
+        "expected drive channel 10 to be used once, but PUC 5 by default uses it too",
         "",
     ),
     (
         "mesh0\nw",
         "mesh0\n  heater_channels: {3: [200, 201], 4: [201, 202]}\nw",
         "mesh.heater_channels[4][0]",
-        "expected drive channel 201 to be used once, found it used by mesh.heater_channels[3][1] too",
+        "expected drive channel 201 to be used once, but mesh.heater_channels[3][1] uses it too",
         "line 13",
     ),
     (
@@ -219,7 +219,7 @@ CONTRADICTIONS = [
         "{port: 5, transponder: sfp-c}",
         "{port: 5, transponder: sfp-c, taps: [{meter: meter0, channel: 1, fraction: 0.5}]}",
         "wiring.outputs[2].taps[0].channel",
-        "expected channel 1 of 'meter0' to be used once, found it used by wiring.outputs[0].tap.channel too",
+        "expected channel 1 of 'meter0' to be used once, but it is also used by wiring.outputs[0].tap.channel",
         "",
     ),
     # servers and fabric
@@ -248,7 +248,7 @@ CONTRADICTIONS = [
     ("spares: [c]", "spares: [sfp-c]", "fabric.spares[0]", "expected the name of a server, found 'sfp-c'", ""),
     ("spares: [c]", "spares: [a]", "fabric.spares[0]", "expected server 'a' to be used once", "line 27"),
     ("spares: [c]", "spares: [c, c]", "fabric.spares[1]", "expected server 'c' to be used once", ""),
-    ("[[a, b]]", "[[a, a]]", "fabric.pairs[0][1]", "found it used by fabric.pairs[0][0] too", ""),
+    ("[[a, b]]", "[[a, a]]", "fabric.pairs[0][1]", "but it is also used by fabric.pairs[0][0]", ""),
     ("[[a, b]]", "[[a, d]]", "fabric.pairs[0][1]", "found 'd', which is not in servers", ""),
 ]
 

@@ -140,7 +140,7 @@ def test_a_child_is_not_independent_of_its_parent(found: MeshParameters) -> None
     parent = record_of(found)
     child = record_of(found, parent_sha256=parent.content_sha256)
     assert any("not independent" in each for each in compare_records(parent, child).notes)
-    assert compare_records(parent, parent).notes == ("both are the same record",)
+    assert compare_records(parent, parent).notes == ("both files contain the same record",)
 
 
 def test_records_from_other_sources_are_compared_without_them(found: MeshParameters) -> None:

@@ -210,7 +210,7 @@ def test_nan_in_an_entry_with_the_right_checksum_is_refused_by_name(path: Path, 
     [
         (replace(entry(1), currents_ma=np.full((2, 4), np.nan)), "currents_ma holds NaN"),
         (replace(entry(1), answer=np.full((2, 3), np.inf)), "answer is infinite"),
-        (replace(entry(1), answer=np.zeros((5, 3))), "5 answers to 2 settings"),
+        (replace(entry(1), answer=np.zeros((5, 3))), "5 answers for 2 settings"),
         (replace(entry(1), answer=np.zeros(3)), "shape"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_run_goes_on_while_the_bench_lives_on(
 def test_a_source_that_has_died_since_is_named(bench: Bench, tmp_path: Path) -> None:
     path = killed_in(tmp_path, in_the_sweeps(0.1))
     bench.emulated.faults.kill_port(6)
-    with pytest.raises(CalibrationError, match=r"the ports with light was \(1, 6, 11\), is \(1, 11\)"):
+    with pytest.raises(CalibrationError, match=r"the ports with light: \(1, 6, 11\) at the start, now \(1, 11\)"):
         calibrate(bench, Aligner(bench.clock), 1, path, resume=True)
     assert not bench.mesh.confirmed_currents_ma().any()
 

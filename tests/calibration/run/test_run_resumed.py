@@ -232,14 +232,16 @@ def test_another_seed_firmware_or_source_is_refused_by_name(
     header = read_journal(path).header
     other = opened()
     other.sources = (0, 3, 7)
-    with pytest.raises(CalibrationError, match=r"the seed was 1, is 2; the ports with light was \(0, 3\), is"):
+    with pytest.raises(
+        CalibrationError, match=r"the seed: 1 at the start, now 2; the ports with light: \(0, 3\) at the start, now"
+    ):
         check_same(header, header_of(run_of(other, seed=2), {}))
     run = Calibration(opened(), DEVICE, 1, plan=BootstrapPlan(random_settings=121))
     with pytest.raises(CalibrationError, match="the plan, or the nominal figures"):
         check_same(header, header_of(run, {}))
     same = header_of(run_of(opened()), {})
     check_same(header, replace(same, emulated_chip="d01f146c"))  # an older journal does not name the chip
-    with pytest.raises(CalibrationError, match="the emulated chip was 75c662f2, is d01f146c"):
+    with pytest.raises(CalibrationError, match="the emulated chip: 75c662f2 at the start, now d01f146c"):
         check_same(replace(header, emulated_chip="75c662f2"), replace(same, emulated_chip="d01f146c"))
 
 

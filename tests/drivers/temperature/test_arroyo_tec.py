@@ -88,7 +88,7 @@ def test_another_instrument_is_refused() -> None:
     [
         (sensor(mode="R"), "'R', not in temperature"),
         (sensor(kind=2), r"sensor settings changed from 1,1\.125,.* to 2,1\.125"),
-        (sensor("1.129,2.341,0.878"), "Restore them"),
+        (sensor("1.129,2.341,0.878"), "Restore the settings"),
     ],
 )
 def test_temperatures_that_somebody_else_made_other_ones_are_an_error(found: RecordedExchange, what: str) -> None:

@@ -552,7 +552,7 @@ def test_patterns_that_are_there_can_be_sent(module: CmisTransponder, peer: Peer
     assert peer.get(0x13, 152) == b"\x00"
     with pytest.raises(NotSupportedError, match="PRBS7"):
         module.start_pattern("media_generator", Pattern.PRBS7)
-    with pytest.raises(ConfigError, match="is not an end"):
+    with pytest.raises(ConfigError, match="is not a pattern generator or checker"):
         module.start_pattern("optical", Pattern.PRBS7)
 
 

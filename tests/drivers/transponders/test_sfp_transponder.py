@@ -312,7 +312,7 @@ def test_a_pin_that_keeps_the_laser_off_is_named(sfp: SfpTransponder, module: Mo
     module.memory[A2H][110] |= 0x80
     clock.sleep(0.1)
     assert sfp.monitors().tx_power_dbm is None
-    with pytest.raises(DeviceError, match="TX_DISABLE pin, which is high"):
+    with pytest.raises(DeviceError, match="TX_DISABLE pin is high"):
         sfp.enable()
 
 

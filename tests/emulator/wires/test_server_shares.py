@@ -226,7 +226,7 @@ def test_out_of_descriptors_is_said_once_and_waited_for(work, caplog):
                 for _ in range(20):
                     ask(server, host)
                 assert starved.tries == 2
-                assert caplog.text.count("accepting no more hosts") == 1
+                assert caplog.text.count("accepting no new connections") == 1
                 server._listeners[listener.fileno()] = (listener, port)
                 clock.sleep(POLL_PERIOD_S)
                 ask(server, waiting)

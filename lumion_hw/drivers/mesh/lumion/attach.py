@@ -38,7 +38,7 @@ from lumion_hw.sessions.framed.session import FramedSession, Loss
 _log = logging.getLogger(__name__)
 
 _APPLIED = (OutputsState.READY, OutputsState.SWEEP, OutputsState.GRACE)
-"""States that need an applied configuration. In SAFE it may come from flash; applying it again is harmless."""
+"""Output states that require a configuration. In SAFE, it may come from flash; applying it again is harmless."""
 
 
 class SessionSetup:
@@ -46,19 +46,19 @@ class SessionSetup:
 
     Args:
         session: The session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         target: Device name and address, for messages.
-        watch: Reports faults that are found.
+        watch: Object that reports new faults.
         rule: Action of the controller when its watchdog trips.
-        expected_serial: Required serial number; ``None`` accepts any the first time.
+        expected_serial: Required serial number; ``None`` accepts any at first, and later requires the one found first.
         take_over: Replace a live session of another host when the application attaches.
         resume: Restore the last confirmed currents if they differ after a reconnection.
 
     Attributes:
-        tables: The set and confirmed currents.
+        tables: Heater currents that were set and confirmed.
         limits: Configured limits; ``None`` before the first ``configure``.
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
-        boot_id: Last known boot id of the controller; ``None`` before the first session.
+        boot_id: Random number of the controller's last known power-up; ``None`` before the first session.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SessionSetup:
         failure.
 
         Args:
-            automatic: The driver reconnects on its own; no other host is replaced.
+            automatic: Whether the driver reconnects on its own; it then never replaces another host.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -114,7 +114,7 @@ class SessionSetup:
             return self._sync_after_connect(hello)
 
     def apply_limits(self, limits: ControllerLimits) -> None:
-        """Apply limits, power limit and watchdog unless the controller already has them. Raises as ``configure``."""
+        """Apply limits and watchdog unless the controller already has them. Raises the errors of ``configure``."""
         hello = self._session.hello
         requested = board_configuration(limits, hello, self._target, self._rule)
         # Applying drops an armed commit (section 7.2), so a reconnecting host does not apply the same settings again.

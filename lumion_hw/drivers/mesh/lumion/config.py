@@ -87,7 +87,7 @@ def board_configuration(
 
     Args:
         limits: Limits of the bench file.
-        hello: Sizes of the controller.
+        hello: HELLO reply of the controller, with its numbers of channels and its ranges.
         target: Device name and address, for messages.
         rule: Action when the watchdog trips; by default the outputs are switched off immediately.
 
@@ -131,7 +131,7 @@ def checked_currents(
 
     Raises:
         LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
-        ConfigError: The number of currents is not that of the heaters.
+        ConfigError: The number of currents differs from the number of heaters.
     """
     values = _column(currents_ma, len(max_ma), label, target)
     # Fast path for the common case, because every table is checked here.
@@ -143,7 +143,7 @@ def checked_currents(
 
 
 def nearest_codes(currents_ma: NDArray[np.float64], full_scale_ma: float) -> NDArray[np.uint16]:
-    """Return the nearest codes of currents that have been checked; like ``code_from_output``, without checks."""
+    """Return the nearest DAC codes of currents that were checked before; like ``code_from_output``, without checks."""
     return np.rint(currents_ma / full_scale_ma * FULL_SCALE_CODE).astype(np.uint16)
 
 
@@ -200,7 +200,7 @@ def out_of_range_error(
 
 
 def limit_error_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) -> LimitError:
-    """Convert a LIMIT refusal of the controller to mA if it is about the code of a channel; return others unchanged."""
+    """Convert the codes in a LIMIT refusal about one channel to mA; return other errors unchanged."""
     if error.unit != "code":
         return error
     asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)

@@ -136,7 +136,7 @@ class LumionMeshController(Driver):
 
     @property
     def info(self) -> ControllerInfo:
-        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         return controller_info(self._session.hello)
 
     @property
@@ -204,7 +204,7 @@ class LumionMeshController(Driver):
                 raise self._target.error(
                     SafetyError,
                     "an earlier program left the outputs on, and the controller is holding them",
-                    hint="Nothing was changed. Open the bench with leave_on_s to keep them, or switch everything off:  "
+                    hint="Nothing was changed. Open the bench with leave_on_s to keep the outputs, or switch all off:  "
                     "`lumion disconnect BENCH --all`.",
                 )
             self._session_setup.apply_limits(limits)
@@ -221,13 +221,12 @@ class LumionMeshController(Driver):
             currents_ma: Shape ``(n_heaters,)``, in mA.
 
         Raises:
-            LimitError: A current is out of range or not a number, or the table exceeds the power limit.
-            ConfigError: The number of currents is not that of the heaters.
+            LimitError: A current is out of range or not a number, or the total power exceeds its limit.
+            ConfigError: The number of currents differs from the number of heaters.
             SafetyError: Latched faults keep the outputs off.
             VerifyError: The controller confirmed other currents than those sent.
             LinkError: The currents may or may not have been set; after reattaching,
-                :attr:`Attachment.in_flight_latched`
-                says which.
+                :attr:`Attachment.in_flight_latched` tells whether they were.
         """
         with self._public_call("program"), self._lock:
             hello = self._session.hello
@@ -242,7 +241,7 @@ class LumionMeshController(Driver):
             return self._tables.drive(codes)
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the present currents in mA, shape ``(n_heaters,)``; zeros after a trip.
+        """Return the present currents in mA, shape ``(n_heaters,)``; zeros after a fault switched the outputs off.
 
         Raises:
             VerifyError: The codes do not match the checksum of the controller.
@@ -301,7 +300,7 @@ class LumionMeshController(Driver):
         """Iterate over monitor readings that the controller streams, until the iterator is closed.
 
         The subscription begins with this call and ends with ``close()`` of the iterator, or when the iterator is
-        deleted. If the consumer is too slow, ``dropped`` increases; old readings do not pile up.
+        deleted. If the consumer is too slow, the count ``dropped`` increases; old readings do not pile up.
 
         Args:
             period_s: Time between two readings, rounded to the controller's tick.
@@ -324,7 +323,7 @@ class LumionMeshController(Driver):
         """Let the controller watch monitors and report when light is lost or returns, until the watch is closed.
 
         Args:
-            thresholds: One per monitor; thresholds are rounded up to the next code, hold times to the next tick.
+            thresholds: Thresholds and hold time of each monitor, rounded up to the next code and controller tick.
             period_s: Time between two scans, rounded to the controller's tick.
 
         Raises:
@@ -425,7 +424,7 @@ class LumionMeshController(Driver):
 
     @property
     def _can_switch_outputs(self) -> bool:
-        """Whether this driver may have driven the outputs and can still switch them."""
+        """Return whether this driver may have driven the outputs and can still switch them."""
         return self._session.is_open and self._session_setup.limits is not None
 
     def _public_call(self, label: str) -> WatchedCall:
@@ -455,7 +454,7 @@ class LumionMeshController(Driver):
             return self._session_setup.attach(automatic=True)
 
     def _feed(self, only_if_idle: bool) -> None:
-        """Feed the watchdog with one request; while a fault is latched, use a request that finds further faults."""
+        """Feed the watchdog with one request; while a fault is latched, use the request that lists the faults."""
         try:
             if self._session.fault_pending:
                 asked = self._watch.poll(only_if_idle=only_if_idle)

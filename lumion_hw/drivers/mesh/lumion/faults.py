@@ -40,8 +40,8 @@ _LAST_RESORT_S = 1.0
 class FaultWatch:
     """Reports each new fault of the controller once.
 
-    A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame causes the
-    list to be read. While the flag is set, the list is requested instead of a PING, so that no further fault is missed.
+    A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame makes the
+    driver read the fault list. While the flag is set, the driver requests the list instead of a PING.
 
     Args:
         session: The session.
@@ -64,7 +64,7 @@ class FaultWatch:
         self._pending = False
 
     def read_faults(self) -> tuple[Fault, ...]:
-        """Return the controller's fault list, oldest first. Raises as a request."""
+        """Return the controller's fault list, oldest first. Raises the errors of a request."""
         records = self._records(0)
         self._announce(records)
         return tuple(fault_from_record(record) for record in records)
@@ -112,7 +112,7 @@ class FaultWatch:
             )
 
     def _check_for_first_edition(self, fault_id: int) -> None:
-        """Check an id for early firmware, which clears every fault up to an id, even if no fault has this id."""
+        """Check an id for early firmware, which clears all faults up to the id, even if no fault has the id."""
         listed = {fault.fault_id: fault for fault in self.read_faults()}
         older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
@@ -138,7 +138,7 @@ class FaultWatch:
             return None
 
     def stop(self, timeout_s: float | None) -> None:
-        """Make an emergency stop and verify that the outputs are safe. Raises as ``outputs_off`` of the driver."""
+        """Make an emergency stop and verify that the outputs are safe. Raises the errors of ``outputs_off``."""
         reply = self._session.emergency_stop(timeout_s)
         if reply.outputs_state is not OutputsState.SAFE:
             raise self._session.error(
@@ -216,7 +216,7 @@ class FaultWatch:
 class WatchedCall:
     """Context of one driver call, which afterwards records a lost link and reports new faults.
 
-    A class instead of a generator for speed, because every table goes through it.
+    A class instead of a generator for speed, because every setting of the currents passes through it.
 
     Args:
         watch: Reports the faults.

@@ -26,7 +26,7 @@ class KeepAlive:
     Args:
         session: Session to feed.
         clock: Clock of the session; runs the ticker.
-        feed: Sends one request, only if the session is idle if its argument is ``True``.
+        feed: Function that sends one request. If its argument is ``True``, it sends only while the session is idle.
         on_lost: Called by the ticker while the session is not open.
         lease_s: Longest time between two calls of the application; ``None`` for no lease.
     """

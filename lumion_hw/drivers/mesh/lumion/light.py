@@ -1,7 +1,7 @@
-"""Watch for light at monitors by the LUMION mesh controller (protocol section 9.3).
+"""Lets the LUMION mesh controller watch its monitors for light (protocol section 9.3).
 
-Every LIGHT event contains the whole state, so a lost event costs only time: after a silence the host requests the
-state, and the controller sends it again.
+Every LIGHT event contains the state of all watched monitors, so a lost event costs only time: after a silence the host
+requests the state, and the controller sends it again.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class WatchedLight:
 
     Args:
         session: The open session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         target: Device name and address, for messages.
-        keep_going: Called while waiting: feeds the watchdog, or raises to end the wait. Returns the time of its next
-            call.
+        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
+            time of its next call.
         on_lost: Called if the link is lost during a wait.
         on_ended: Called once, when the watch has ended.
     """
@@ -136,7 +136,7 @@ class WatchedLight:
         self._silences, self._news_s = 0, self._clock.now()
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the period. Raises as ``watch_light`` of the driver."""
+        """Replace the thresholds and the period. Raises the errors of ``watch_light``."""
         self._check_session()
         self.begin(watch_requests(self._session.hello, thresholds, period_s, self._target))
 
@@ -240,7 +240,7 @@ class LightWatching:
         self._watch_epoch: int | None = None
 
     def start(self, thresholds: Sequence[LightThreshold], period_s: float) -> WatchedLight:
-        """Start a watch for light. Raises as ``watch_light`` of the driver."""
+        """Start a watch for light. Raises the errors of ``watch_light``."""
         session = self._session
         with session.transaction():
             check_capability(can_watch(session.hello), "WATCH", "cannot watch light", self._target)
@@ -249,7 +249,7 @@ class LightWatching:
                     BusyError,
                     "watch_light: a watch is already active",
                     command="WATCH",
-                    hint="Change that watch, or close it first.",
+                    hint="Change the active watch for light, or close it first.",
                 )
             requests = watch_requests(session.hello, thresholds, period_s, self._target)
             watch = WatchedLight(session, self._clock, self._target, self._keep_going, self._on_lost, self._mark_free)

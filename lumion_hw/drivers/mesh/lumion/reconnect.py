@@ -28,16 +28,16 @@ _SLICE_S = 0.05  # longest single sleep of a waiting call; closing ends the call
 
 @dataclass(frozen=True)
 class Attachment:
-    """State in which the driver found the controller on attaching, and what the driver restored.
+    """State in which the driver found the controller on attaching, with the settings that it restored.
 
     Attributes:
-        first: The driver had not attached before.
-        restarted: The controller was restarted since: its settings are lost and its outputs are off.
+        first: Whether this is the driver's first attachment.
+        restarted: Whether the controller was restarted since the last attachment and thus lost settings and outputs.
         boot_id: Random number of the controller's last power-up.
-        configuration: ``none`` was set yet, ``kept`` unchanged, ``applied`` again, or ``refused``.
-        table: ``none`` was confirmed yet, ``same`` as last confirmed, ``changed`` (outputs stay as they are),
-            ``restored`` as requested with ``resume``, or ``refused``.
-        in_flight_latched: Whether a table that was sent without an answer is driven; ``None`` if there was none.
+        configuration: Result for the limits: ``none`` set so far, ``kept``, ``applied`` again or ``refused``.
+        table: Result for the currents: ``none`` confirmed so far, ``same`` as last confirmed, ``changed``
+            (outputs stay as they are), ``restored`` as requested with ``resume``, or ``refused``.
+        in_flight_latched: Whether currents sent without an answer are driven now; ``None`` if none were.
         faults: Names of the latched fault sources.
         refusals: Reasons of the refusals.
     """
@@ -88,12 +88,12 @@ class LinkEvent:
     """A change of the link state, such as a loss or a reconnection.
 
     Attributes:
-        kind: Kind.
-        text: Description.
+        kind: Kind of the change.
+        text: Description of the change.
         at_s: Time on the driver's clock.
         gap_s: Time since the link was lost.
-        attempts: Attempts since then.
-        attachment: State found, with ``RECONNECTED``.
+        attempts: Number of attempts to reconnect since then.
+        attachment: State in which the controller was found; only with ``RECONNECTED``.
     """
 
     kind: LinkEventKind
@@ -130,9 +130,9 @@ class Reconnector:
 
     Args:
         policy: Delays and budget; ``None`` leaves reconnecting to the application.
-        clock: Clock of the link.
-        attach: Attaches again and returns the state found; raises ``LumionError``.
-        close: Closes the handle; never raises.
+        clock: Clock for time-outs, shared with the link.
+        attach: Function that attaches again and returns the state found; raises ``LumionError``.
+        close: Function that closes the link; never raises.
         on_event: Called with every event; ``None`` to store them only.
         target: Device name and address, for messages.
 
@@ -179,7 +179,7 @@ class Reconnector:
             self._reason = "it was closed"
 
     def lost(self, error: LumionError, *, for_good: bool) -> None:
-        """Record a lost link: close the handle and wait for the first attempt, or end if another host took over."""
+        """Close a lost link and wait for the first attempt to reconnect; give up if another host took over."""
         with self._change:  # several threads may detect it at once
             if self.state is not LinkState.OPEN:
                 return
@@ -196,7 +196,7 @@ class Reconnector:
             self._report_event(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
-        """Make one attempt to reconnect if it is due and no other thread is trying; link errors are not raised."""
+        """Try to reconnect if the next attempt is due and no other thread is trying; link errors are not raised."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
         # The ticker and calling threads all poll; simultaneous attempts would open the same port twice.

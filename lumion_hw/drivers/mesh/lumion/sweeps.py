@@ -68,10 +68,10 @@ class PlannedSweep:
     """A checked and encoded sweep, ready to be loaded into the controller.
 
     Attributes:
-        image: The encoded image.
+        image: Encoded sweep, as loaded into the controller's memory.
         n_points: Number of points, with one record each.
         monitors: Monitor channels of a record, ascending.
-        end: Table driven after the run, codes of shape ``(n_heaters,)``.
+        end: Current codes driven after the sweep, shape ``(n_heaters,)``.
         dwell_ticks: Planned time of a point in ticks.
         window: Number of records that the controller may send before an acknowledgement.
     """
@@ -90,7 +90,7 @@ class TableLimits:
 
     Attributes:
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
-        limits: Limits in force, for the power cap; ``None`` before :meth:`configure`.
+        limits: Configured limits, with the limit of the total power; ``None`` before :meth:`configure`.
     """
 
     max_ma: NDArray[np.float64]
@@ -105,13 +105,13 @@ def planned_sweep(
     Args:
         plan: The plan.
         base: Codes driven now, shape ``(n_heaters,)``.
-        hello: Reply of the controller with its sizes.
-        allowed: Limits of the tables.
+        hello: HELLO reply of the controller, with its numbers of channels and its memory size.
+        allowed: Limits of the heater currents.
         target: Device name and address, for messages.
 
     Raises:
         LimitError: A point is outside the limits (the message names point and channel), a time or average is too
-            large, or the image is larger than the controller's memory.
+            large, or the encoded sweep is larger than the controller's memory.
         ConfigError: There is no point, or a heater or monitor does not exist.
     """
     monitors = checked_monitors(plan.monitors, hello.n_adc, "sweep", target)
@@ -133,7 +133,7 @@ def planned_sweep(
         mask=b"" if plan.monitors is None else mask_from_channels(monitors, hello.n_adc),
         start_table=None if plan.start_ma is None else start,
     ).encode()
-    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", target)
+    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split the plan into several sweeps.", target)
     # Not larger than the ring: records that are overwritten before they are pushed are not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
     window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))
@@ -166,7 +166,7 @@ def _check(label: str, requested: int, limit: int, unit: str, hint: str, target:
 
 
 class _TableSequence:
-    """Iterator over the tables of a plan; checks each table.
+    """Iterator over the tables of heater currents of a sweep plan; checks each table.
 
     Attributes:
         table: The current table.
@@ -236,9 +236,9 @@ class SweepRun:
 
     Args:
         session: The open session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         planned: Sweep to run.
-        generation: Generation of the run, newer than that of the driven table.
+        generation: Number of this run, higher than the number of the driven table of heater currents.
         keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the run, and returns the time
             of its next call.
     """
@@ -274,7 +274,7 @@ class SweepRun:
         """Run the sweep to its end.
 
         Args:
-            base_crc32: CRC-32 of the table that should be driven now.
+            base_crc32: CRC-32 of the heater current codes that should be driven now.
 
         Returns:
             Monitor codes of shape ``(n_points, n_monitors)``, and the number of late points.
@@ -386,7 +386,7 @@ class SweepRun:
         self._produced = max(self._produced, first + len(values))
 
     def _request_state(self) -> None:
-        """Request the progress of the run. After this silence, every record has arrived or was lost."""
+        """Request the progress of a silent run: after such a silence, every record has either arrived or been lost."""
         self._apply_state(self._session.request(SweepReadRequest(self._generation)))
         self._due = self._produced
 
@@ -421,8 +421,8 @@ class SweepRun:
     def _count_late_points(self) -> int:
         """Return the number of sweep points that took longer than planned.
 
-        Only SWEEP_DONE contains it. If that event was lost, an upper bound follows from the duration of the run: a late
-        point takes at least two ticks more than planned, and no point takes less than planned.
+        Only the event SWEEP_DONE contains this number. If that event was lost, an upper bound follows from the duration
+        of the run: a late point takes at least two ticks more than planned, and no point takes less than planned.
         """
         until = Deadline(self._clock.now() + self._quiet_s)
         while self._done is None and self._clock.now() < until:
@@ -440,5 +440,5 @@ class SweepRun:
             DeviceError,
             f"sweep {self._generation} {label}: {self._produced} of {self._planned.n_points} points were recorded.",
             command="SWEEP_START",
-            hint=f"The table from before the sweep is driven again, unless a fault prevents it. {LIST_FAULTS}.",
+            hint=f"The currents from before the sweep are driven again, unless a fault prevents it. {LIST_FAULTS}.",
         )

@@ -1,4 +1,4 @@
-"""Tables of the LUMION mesh controller: drives complete tables, checks their CRC, reads back (protocol section 8)."""
+"""Drives complete tables of heater current codes, checks their CRC and reads them back (protocol section 8)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BoardTable:
     """A complete table of heater current codes, one per channel.
 
     Attributes:
-        codes: Shape ``(n_heaters,)``.
+        codes: Current code of each heater, shape ``(n_heaters,)``.
         crc32: CRC-32 of the table.
     """
 
@@ -58,13 +58,13 @@ class Tables:
 
     Args:
         session: The session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         target: Device name and address, for messages.
 
     Attributes:
-        generation: Newest generation used.
+        generation: Newest table number (generation) used.
         confirmed: Last table confirmed by the controller; ``None`` before the first.
-        in_flight: Table that was sent without an answer; ``None`` if there is none.
+        in_flight: Table whose transmission got no answer; ``None`` if there is none.
     """
 
     def __init__(self, session: FramedSession, clock: Clock, target: DeviceAddress) -> None:
@@ -77,7 +77,7 @@ class Tables:
         self.in_flight: BoardTable | None = None
 
     def attached(self, hello: HelloReply) -> None:
-        """Continue from the table generation of a new session, whose staging banks are empty."""
+        """Continue from the table number of a new session, in which no fragments of a table are staged yet."""
         self.generation = hello.active_generation
         self._bank_generation = 0
 
@@ -122,7 +122,7 @@ class Tables:
                 f"table {generation} was not confirmed",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"{reply}",
-                hint="Read back the driven table, then program again.",
+                hint="Read back the driven currents, then program again.",
             )
         self.confirmed = table
         return Generation(generation, table.crc32, self._clock.now())
@@ -146,7 +146,7 @@ class Tables:
         except LinkTimeout:
             raise error from None
         if driven.generation == generation:
-            _log.info("table %d is driven, but its answers were lost", generation)
+            _log.info("table %d of heater currents is driven, but the controller's answers were lost", generation)
             return CommitReply(generation, driven.tick, driven.crc32, True, driven.outputs_state)
         self.in_flight = None
         timeout = self._target.error(
@@ -159,7 +159,7 @@ class Tables:
         raise timeout from error
 
     def resolve_in_flight(self, driven_crc32: int) -> bool | None:
-        """Return whether the table without an answer is driven now; ``None`` if there was none."""
+        """Return whether the table sent without an answer is driven now; ``None`` if there is no such table."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
@@ -179,7 +179,7 @@ class Tables:
         if table.crc32 != driven_crc32:
             raise self._target.error(
                 VerifyError,
-                "the driven table is not the planned one",
+                "the currents driven now are not the planned ones",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"CRC 0x{driven_crc32:08X}",
                 hint=f"A fault switches the outputs off. {LIST_FAULTS}.",
@@ -187,7 +187,7 @@ class Tables:
         self.confirmed = table
 
     def check_confirmed(self) -> None:
-        """Forget the confirmed table if another table is driven, so that a table ended by a fault is not resumed."""
+        """Forget the confirmed table if another table is driven, because a fault may have ended it."""
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 
@@ -222,11 +222,11 @@ class Tables:
             "READBACK: the codes do not match their checksum",
             wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(checksums)),
             read=f"CRC 0x{table.crc32:08X}",
-            hint="The table changed during the reading. Read it again.",
+            hint="The currents changed during the reading. Read them again.",
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """Return one SET if the table fits into a frame, otherwise STAGE fragments and a COMMIT (section 8)."""
+        """Return one SET request if the table fits into a frame, otherwise STAGE fragments and a COMMIT."""
         codes = table.codes
         # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)

@@ -1,7 +1,7 @@
 """Monitor readings that the LUMION mesh controller sends periodically (protocol sections 9.1 and 9.2).
 
-The host grants credit and renews it when half is used. Every sample contains the number of records that the controller
-discarded without credit, and the number lost on the link.
+The host grants the controller credit for a number of records, and renews it when half is used. Every sample contains
+the number of records that the controller discarded for lack of credit, and the number lost on the link.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TelemetryStream:
 
     Args:
         session: The open session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         request: Request for the subscription.
         keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
             time of its next call.
@@ -204,7 +204,7 @@ class TelemetryStream:
         try:
             self._session.request(SubscribeRequest(self._request.stream, 0))
         except LumionError as error:
-            _log.warning("the telemetry could not be stopped; it ends when its credit is used: %s", error)
+            _log.warning("the telemetry could not be stopped; it ends when the granted credit is used: %s", error)
         self._session.unlisten(self._request.stream)
 
     def _check_session(self) -> None:
@@ -260,7 +260,7 @@ class TelemetryStreams:
 
     Args:
         session: The session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         target: Device name and address, for messages.
         keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
             time of its next call.

@@ -38,9 +38,9 @@ class ChainModule:
         kind: Type name, such as ``Q8iv``.
         number: Serial number in hexadecimal; ``****`` if none is assigned.
         n_channels: Number of channels.
-        first_channel: Number of its channel 0 in the chain.
-        full_scale_v: Largest voltage that can be set.
-        full_scale_ma: Largest current that can be set.
+        first_channel: Number, within the chain, of the module's channel 0.
+        full_scale_v: Largest voltage that a channel can be set to.
+        full_scale_ma: Largest current that a channel can be set to.
         firmware: Firmware version.
     """
 

@@ -79,7 +79,7 @@ class IdleWatch:
         self._ticker: Ticker | None = None
 
     def used(self) -> None:
-        """Restart the idle time, because the driver was called."""
+        """Restart the idle time after a driver call."""
         self._used_s = self._clock.now()
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class IdleWatch:
 _log = logging.getLogger(__name__)
 
 DEFAULT_TOLERANCE_MA = 0.1
-"""Largest accepted difference between a current set and read; idle outputs read within 0.012 mA. Chosen here."""
+"""Largest accepted difference between a current set and its reading; idle outputs read up to 0.012 mA. Our choice."""
 DEFAULT_HEADROOM = 1.5
 """Default ratio of the voltage limit to the voltage at the heater's largest current. Chosen by this project."""
 
@@ -117,16 +117,16 @@ class QontrolController(Driver):
 
     Args:
         link: Serial link with 115 200 baud, or a TCP link to one.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         device: Device name of the bench file, for messages.
         expected_serial: Required identities of all modules, such as ``Q8iv-0001,Q8iv-0002``; ``None`` accepts any.
         mode: ``binary`` is short and fast; ``ascii`` can be read on a serial monitor.
         compliance_v: Voltage limit of all channels; by default the voltage that each heater needs, times ``headroom``.
-        headroom: See ``compliance_v``.
-        tolerance_ma: Largest accepted difference between a current set and read.
+        headroom: Ratio of the voltage limit to the needed voltage, see ``compliance_v``.
+        tolerance_ma: Largest accepted difference between a current set and its reading.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
-        idle_off_s: Time without a call after which a thread of this process switches the outputs off. It ends with the
-            process.
+        idle_off_s: Time without a call after which a thread of this process switches the outputs off. The thread ends
+            with the process.
         reenumerate: Let the modules renumber themselves at :meth:`open`.
         leave_on: Leave the outputs on at :meth:`close`.
     """
@@ -169,7 +169,7 @@ class QontrolController(Driver):
 
     @property
     def info(self) -> ControllerInfo:
-        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         chain = self._require_outputs("info").chain
         kinds = sorted({module.kind for module in chain.modules})
         versions = sorted({module.firmware for module in chain.modules})
@@ -190,7 +190,7 @@ class QontrolController(Driver):
 
     @property
     def chain(self) -> ModuleChain:
-        """Modules found by :meth:`open`. Raises ``LinkLost`` before that."""
+        """Modules found by :meth:`open`. Raises ``LinkLost`` before :meth:`open`."""
         return self._require_outputs("chain").chain
 
     @property
@@ -205,7 +205,7 @@ class QontrolController(Driver):
 
     @property
     def latch_skew_s(self) -> float:
-        """Longest delay between the first and last module: the time for setting and reading the last table."""
+        """Longest delay in s between the changes of two modules: the time for setting and reading all channels."""
         outputs = self._require_outputs("latch_skew_s")
         # Before the first table, the estimate is one round trip per module.
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
@@ -271,7 +271,7 @@ class QontrolController(Driver):
             The receipt; its CRC-32 is that of the 16-bit words of the table, little endian.
 
         Raises:
-            LimitError: A current is outside its limit, or the table exceeds the power limit; nothing was sent.
+            LimitError: A current is outside its limit, or the total power exceeds its limit; nothing was sent.
             ConfigError: The number of currents is not that of the channels.
             SafetyError: Faults are latched; nothing was sent.
             DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
@@ -317,7 +317,7 @@ class QontrolController(Driver):
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Raise ``NotSupportedError``: the modules have no sweeps."""
         del plan
-        self._not_supported("sweep", "have no sweeps", "Program the points one by one.")
+        self._not_supported("sweep", "have no sweeps", "Set the points of the sweep one by one with program().")
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
@@ -334,8 +334,8 @@ class QontrolController(Driver):
     def faults(self) -> tuple[Fault, ...]:
         """Return the faults that the modules reported and this driver stored, oldest first.
 
-        ``present`` of over-voltage and over-current means that the channel is at its limit now. ``extra`` contains the
-        code, the error line, and ``candidates`` if the channel is ambiguous.
+        In over-voltage and over-current faults, ``present`` means that the channel is at its limit now. ``extra``
+        contains the code, the error line, and ``candidates`` if the channel is ambiguous.
         """
         with self._call("faults") as outputs:
             self._session.check_identity()
@@ -384,7 +384,7 @@ class QontrolController(Driver):
             outputs.zero()
 
     def close(self) -> None:
-        """Set the outputs to zero, unless they shall stay on, and close the link; idempotent, never raises.
+        """Set the outputs to zero, except with ``leave_on``, and close the link; idempotent, never raises.
 
         A forked child process sends nothing and leaves the outputs as they are.
         """

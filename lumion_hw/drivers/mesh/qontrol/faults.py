@@ -1,6 +1,6 @@
 """Faults that Qontrol modules reported: traced to channels, and latched until they are cleared by id.
 
-The modules have only a log. The latch belongs to this driver and ends with it.
+The modules keep only a log; this driver latches the faults, until it is closed.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def faults_from_reports(
 def faults_from_log(
     entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return the faults of the last two seconds in the logs, which ``E30`` (errors suppressed) kept unreported."""
+    """Return faults that the modules logged in the last two seconds but did not report (``E30``: suppressed)."""
     faults: dict[tuple[int, int], Fault] = {}
     for entry in entries:
         channel = chain.channel(entry.module, entry.local_channel)

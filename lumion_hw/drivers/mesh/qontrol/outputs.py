@@ -44,11 +44,11 @@ class QontrolOutputs:
 
     Args:
         session: The open session.
-        clock: Clock of the link.
+        clock: Clock for time-outs, shared with the link.
         chain: Modules of the chain.
         latch: Store of the faults.
         mode: Format of the requests.
-        tolerance_ma: Largest accepted difference between a current set and read.
+        tolerance_ma: Largest accepted difference between a current set and its reading.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class QontrolOutputs:
         self.driven_ma: NDArray[np.float64] | None = None
         """The last confirmed currents; ``None`` if unknown."""
         self.setting_s = 0.0
-        """Time for setting and reading the last table."""
+        """Time in s for setting and reading all channels the last time."""
 
     @property
     def may_carry_current(self) -> bool:

@@ -42,8 +42,8 @@ class ChannelReadings:
     """Voltages and currents of the outputs, measured by the modules.
 
     Attributes:
-        voltage_v: Shape ``(n_channels,)``.
-        current_ma: Shape ``(n_channels,)``.
+        voltage_v: Voltage of each channel, shape ``(n_channels,)``.
+        current_ma: Current of each channel, shape ``(n_channels,)``.
         timestamp_s: Host clock when the last line arrived.
     """
 
@@ -57,8 +57,8 @@ class Compliance:
     """Current and voltage limits that the modules supervise.
 
     Attributes:
-        current_ma: IMAX, shape ``(n_channels,)``.
-        voltage_v: VMAX, shape ``(n_channels,)``.
+        current_ma: Current limit (IMAX) of each channel, shape ``(n_channels,)``.
+        voltage_v: Voltage limit (VMAX) of each channel, shape ``(n_channels,)``.
     """
 
     current_ma: NDArray[np.float64]
@@ -110,8 +110,8 @@ def compliance_for(
     """Return the limits that the modules shall supervise.
 
     IMAX is the largest current of the heater. VMAX is the voltage that the heater needs for that current, times
-    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below
-    the reading of idle outputs.
+    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither limit is set
+    below the reading of idle outputs.
 
     Raises:
         LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.
@@ -140,13 +140,12 @@ def set_requests(
     """Return the smallest number of requests that set the channels, module by module in ascending order.
 
     Args:
-        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` one line per module if it is short
-            enough,
-            else one line per channel.
+        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` sends one line per module if it is short
+            enough, otherwise one line per channel.
         quantity: Quantity to set; text vectors exist for voltages and currents only.
         values: Shape ``(n_channels,)``, within 0 … full scale.
         chain: Modules of the chain.
-        changed: Channels to set; all if omitted. Vectors set whole modules.
+        changed: Channels to set; all if omitted. A vector always sets all channels of a module.
     """
     full = chain.full_scale_ma if quantity.unit == "mA" else chain.full_scale_v
     requests: list[QontrolRequest] = []
@@ -227,5 +226,5 @@ def _damaged_error(session: QontrolSession, label: str, content: str) -> FrameEr
     return session.error(
         FrameError,
         f"{label}: the reply is damaged: {content}",
-        hint="Read again. If it happens often, check the cable.",
+        hint="Read again. If this happens often, check the cable.",
     )

@@ -35,8 +35,8 @@ class Advertised:
     """Capabilities in the static memory pages of a module.
 
     Args:
-        half: Returns the 128 bytes of a page, or ``None`` if it does not exist or is unknown.
-        has_page: Returns whether a page exists; needed for C-CMIS, which is not always advertised.
+        half: Function that returns the 128 bytes of a page, or ``None`` if the page does not exist or is unknown.
+        has_page: Function that returns whether a page exists; needed for C-CMIS pages, which are not always advertised.
     """
 
     def __init__(self, half: Callable[[Page], bytes | None], has_page: Callable[[int], bool]) -> None:
@@ -96,7 +96,7 @@ class Advertised:
 
     @cached_property
     def applications(self) -> tuple[Application, ...]:
-        """Applications up to the end of the advertised list, without those that use no host lanes."""
+        """Applications in the advertised list, without applications that use no host lanes."""
         result = []
         for number in range(1, N_APPLICATIONS + 1):
             prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
@@ -137,19 +137,19 @@ class Advertised:
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Maximum time of each of the ``STAGES``; ``None`` if the module states no time or the page is unknown."""
+        """Maximum duration in s of each of the ``STAGES``; ``None`` where not advertised or unknown."""
         duration_codes = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
         return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in duration_codes.items()}
 
     @cached_property
     def grids(self) -> LaserGrids:
-        """Grids, ranges and fine tuning of the laser; empty without page 04h."""
+        """Frequency grids, channel ranges and fine-tuning range of the laser; empty without page 04h."""
         half = self._half(0x04) if self.tunable else None
         return LaserGrids() if half is None else laser_grids(half)
 
     @cached_property
     def tx_power_limits_dbm(self) -> tuple[float, float] | None:
-        """Minimum and maximum output power setting."""
+        """Minimum and maximum setting of the output power, in dBm."""
         low, high = self.value("min_output_power"), self.value("max_output_power")
         if not self.supported("target_output_power") or not isinstance(low, (int, float)):
             return None
@@ -186,7 +186,7 @@ class Advertised:
     def capabilities(
         self, statistics: bool, loopbacks: tuple[str, ...], performance: Mapping[str, str]
     ) -> TransponderCapabilities:
-        """Return the capabilities, completed with content of the optional pages."""
+        """Return the advertised capabilities together with the given content of the optional pages."""
         fine = self.grids.fine
         return TransponderCapabilities(
             applications=self.applications,

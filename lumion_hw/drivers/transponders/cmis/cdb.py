@@ -19,7 +19,7 @@ from lumion_hw.standards.cmis.codes import CdbCommand
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 COMMAND_S = 5.0
-"""Time for a command beyond the advertised busy time (docs/transponders.md, "Times")."""
+"""Extra time in s for a command, beyond the advertised busy time (docs/transponders.md, "Times")."""
 _FIRST_POLL_S = 0.1
 _PASSWORD_HINT = "Enter the password of the module. A restart locks it again."
 
@@ -40,8 +40,8 @@ def command(
     Args:
         module: The module.
         number: Number of the command.
-        payload: Local payload.
-        extended: Extended payload.
+        payload: Local payload (LPL), which is part of the command's page 9Fh.
+        extended: Extended payload (EPL), which is written to pages A0h to AFh first.
         max_write: Maximum length of a write to the pages of the command, in bytes.
         within_s: Maximum time advertised by the module for this command; 0 if unknown.
         first_poll_s: Pause before the first reading of the status.

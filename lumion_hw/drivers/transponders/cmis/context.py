@@ -31,14 +31,15 @@ class Quirks:
     """Deviations of a module from the standard, or choices left open by the standard.
 
     Attributes:
-        inverted_deinit: 10h:128 means "power up the data path", as in CMIS 3.
-        power_request: How low power is requested: ``software`` sets LowPwrRequestSW; ``pin`` enables the pin, for
-            boards that drive it and modules that ignore the bit.
-        tunes_while_active: The laser can be tuned while the data path is active.
-        decommission: Lanes of other data paths are first set to application 0.
-        tx_disable_all: Tx disable is always written for all eight media lanes.
-        settle_after_apply_s: Time after an apply during which ConfigStatus may show an old result.
-        freeze: Statistics are frozen while they are read; ``False`` if freezing does not work.
+        inverted_deinit: Whether the bits of 10h:128 mean "power up the data path", as in CMIS 3.
+        power_request: How low power is requested: ``software`` sets LowPwrRequestSW; ``pin`` makes the module obey its
+            LPMode pin, for boards that drive the pin and modules that ignore the bit.
+        tunes_while_active: Whether the laser can be tuned while the data path is active.
+        decommission: Whether lanes of old data paths are set to application 0 before a new application is selected.
+        tx_disable_all: Whether Tx disable is always written for all eight media lanes.
+        settle_after_apply_s: Time in s, after a configuration was applied, for which ConfigStatus may show an old
+            result.
+        freeze: Whether statistics are frozen while they are read; ``False`` for modules that cannot freeze.
         time_factor: Factor for all advertised durations, for modules that exceed them.
     """
 
@@ -54,7 +55,7 @@ class Quirks:
 
 @dataclass(frozen=True)
 class ModuleModel:
-    """Modules with the same deviations: identity patterns, changed quirks, and the reason."""
+    """Modules with the same deviations from CMIS: identity patterns, changed quirks, and the reason."""
 
     vendor: str = ".*"
     part_number: str = ".*"
@@ -77,7 +78,7 @@ MODULE_MODELS: tuple[ModuleModel, ...] = (
         reason="10h:128 is DataPathPwrUp in CMIS 3",
     ),
 )
-"""Modules with known deviations, applied in order. Settings of the user have priority."""
+"""Modules with known deviations; all matching entries apply, in this order. Settings of the user have priority."""
 
 
 def quirks_of(
@@ -92,9 +93,9 @@ def quirks_of(
 
 
 MARGIN = 1.5
-"""Factor of timeouts over the advertised durations (docs/transponders.md, "Times")."""
+"""Ratio of timeouts to the durations that the module advertises (docs/transponders.md, "Times")."""
 UNBOUNDED_S = 3000.0
-"""Duration assumed for stages without a limit: duration code Dh means 3000 s or more."""
+"""Duration in s assumed for stages without a limit: duration code Dh means 3000 s or more."""
 _MIN_TIMEOUT_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
 _T = TypeVar("_T")
@@ -135,7 +136,7 @@ class ModuleContext:
         return self.memory.error(LimitError, message, requested=asked, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
-        """Return the error for a value read back that differs."""
+        """Return the error for a value that differs when read back."""
         return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
     def needs(self, supported: object, label: str) -> None:
@@ -215,7 +216,7 @@ class ModuleContext:
         Args:
             done: Condition; may raise an error.
             timeout_s: Maximum time.
-            stage: Returns what is awaited, with lane and last code, for the message.
+            stage: Function that describes the awaited state, with lane and last code, for the message.
 
         Raises:
             DeviceTimeoutError: The condition was not met in time.
@@ -229,7 +230,7 @@ class ModuleContext:
                 raise self.error(
                     DeviceTimeoutError,
                     f"{stage()} for {timeout_s:.3g} s",
-                    "This exceeds the advertised time. See wait_for_lock() and flags() for the reason.",
+                    "This exceeds the time that the module advertises. See wait_for_lock() and flags() for the reason.",
                 )
             now_s = self.clock.now()
             self.clock.sleep(min(max(period_s, 0.02 * (now_s - began_s)), max(end - now_s, 0.0)))

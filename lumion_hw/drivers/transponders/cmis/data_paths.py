@@ -12,7 +12,7 @@ from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, DataPathState, ModuleState
 
 ALL_LANES = tuple(range(1, 9))
-"""Lanes of a bank."""
+"""Lane numbers of one bank: the registers of a module are repeated in one bank per eight lanes."""
 _TX_EXTRA_S = 1.0  # in addition to the advertised time, which is milliseconds for most modules
 _TRANSIENT_STAGES = {
     int(DataPathState.INIT): "dp_init",
@@ -22,7 +22,7 @@ _TRANSIENT_STAGES = {
 }
 _LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
 MAY_EMIT = _LIT | {DataPathState.INITIALIZED}
-"""States in which a media lane that is not disabled may emit light (CMIS 5.2 clause 6.3.3).
+"""Data path states in which a media lane that is not disabled may emit light (CMIS 5.2 clause 6.3.3).
 
 In DPInitialized a disabled lane prevents activation of its path, but other lanes may emit light.
 """
@@ -34,7 +34,7 @@ class DataPath:
     """A data path: the lanes that belong to one application.
 
     Attributes:
-        application: AppSel code.
+        application: AppSel code: number of the application in the module's list.
         host_lanes: Host lanes, from 1.
         media_lanes: Media lanes, from 1.
     """
@@ -52,8 +52,8 @@ class DataPath:
 def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
     """Return the media lanes of an application that begins on a host lane.
 
-    The k-th possible start on the host side belongs to the k-th on the media side. With fewer on the media side, as
-    in a muxponder, the remaining ones share the last.
+    The k-th possible first host lane uses the k-th possible first media lane. If the list of first media lanes is
+    shorter, as in a muxponder, the remaining host lanes share the last media lane in the list.
     """
     starts, media = application.first_host_lanes, application.first_media_lanes
     position = starts.index(first_host_lane) if first_host_lane in starts else 0
@@ -123,7 +123,7 @@ def set_deinit(module: ModuleContext, lanes: Iterable[int], on: bool) -> None:
 
 
 def requested_deinit(module: ModuleContext) -> tuple[bool, ...]:
-    """Read which host lanes have a de-initialisation request."""
+    """Read which host lanes have a request to de-initialise."""
     return tuple(bool(bit) is not module.quirks.inverted_deinit for bit in module.memory.values("data_path_deinit"))
 
 
@@ -146,7 +146,7 @@ def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collect
 
 
 def initialise(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Initialise host lanes and wait until the module has done so."""
+    """Initialise host lanes and wait until their data paths are initialised."""
     lanes = host_lanes(paths)
     set_deinit(module, lanes, False)
     _await(module, lanes, _INITIALISED, module.longest_s("dp_init"), "dp_init")
@@ -189,7 +189,7 @@ def _await(
             raise module.error(
                 DeviceError,
                 f"{stage or 'waiting'}: the module changed to state {codes.describe('module_state', state)}",
-                "It was reset or set to low power. Call power_up() and start again.",
+                "The module was reset or set to low power. Call power_up() and start again.",
             )
         last.update(states(module))
         return all(last[lane] in targets for lane in lanes)

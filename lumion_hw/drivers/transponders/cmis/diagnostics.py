@@ -65,11 +65,11 @@ class Diagnostics:
 
         Args:
             kind: One of ``LOOPBACKS``.
-            on: Close the loopback, or open it.
+            on: ``True`` closes the loopback, ``False`` opens it.
             lanes: Lanes; all by default. Some modules support loopbacks only for all lanes.
 
         Raises:
-            NotSupportedError: The module does not support it.
+            NotSupportedError: The module does not support this loopback.
         """
         module = self._module
         module.needs(kind in self.loopbacks, f"a {kind.replace('_', ' ')} loopback")
@@ -86,8 +86,8 @@ class Diagnostics:
         if f"{end}_patterns" not in FIELDS:
             raise module.error(
                 ConfigError,
-                f"{end!r} is not an end",
-                "Ends are host_generator, media_generator, host_checker and media_checker.",
+                f"{end!r} is not a pattern generator or checker",
+                "Use host_generator, media_generator, host_checker or media_checker.",
             )
         bits = module.memory.number(f"{end}_patterns")
         return tuple(pattern for pattern in Pattern if bits >> pattern & 1)
@@ -154,7 +154,7 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """First byte of the instance on the descriptor and sample pages of its group."""
+        """Address of the first byte of the instance, on the descriptor page and the sample page of its group."""
         return HALF_BYTES + 2 * self.number
 
     @property
@@ -165,7 +165,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class VdmSample:
-    """One sample: instance and value in the unit of the observable (raw number for unknown types)."""
+    """One VDM sample: diagnostic instance, and value in the unit of its observable (raw number for unknown types)."""
 
     instance: Instance
     value: float
@@ -187,11 +187,11 @@ def sample_value(instance: Instance, data: bytes) -> float:
 
 
 class Vdm:
-    """VDM of an open module. Descriptors are read once.
+    """Diagnostics monitoring (VDM) of an open module. The descriptors are read once.
 
     Attributes:
         instances: Instances listed by the module.
-        groups: Groups with instances or with an unreadable page.
+        groups: VDM groups that list instances, or whose descriptor page cannot be read.
     """
 
     def __init__(self, module: ModuleContext) -> None:
@@ -260,8 +260,8 @@ class Vdm:
     def frozen(self) -> Iterator[bool]:
         """Freeze the VDM statistics within the block; the end of the block starts a new interval.
 
-        Yields whether they are frozen. If the module does not report the freeze, a warning is added and the values are
-        not frozen.
+        Yields whether the statistics are frozen. If the module does not confirm the freeze, a warning is added and
+        ``False`` is yielded.
         """
         module = self._module
         # Modules without statistics may never set FreezeDone.
@@ -287,7 +287,7 @@ class Vdm:
         return True
 
     def _flag_names(self) -> Iterator[tuple[FlagKey, FlagKey]]:
-        """Yield names of the flags of instances, with the names of their observables."""
+        """Yield the flag names of diagnostic instances; each name contains the name of the observable."""
         for item in self.instances:
             observable, lane = item.descriptor.observable, item.descriptor.lane
             name = observable.name if observable else f"vdm_type_{item.descriptor.code}"

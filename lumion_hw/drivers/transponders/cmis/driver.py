@@ -44,8 +44,8 @@ class CmisTransponder(PathDriver, Driver):
         expected_vendor: Required vendor name; any if omitted.
         expected_part_number: Required part number; any if omitted.
         expected_serial: Required serial number; any if omitted.
-        quirks: Values of ``Quirks`` by name; they override those known for the module.
-        bank: Bank of lanes, for modules with more than eight.
+        quirks: Values of :class:`Quirks` by name; they override the known deviations of the module.
+        bank: Bank, which selects a group of eight lanes, for modules with more lanes.
         lane: Use only the data paths on this media lane, for example if only its fibre is connected; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Adapter with the low-speed signals of the socket, if there is one.
@@ -114,7 +114,7 @@ class CmisTransponder(PathDriver, Driver):
     def path(self, first_lane: int) -> ModulePath:
         """Return the driver of the data path that begins on a host lane.
 
-        It uses and changes only its own lanes.
+        The path driver uses and changes only the lanes of its data path.
 
         Args:
             first_lane: First host lane, from 1.
@@ -190,7 +190,7 @@ class CmisTransponder(PathDriver, Driver):
     def reset(self) -> None:
         """Reset and reopen the module; application, tuning and power settings are lost.
 
-        Uses ResetL if it is wired, which also works if the module blocks the bus; otherwise software.
+        Uses the ResetL pin if it is wired, which works even if the module blocks the bus; otherwise a software reset.
         """
         with self._shared.operation() as module:
             power.reset(module, self._shared.pins)
@@ -207,7 +207,7 @@ class CmisTransponder(PathDriver, Driver):
             raise self._opened.error(
                 NotSupportedError,
                 "IntL is not wired to a pin",
-                "Add it under 'pins' of an ftdi:// or mcp2221:// connection.",
+                "Add IntL under 'pins' of an ftdi:// or mcp2221:// connection.",
             )
         return self._shared.pins.is_asserted("int_l")
 
@@ -223,7 +223,7 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
 
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
+        """Start a pattern: ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
         Raises:
             NotSupportedError: The module does not support it.
@@ -239,7 +239,7 @@ class CmisTransponder(PathDriver, Driver):
     def pattern_ber(self, side: str, lane: int) -> Reading | None:
         """Return the bit error ratio of the checker of ``host`` or ``media``.
 
-        It is stale if that checker does not run, and ``None`` if the module has no such results.
+        The ratio is stale if that checker does not run, and ``None`` if the module has no such results.
         """
         self._opened.memory.number("module_state")
         return self._shared.parts().diagnostics.result(f"{side}_ber", lane)
@@ -267,7 +267,7 @@ class CmisTransponder(PathDriver, Driver):
             return firmware.images(module)
 
     def firmware_features(self) -> FirmwareFeatures:
-        """Return how the module accepts firmware."""
+        """Return which ways of firmware download the module supports."""
         with self._shared.operation() as module:
             return firmware.features(module)
 
@@ -279,8 +279,8 @@ class CmisTransponder(PathDriver, Driver):
             progress: Called after every block with the bytes written and the size of the file.
 
         Raises:
-            NotSupportedError: The module does not accept firmware this way.
-            DeviceError: The module refused the file or a part of it; code 46h requires :meth:`enter_password`.
+            NotSupportedError: The module does not accept firmware over its command data block.
+            DeviceError: The module refused the file or a part of it; code 46h: :meth:`enter_password` is needed.
             VerifyError: The module accepted the file, but the image is not valid.
         """
         with self._shared.operation() as module:
@@ -289,8 +289,8 @@ class CmisTransponder(PathDriver, Driver):
     def run_firmware(self, *, inactive: bool = True, hitless: bool = False) -> None:
         """Restart the module with the other firmware image, wait for its response, and reopen the module.
 
-        Unless committed, the image is not used after the next reset. Without ``hitless`` the module is in its state
-        after a reset: dark, in low power, without application and tuning.
+        Unless committed, the image is not used after the next reset. Without ``hitless`` the module restarts as after a
+        reset: dark, in low power, without application and tuning.
 
         Args:
             inactive: Start the inactive image; otherwise restart the active one.
@@ -336,7 +336,7 @@ class CmisTransponder(PathDriver, Driver):
         """Change the host password; the present password must have been entered.
 
         Raises:
-            LimitError: The password is not from 0 to 7FFFFFFFh; higher ones belong to the vendor. Nothing was changed.
+            LimitError: The password is not 0 to 7FFFFFFFh; higher values belong to the vendor. Nothing was changed.
             DeviceError: The module is locked.
         """
         with self._shared.operation() as module:

@@ -32,9 +32,9 @@ Progress = Callable[[int, int], None]
 """Called with the bytes written and the size of the file."""
 
 BOOT_S = 90.0
-"""Time until a module responds after starting an image; the standard limits only the management interface, to 2 s."""
+"""Time in s for a module to respond after starting an image; the standard limits only its management (2 s)."""
 RUN_DELAY_MS = 100
-"""Delay between the reply to the run command and the restart, so that the reply can be read."""
+"""Delay in ms between the reply to the run command and the restart, so that the reply can be read."""
 _RESTARTING_S = 5e-3 * RUN_DELAY_MS  # until the module has restarted; earlier replies come from the old image
 _NAMES = "AB"
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ def images(module: ModuleContext) -> Images:
 
 
 def features(module: ModuleContext) -> FirmwareFeatures:
-    """Return how this module accepts firmware. Raises the errors of :func:`cdb.command`."""
+    """Return which ways of firmware download the module supports. Raises the errors of :func:`cdb.command`."""
     # Blocks must not be longer than the existing pages.
     pages = EPL_PAGES.get(module.advertised.number("cdb_epl_pages"), 0)
     reply = cdb.command(module, CdbCommand.FIRMWARE_FEATURES)
@@ -84,7 +84,7 @@ def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
             f"firmware image {_NAMES[bank]}",
             "valid",
             "missing" if image is None else "invalid",
-            "Download it again. The module continues with its present image.",
+            "Download the file again. The module continues with its present image.",
         )
 
 
@@ -197,7 +197,7 @@ def _inactive_bank(module: ModuleContext, stored: Images) -> int:
         raise module.error(
             NotSupportedError,
             f"the module reports that {'both images run' if running else 'neither image runs'}",
-            "It may run its factory image or have only one bank. Use the vendor's tool.",
+            "The module may run its factory image or have only one bank. Use the vendor's tool.",
         )
     return 1 - running[0]
 

@@ -13,9 +13,9 @@ from lumion_hw.interfaces import Quality, Reading
 DARK_DBM = -30.0
 """A media lane at or below this power is dark; modules then report their floor of -40 dBm."""
 LIGHT_S = 5.0
-"""Time from activation of a data path to a power reading above the floor."""
+"""Time in s allowed from the activation of a data path to a power reading above the module's floor."""
 DARK_S = 1.0
-"""Time until power readings show that data paths are off."""
+"""Time in s allowed until power readings show that data paths are off."""
 _POLL_S = 0.1
 
 
@@ -35,7 +35,7 @@ def emitted_power(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> di
 
 
 def is_lit(reading: Reading) -> bool:
-    """Return whether an emitted power is too high for a dark lane."""
+    """Return whether a power reading is above the limit for a dark lane."""
     return reading.value is not None and reading.value > DARK_DBM
 
 

@@ -25,7 +25,7 @@ from lumion_hw.standards.cmis.codes import ConfigStatus, DataPathState, ModuleSt
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS
 
 POLL_S = 0.2
-"""Period of the checks."""
+"""Time in s between two checks of the link."""
 STALE_AFTER_S = 5.0
 """A bit counter without change for this time has stopped; modules update it about once per second."""
 FINAL = frozenset(
@@ -44,7 +44,7 @@ class _PathState:
     Attributes:
         init_since_s: Start of the initialisation.
         bits: Bit counter at the last check.
-        counted_s: Time of the last change of that counter.
+        counted_s: Time of the last change of the bit counter.
     """
 
     init_since_s: float | None = None
@@ -58,7 +58,7 @@ class LockWatch:
     Args:
         module: The module.
         vdm: VDM of the module.
-        scope: Data paths; the link is up when all are up.
+        scope: Data paths to check; the link is up when all of them are up.
     """
 
     def __init__(self, module: ModuleContext, vdm: Vdm, scope: Scope) -> None:
@@ -85,7 +85,7 @@ class LockWatch:
             last = clock.now()
 
     def check(self) -> LockReport:
-        """Return why the link is not up; errors of the access are stages too."""
+        """Return a report with the reason why the link is not up; an access error counts as a reason too."""
         try:
             return next(self._reasons())
         except ModuleAbsentError as error:
@@ -94,7 +94,7 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield the reasons in the order of their checks; the last report is that the link is up."""
+        """Yield a report for each reason why the link is down, in the order of the checks, then that the link is up."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:
@@ -280,7 +280,7 @@ class LockWatch:
         return None
 
     def _ber(self, path: DataPath, lane: int) -> tuple[float | None, Quality]:
-        """Return the present bit error ratio; its quality is stale if the bit counter does not change."""
+        """Return the present bit error ratio; its quality is stale if the counter of received bits does not change."""
         current = self._vdm.current("ber_current_media", lane)
         first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
         if current is not None:

@@ -29,7 +29,7 @@ FlagKey = tuple[str, int | None]
 
 
 class CmisMemory(DeviceErrors):
-    """Fields of one module, by name. Use :class:`FlagStore` for flags, which a reading clears.
+    """Access to the fields of one module by name. Use :class:`FlagStore` for flags, which reading clears.
 
     Args:
         pages: Memory of the module.
@@ -82,7 +82,7 @@ class CmisMemory(DeviceErrors):
         return bytes(data), flag_bytes(page)
 
     def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
-        """Return a page like :meth:`half`; ``None`` for a missing page, the error if only this page is unreadable.
+        """Return a page like :meth:`half`; ``None`` if it does not exist, or the error if only this page is unreadable.
 
         Raises:
             LinkError: The other pages cannot be read either.
@@ -96,7 +96,7 @@ class CmisMemory(DeviceErrors):
             return error
 
     def write(self, name: str, value: Value, index: int | None = None) -> None:
-        """Write a field and read the field back. Other bits of its byte do not change. Raises ``VerifyError``."""
+        """Write a field and read the field back. Other bits of the same byte do not change. Raises ``VerifyError``."""
         field = FIELDS[name]
         span = field.span(index)
         with self.pages.transaction():
@@ -156,12 +156,12 @@ class CmisMemory(DeviceErrors):
             f"{field.name} ({field})",
             wrote=wrote,
             read=read,
-            hint="The module ignored the write. It may not support this setting in its present state.",
+            hint="The module ignored the write; its present state may not allow this setting.",
         )
 
 
 def mask_of(lanes: Iterable[int]) -> int:
-    """Return the byte in which the bits of some lanes (1 to 8) are set."""
+    """Return a byte with the bits of the given lanes (1 to 8) set."""
     mask = 0
     for lane in lanes:
         mask |= 1 << (lane - 1)

@@ -1,4 +1,4 @@
-"""Driver functions for data paths: of the whole module, of one media lane, or a single path."""
+"""Driver functions for data paths: all of a module, those on one media lane, or a single data path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PathDriver:
 
     Args:
         shared: The module.
-        scope: Data paths.
+        scope: Data paths that this driver uses.
     """
 
     def __init__(self, shared: SharedModule, scope: Scope) -> None:
@@ -55,7 +55,7 @@ class PathDriver:
         return module.identity
 
     def can_switch(self) -> bool:
-        """Return whether the transmitter can be switched; modules with flat memory, such as cables, have none."""
+        """Return whether the transmitter can be switched; modules with flat memory (cables) have no control."""
         return not self._opened.advertised.flat
 
     def capabilities(self) -> TransponderCapabilities:
@@ -126,7 +126,7 @@ class PathDriver:
         return monitors.lane_readings(module, self._scope.media_lane_of(module) if lane is None else lane)
 
     def status(self) -> SignalStatus:
-        """Read the live status; a flag or an enabled transmitter of any media lane counts."""
+        """Read the live status; a bit is set if its condition is met on any of the media lanes."""
         module = self._opened
         module.needs(not module.advertised.flat, "reading lane status")
         with module.memory.pages.transaction():
@@ -134,7 +134,7 @@ class PathDriver:
             return monitors.status(module, paths, self._scope.media_lane_of(module))
 
     def performance(self) -> Performance:
-        """End an interval of the statistics and return the measurements, compared between pages.
+        """End a statistics interval and return the link performance in it, with values from different pages compared.
 
         The interval ends for all data paths of the module.
 
@@ -183,7 +183,7 @@ class PathDriver:
     # -- changes
 
     def power_up(self) -> None:
-        """Leave low power and wait until the module is ready. It stays dark.
+        """Leave low power and wait until the module is ready. The transmitters stay dark.
 
         Raises:
             DeviceTimeoutError: The module is not ready within 1.5 times the advertised time.
@@ -198,8 +198,8 @@ class PathDriver:
         Data paths on other lanes do not change.
 
         Args:
-            number: AppSel code.
-            first_lane: First host lane, from 1; default: lane of this path, or the first one offered.
+            number: AppSel code: number of the application in the module's list.
+            first_lane: First host lane, from 1; by default that of this data path, or the first that the module offers.
             check: Refuse applications that the module does not advertise; otherwise the module decides.
 
         Raises:
@@ -280,7 +280,7 @@ class PathDriver:
         An active data path is deactivated for tuning and activated again.
 
         Args:
-            frequency_thz: Frequency.
+            frequency_thz: Frequency to tune to.
             grid_ghz: Use only the grid with this spacing.
 
         Raises:
@@ -329,7 +329,7 @@ def _media_lanes(paths: Collection[DataPath]) -> frozenset[int]:
 
 
 class ModulePath(PathDriver):
-    """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens and closes.
+    """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens it.
 
     Low power and the statistics interval belong to the whole module.
     """
@@ -391,7 +391,7 @@ def path_of(shared: SharedModule, first_lane: int) -> ModulePath:
     if first_lane not in starts:
         raise module.error(
             ConfigError,
-            f"the module has no path from host lane {first_lane}",
-            f"Applications can begin on host lanes {', '.join(map(str, starts)) or 'none'}.",
+            f"no data path can begin on host lane {first_lane}",
+            f"The module offers applications from host lanes {', '.join(map(str, starts)) or 'none'}.",
         )
     return ModulePath(shared, first_lane)

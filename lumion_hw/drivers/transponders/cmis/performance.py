@@ -42,8 +42,8 @@ class ReadLanes:
     """Lanes whose link performance is read.
 
     Attributes:
-        media_lane: Media lane whose quantities have names without lane; those of other lanes are named ``name.n``.
-        host_lane: Host lane whose quantities have names without lane.
+        media_lane: Media lane whose quantities have names without lane number; names for another lane n are ``name.n``.
+        host_lane: Host lane whose quantities have names without lane number.
         media: Media lanes to read; ``None`` reads all.
         host: Host lanes to read; ``None`` reads all.
     """
@@ -59,12 +59,12 @@ class ReadLanes:
         return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
 
     def name(self, key: _Key) -> str:
-        """Return the name of a quantity, with the lane number unless it is the plain lane."""
+        """Return the name of a quantity, with the lane number except on the lane that is named without number."""
         name, lane = key
         return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
 
     def plain_lane(self, name: str) -> int:
-        """Return the lane whose quantity has a name without lane."""
+        """Return the lane whose quantity has a name without lane number."""
         return self.host_lane if _is_of_host(name) else self.media_lane
 
 
@@ -96,13 +96,13 @@ def _has(lanes: Collection[int], lane: int) -> bool:
 
 @dataclass
 class _Draft:
-    """Link quantity under construction: readings by member, and further readings of a member from other sources."""
+    """Unfinished link quantity: one reading per member (current, average, ...), and others for comparison."""
 
     members: dict[str, Reading] = field(default_factory=dict)
     others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
-        """Add a reading; if the member exists, the new reading is used only for comparison."""
+        """Add a reading of a member; if the member has a reading, the new one is used only for comparison."""
         if member in self.members:
             self.others.append((member, reading))
         else:
@@ -132,7 +132,7 @@ class _Drafts:
         self.remarks: list[str] = []
 
     def of(self, name: str, lane: int) -> _Draft:
-        """Return a quantity. The whole module and the lane without a number in its name share one quantity."""
+        """Return the draft of a quantity. The whole module and the lane named without number share one draft."""
         plain = (name, self._lanes.plain_lane(name))
         whole = (name, MODULE_RESOURCE)
         key = (name, lane)
@@ -174,7 +174,7 @@ class _Drafts:
                 draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
 
     def add_samples(self, samples: tuple[VdmSample, ...]) -> None:
-        """Add VDM samples, without those of unknown types."""
+        """Add VDM samples; samples of unknown types are ignored."""
         for sample in samples:
             observable = sample.instance.descriptor.observable
             if observable is None:
@@ -284,7 +284,7 @@ def _is_of_host(name: str) -> bool:
 
 
 def _of_receiver(name: str) -> bool:
-    """Return whether a quantity requires a received signal; powers do not."""
+    """Return whether a quantity is valid only with a received signal; powers are always valid."""
     return not (name in _POWERS or name.startswith(_OF_TRANSMITTER))
 
 
@@ -306,10 +306,10 @@ def read_counters(data: bytes) -> dict[str, int]:
 
 
 def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, bool] | None:
-    """Return average, minimum and maximum pre-FEC bit error ratio, and whether the counters are consistent.
+    """Return average, minimum and maximum pre-FEC bit error ratio, and whether the FEC counters are consistent.
 
-    If the firmware truncates the sub-interval counter, it is calculated from the frames and marked inconsistent.
-    ``None`` if no bits were counted.
+    If the firmware truncates the sub-interval counter, its value is calculated from the frames and marked inconsistent.
+    Returns ``None`` if no bits were counted.
     """
     bits, per_sub = counters["bits"], counters["bits_sub_interval"]
     if not bits:
@@ -338,7 +338,7 @@ def _quantity_of(observable: Observable) -> tuple[str, str]:
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
-    """Return a reading; a power at the floor is marked, and a bit error ratio of 0 is stale."""
+    """Return a reading with its quality: a power at the module's floor is marked, a bit error ratio of 0 is stale."""
     if name == "prefec_ber" and not 0.0 < value < 0.5:
         return Reading(None, unit, Quality.STALE, source)
     if name in _POWERS and value <= MIN_POWER_DBM:
@@ -347,7 +347,7 @@ def _floored(name: str, value: float, unit: str, source: str) -> Reading:
 
 
 def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
-    """Return a contradiction between the sources of a quantity, or an empty string.
+    """Return a description of a contradiction between the sources of a quantity, or an empty string.
 
     Present values are compared with averages only if the link was up during the whole interval.
     """
@@ -390,7 +390,7 @@ def _value(reading: Reading | None) -> float:
 
 
 def _add_q(quantities: dict[str, LinkQuantity]) -> None:
-    """Add Q calculated from the bit error ratio if the module does not report Q."""
+    """Add the Q factor, calculated from the bit error ratio, if the module does not report it."""
     ber = quantities.get("prefec_ber")
     average = ber.average if ber else None
     if "q" in quantities or average is None or average.quality is not Quality.OK or average.value is None:

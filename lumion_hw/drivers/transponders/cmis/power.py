@@ -15,7 +15,7 @@ RESET_S = 5.0
 
 
 def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Leave low power: clear both requests and wait until the module is ready.
+    """Leave low power: clear both low-power requests (bit and pin) and wait until the module is ready.
 
     The transmitters are disabled first, because after a reset they would otherwise emit light automatically (CMIS:
     TxDisable is 0 after a reset).
@@ -38,7 +38,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 
 
 def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Request low power as defined by the quirks and wait until the module is in low power.
+    """Request low power, by bit or pin as set in the quirks, and wait until the module is in low power.
 
     Raises:
         DeviceTimeoutError: The module is not in low power within 1.5 times the advertised times.

@@ -1,4 +1,4 @@
-"""Selection of the data paths of a driver: all, those on one media lane, or one."""
+"""Selection of the data paths that a driver uses: all, those on one media lane, or a single data path."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Scope:
     """Data paths that a driver uses; by default all of the module.
 
     Attributes:
-        first_lane: Only the path that begins on this host lane.
-        media_lane: Only the paths that use this media lane.
+        first_lane: First host lane of the only selected path; ``None`` to select more.
+        media_lane: Media lane that the selected paths use; ``None`` for any.
     """
 
     first_lane: int | None = None
@@ -48,7 +48,7 @@ class Scope:
         return first or self._offered_lane(module)
 
     def _offered_lane(self, module: ModuleContext) -> int:
-        """Return the first media lane that a path would use."""
+        """Return the first media lane that the selected data path would use."""
         for application in module.advertised.applications:
             if self.first_lane in application.first_host_lanes and self.first_lane is not None:
                 lanes = dp.media_lanes_of(application, self.first_lane)
@@ -61,11 +61,11 @@ class Scope:
 
         Args:
             module: The module.
-            number: AppSel code.
+            number: AppSel code: number of the application in the module's list.
             requested: Host lane requested by the caller, or ``None``.
 
         Raises:
-            ConfigError: The lane is not that of this path, or the application cannot use the media lane.
+            ConfigError: This path cannot begin on the requested lane, or the application cannot use the media lane.
         """
         if self.first_lane is not None:
             if requested not in (None, self.first_lane):
@@ -91,7 +91,7 @@ class Scope:
         )
 
     def suffix(self) -> str:
-        """Return a description for messages; empty for the whole module."""
+        """Return a description of the selection for messages; empty for the whole module."""
         if self.first_lane is not None:
             return f" from host lane {self.first_lane}"
         return "" if self.media_lane is None else f" on media lane {self.media_lane}"

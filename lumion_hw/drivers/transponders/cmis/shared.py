@@ -39,8 +39,8 @@ class SharedModule:
 
     Attributes:
         changing: Lock held during changes of the module.
-        opened: Content read when the module was opened; ``None`` if it is not open. Assigned at once, so that other
-            threads never see a part of it.
+        opened: Content read when the module was opened; ``None`` if it is not open. Assigned in one step, so that other
+            threads never see incomplete content.
         lit: First host lanes of the data paths that were switched on since the module was opened.
     """
 

@@ -71,7 +71,7 @@ def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
 
 
 def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ...]:
-    """Return the fields that differ between two images, in map order, without flags and unknown bytes."""
+    """Return the fields that differ between two images, in register map order, without flags and unknown bytes."""
     return tuple(
         item
         for bank, page in sorted({*before.halves, *after.halves}, key=lambda half: (half[0], half[1] or -1))

@@ -14,9 +14,9 @@ from lumion_hw.standards.cmis.grids import GRIDS, Tuning, reported_mhz
 from lumion_hw.standards.cmis.lane_pages import TUNING_FLAGS
 
 TUNING_S = 180.0
-"""Maximum time of a channel change in a 400ZR data sheet."""
+"""Maximum time in s for a channel change, from a 400ZR data sheet."""
 TOLERANCE_MHZ = 1
-"""Frequencies are reported in whole MHz; a third of 100 GHz is not a whole number."""
+"""Largest accepted difference of a frequency in MHz: modules report whole MHz, but the 33.3 GHz grid has thirds."""
 _TUNING_PAGE = 0x12
 REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
 """Flags that indicate a refused tuning."""

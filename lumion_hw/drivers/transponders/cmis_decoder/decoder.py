@@ -73,7 +73,7 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 
 
 def _special(dump: Dump, field: Field, value: float) -> str:
-    """Return the text for numbers with special encodings; empty for other numbers."""
+    """Return the text for values of fields with a special encoding; empty for all other fields."""
     if explained_by(field):
         return _auxiliary(dump, field.name.partition("_")[0], value)
     for fits, words in _SPECIAL:
@@ -136,7 +136,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
     """Decode an image. Missing or wrong content becomes a finding.
 
     Raises:
-        ConfigError: The module does not follow CMIS, or its kind is unknown.
+        ConfigError: The module does not follow CMIS, or byte 0 of its memory is missing.
     """
     dump = Dump(image)
     _check_kind(dump)
@@ -171,7 +171,7 @@ def _check_kind(dump: Dump) -> None:
     """
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
-        raise ConfigError(f"{source}: the lower memory is missing", hint="Byte 0 identifies the module.")
+        raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 names the module.")
     identifier = dump.count("identifier")
     if identifier in CMIS_IDENTIFIERS:
         return

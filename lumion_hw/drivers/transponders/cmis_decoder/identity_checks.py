@@ -36,7 +36,7 @@ def checksums(dump: Dump) -> Iterator[Finding]:
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
-    """Yield contradictions about the form factor, revision and media type of the module."""
+    """Yield findings about contradictions in the form factor, revision and media type of the module."""
     identifier, copy = dump.count("identifier"), dump.count("identifier_copy")
     if identifier not in CMIS_IDENTIFIERS:
         message = f"identifier {identifier:02X}h is not a form factor with CMIS"
@@ -167,7 +167,7 @@ def limits(dump: Dump) -> Iterator[Finding]:
 
 
 def _multipliers(dump: Dump) -> Iterator[Finding]:
-    """Yield multipliers with reserved codes; the multiplied fields have no value."""
+    """Yield findings about multipliers with reserved codes, which leave the multiplied fields without value."""
     if dump.advertised.flat:
         return
     for name, factors in MULTIPLIERS.items():
@@ -187,7 +187,7 @@ def _multipliers(dump: Dump) -> Iterator[Finding]:
 
 
 def media(dump: Dump) -> Iterator[Finding]:
-    """Yield contradictions between media type, technology, wavelength and cable length."""
+    """Yield findings about contradictions between media type, technology, wavelength and cable length."""
     technology, medium = dump.value("media_technology"), dump.count("media_type")
     if not isinstance(technology, int):
         return
@@ -230,7 +230,7 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 
 
 def remarks(dump: Dump) -> Iterator[Finding]:
-    """Yield the problems found while the dump file was read."""
+    """Yield findings about problems in reading the dump file."""
     for remark in dump.image.remarks:
         place, _, rest = remark.partition(": ")
         where = "00h:0" if place == "lower" else f"{place}h"
@@ -238,7 +238,7 @@ def remarks(dump: Dump) -> Iterator[Finding]:
 
 
 def unreadable(dump: Dump) -> Iterator[Finding]:
-    """Yield the pages that could not be read from the module."""
+    """Yield findings about pages that could not be read from the module."""
     for half, reason in dump.image.unreadable.items():
         place = half_name(half)
         yield Finding(_WARNING, f"{place}h", "unreadable", f"the {_half(place)} could not be read: {reason}")
@@ -263,4 +263,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     limits,
     media,
 )
-"""Checks of constant content."""
+"""All checks of the constant content of a dump."""

@@ -19,7 +19,7 @@ _LANES = range(1, 9)
 _LANE_MONITORS = {"tx_power": "mW", "tx_bias": "mA", "rx_power": "mW"}
 _LIMIT_ORDER = ("low_alarm", "low_warning", "high_warning", "high_alarm")
 _RESERVED_OK = frozenset({0x03, 0x14, 0x9F})
-"""Pages whose undefined bytes are not reserved: user memory, selected results, payload."""
+"""Pages whose undefined bytes may have any content: user memory (03h), selected results (14h), payload (9Fh)."""
 _MAX_LISTED = 8
 _ROUNDING = 1.01  # F16 numbers may have only three digits
 
@@ -65,7 +65,7 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
 
 
 def monitors(dump: Dump) -> Iterator[Finding]:
-    """Yield implausible module monitors, and monitors that are not advertised."""
+    """Yield findings about implausible module monitors, and about monitors that are not advertised."""
     for name, (low, high) in PLAUSIBLE_RANGES.items():
         value = dump.number(name)
         supported = dump.supported(name)
@@ -98,7 +98,7 @@ def _is_outside(value: float | None, low: float | None, high: float | None) -> b
 
 
 def operation(dump: Dump) -> Iterator[Finding]:
-    """Yield monitors outside the specified operating conditions, 01h:146-150."""
+    """Yield findings about monitors outside the specified operating conditions, 01h:146-150."""
     temperature, supply = dump.number("temperature"), dump.number("supply")
     low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
     min_supply_v = dump.number("min_supply")
@@ -111,7 +111,7 @@ def operation(dump: Dump) -> Iterator[Finding]:
 
 
 def thresholds(dump: Dump) -> Iterator[Finding]:
-    """Yield missing thresholds, thresholds out of order, and values outside their alarm limits."""
+    """Yield findings about missing thresholds, thresholds out of order, and values outside their alarm limits."""
     if dump.half(0x02) is None:
         return
     for name in ("temperature", "supply", *_LANE_MONITORS):
@@ -155,7 +155,7 @@ def _lit_lanes(dump: Dump) -> list[int]:
 
 
 def lanes(dump: Dump) -> Iterator[Finding]:
-    """Yield lane monitors that are not advertised, absent lanes with light, and active lanes without light."""
+    """Yield findings about unadvertised lane monitors, absent lanes with light, and active lanes without light."""
     if dump.half(0x11) is None:
         return
     for name in _LANE_MONITORS:
@@ -171,7 +171,7 @@ def lanes(dump: Dump) -> Iterator[Finding]:
 
 
 def _absent(dump: Dump) -> Iterator[Finding]:
-    """Yield media lanes that are marked absent but carry light."""
+    """Yield findings about media lanes that are marked absent but carry light."""
     absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
     active = [lane for lane in absent if lane in dump.lit_lanes]
     if active:
@@ -185,7 +185,7 @@ def _listing(numbers: list[int]) -> str:
 
 
 def secrets(dump: Dump) -> Iterator[Finding]:
-    """Yield write-only fields, such as passwords, that do not read as 0."""
+    """Yield findings about write-only fields, such as passwords, that do not read as 0."""
     for name in ("password_entry", "password_change"):
         value = dump.value(name)
         if isinstance(value, bytes) and any(value):
@@ -195,7 +195,7 @@ def secrets(dump: Dump) -> Iterator[Finding]:
 
 
 def link(dump: Dump) -> Iterator[Finding]:
-    """Yield impossible link performance: averages outside minimum and maximum, inconsistent counters."""
+    """Yield findings about impossible link performance: averages outside minimum and maximum, inconsistent counters."""
     if not dump.advertised.coherent:
         return
     for quantity in LINK_QUANTITIES if dump.half(0x35) else ():
@@ -226,7 +226,7 @@ def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
 
 
 def diagnostics(dump: Dump) -> Iterator[Finding]:
-    """Yield unknown diagnostic instances and impossible values."""
+    """Yield findings about unknown diagnostic instances and impossible values."""
     values: dict[tuple[str, int], tuple[Instance, float]] = {}
     unknown: dict[int, int] = {}
     for item, data in instances(dump):
@@ -307,4 +307,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     diagnostics,
     reserved,
 )
-"""Checks of changing content."""
+"""All checks of the changing content of a dump."""

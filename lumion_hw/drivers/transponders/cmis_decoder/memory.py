@@ -14,7 +14,7 @@ from lumion_hw.standards.cmis.image import MemoryImage
 from lumion_hw.standards.registers import Checksum
 
 ALL_LANES = frozenset(range(1, LANES + 1))
-"""Lanes of a bank."""
+"""Lane numbers of one bank (eight lanes)."""
 
 
 class Dump:
@@ -31,7 +31,7 @@ class Dump:
         self.advertised = Advertised(self._known_half, lambda page: (0, page) in image.halves)
 
     def half(self, page: Page) -> bytes | None:
-        """Return the bytes of a page, of the selected bank if there are banks."""
+        """Return the 128 bytes of a page, from the selected bank if the page has banks."""
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
@@ -69,7 +69,7 @@ class Dump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Page checksums in the dump and whether each is right; without page 04h if the laser is not tunable."""
+        """Whether each page checksum in the dump is right; page 04h is included only for tunable lasers."""
         result = {}
         for item in CHECKSUMS:
             half = self.half(item.space)
@@ -89,7 +89,7 @@ class Dump:
         """Media lanes that the module has.
 
         Lanes that an application can use, except those marked absent in 00h:210 that carry no light. All lanes if the
-        applications do not list theirs.
+        applications do not list their lanes.
         """
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
@@ -122,7 +122,7 @@ class Dump:
 def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:
     """Return the lanes that applications can use, according to their lane counts and possible first lanes.
 
-    All lanes if there is no application, or if one does not list its first lanes.
+    Returns all lanes if there is no application, or if an application does not list its first lanes.
     """
     usable: set[int] = set()
     for count, starts in applications:

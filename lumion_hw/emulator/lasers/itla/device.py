@@ -1,8 +1,8 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
-Model choices where the agreement is silent: one operation is pending at a time, in bit 8 of NOP; switching off and
-resets are never refused because of a pending operation; a frequency outside the limits is refused when the channel is
-written (RVE) or the output enabled (IVC); reading LstResp returns status and data of the last reply; an incomplete
+Model choices where the agreement is silent: one operation is pending at a time, reported in bit 8 of NOP; switching off
+and resets are never refused because of a pending operation; a frequency outside the limits is refused when the channel
+is written (RVE) or the output enabled (IVC); reading LstResp returns status and data of the last reply; an incomplete
 frame is discarded after 0.1 s of silence.
 """
 
@@ -59,7 +59,7 @@ class ItlaPeer(SerialPeer):
 
 
 BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
-"""By their code in IOCap."""
+"""Line rates in baud; the index is the code in register IOCap."""
 PENDING_FLAG, READY = 0x0100, 0x0010
 _REPLY_S = 0.5e-3  # model choice
 
@@ -82,7 +82,7 @@ class Itla(SerialDevice[ItlaPeer]):
         profile: Properties of the module.
         serial: Serial number in register 04.
         warm: Whether the module is ready at once; otherwise it starts up first.
-        paced: Whether bytes take transmission time; the line starts with 9600 baud.
+        paced: Whether bytes take transmission time; the line rate at power-on is 9600 baud.
         emit: Called with the light whenever it has changed.
 
     Attributes:
@@ -90,7 +90,7 @@ class Itla(SerialDevice[ItlaPeer]):
         enabled: Whether the output is switched on.
         status: Latched bits of StatusF and StatusW.
         extended: Bytes that AEA-EAR returns.
-        extended_position: Number of those bytes that have been read.
+        extended_position: Number of bytes of ``extended`` that have been read.
         extended_mode: Value written to AEA-EAC.
         baud_code: Present line rate as its code in register IOCap.
         tuning: Whether the output is dark because the laser is tuning.

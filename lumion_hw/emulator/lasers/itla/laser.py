@@ -32,11 +32,11 @@ class ItlaProfile:
         model: AEA string of register 03.
         date: AEA string of register 05, day-month-year.
         release: AEA string of register 06.
-        msa: Version of the agreement: ``01.2`` has no third words of frequencies.
+        msa: Version of the agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
         power_dbm: Smallest and largest optical power.
         frequency_thz: Lowest and highest frequency.
         min_grid_ghz: Smallest channel spacing.
-        fine_tune_ghz: Range of fine tuning, either sign.
+        fine_tune_ghz: Largest fine tuning in either direction.
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.
@@ -68,7 +68,7 @@ class ItlaSettings:
 
     Attributes:
         channel: Channel, from 1; 0 for none.
-        grid: Channel spacing, in GHz times ten and in MHz, each with its sign.
+        grid: Channel spacing as two signed register values: tenths of a GHz, and MHz.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.

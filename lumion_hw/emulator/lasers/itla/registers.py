@@ -19,7 +19,7 @@ F_FREQ_TH2, W_FREQ_TH2, CHANNEL_H, GRID2, FCF3, LF3, LFL3, LFH3, L_GRID2 = range
 LOW_NOISE = 0x90
 
 ONLY_IN_013 = frozenset(range(F_FREQ_TH2, L_GRID2 + 1))
-"""Registers that modules of 01.2 do not have."""
+"""Registers that modules of MSA version 01.2 do not have."""
 
 READ_ONLY = frozenset(
     {DEV_TYP, MFGR, MODEL, SER_NO, MFG_DATE, RELEASE, REL_BACK, LST_RESP, DL_STATUS, CURRENTS, TEMPS, AGE}

@@ -39,7 +39,7 @@ class Context:
         core: Outputs, faults and time.
         session: The session.
         monitors: The monitor channels.
-        sweeper: Image and last run of a sweep.
+        sweeper: Uploaded sweep image, and the last sweep run.
         telemetry: The telemetry streams.
         watch: Monitor thresholds that trigger LIGHT events.
         transmitter: Frames that wait to be sent.
@@ -71,7 +71,7 @@ def refuse_state(core: BoardCore) -> Refusal | None:
 
 
 def refuse_span(start: int, count: int, size: int, start_offset: int, count_offset: int) -> Refusal | None:
-    """Return BAD_VALUE for a span that is empty or exceeds ``0 .. size - 1``, or ``None``."""
+    """Return the refusal BAD_VALUE for an index range that is empty or exceeds ``0 .. size - 1``; else ``None``."""
     if not 0 <= start < size:
         return bad_value(start_offset, start)
     if not 1 <= count <= size - start:

@@ -30,7 +30,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """One staging bank: a table of ``n_dac`` codes. An empty bank has generation 0 and no staged channels."""
+    """Staging bank: ``n_dac`` codes that the host prepares for a commit. An empty bank has generation 0."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -44,7 +44,7 @@ class Bank:
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts a fragment of this generation: newer restarts, equal continues the bank."""
+        """Return whether the bank accepts codes of a generation: a newer one restarts it, an equal one continues it."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -215,7 +215,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a whole table from a tick edge on; it becomes the active generation (docs/protocol.md, section 8)."""
+        """Drive a table of codes from a tick edge on; its generation becomes active (docs/protocol.md, section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -238,7 +238,7 @@ class BoardCore:
         self._base = self.driven
 
     def end_sweep(self, number: int, *, restore: bool) -> None:
-        """End a sweep at a tick edge: return to READY, with the base table or with the last point."""
+        """End a sweep at a tick edge: return to READY and drive the base table, or keep the last point."""
         self.state = OutputsState.READY
         if restore:
             self.latch(self.generation, self._base, number)
@@ -296,7 +296,7 @@ class BoardCore:
         return record
 
     def enter_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
-        """Drive zeros and latch the safe state; a running sweep ends with this reason."""
+        """Drive zeros and latch the safe state; a running sweep ends with the given reason."""
         was_sweeping = self.state is OutputsState.SWEEP
         self.state = OutputsState.SAFE
         self.armed = None
@@ -371,7 +371,7 @@ class BoardCore:
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Carry out the actions due at the next tick edge: watchdog and grace first, then an armed commit."""
+        """Carry out the actions due at the next tick edge: watchdog, grace state (RAMP, HOLD), then an armed commit."""
         number = self._next_edge()
         if number is None:
             return
@@ -403,7 +403,7 @@ class BoardCore:
         self._grace_from_s, self._grace_codes, self._grace_step = at_s, self.driven, 0
 
     def _step_grace(self, number: int) -> None:
-        """Run one tick of RAMP (code(t) = code(0) x (P - e) // P, e ms after the trip), or the end of RAMP or HOLD."""
+        """Run one tick of RAMP (code = first code x (P - e) // P, e ms into a ramp of P ms), or end RAMP or HOLD."""
         at_s = self.edge_s(number)
         period_ms = round(self._grace_duration_s() * 1e3)
         elapsed_ms = math.floor((at_s - self._grace_from_s) * 1e3 + _ROUNDING)

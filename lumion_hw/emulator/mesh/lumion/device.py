@@ -28,11 +28,11 @@ from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    The board acts when :meth:`advance` is called or bytes are exchanged, and then catches up on everything that has
-    become due, each action at its own time. Monitor scans are read at their time as far as possible: the heat is that
-    of the scan, but the light entering the chip is that of the moment of catching up. Therefore :meth:`next_due`
-    returns the time of every scan, and an in-memory link or the emulator's server lets the board act then. A sweep or a
-    telemetry stream without a reader still latches every point, settles, and counts every record at the right tick.
+    The board acts when :meth:`advance` is called or bytes are exchanged. It then makes up for all actions that have
+    become due, each at its own time. A monitor scan that is made up late sees the heat of its own time, but the light
+    entering the chip at the time of the call. Therefore :meth:`next_due` returns the time of every scan, and an
+    in-memory link or the emulator's server lets the board act then. A sweep or a telemetry stream without a reader
+    still latches every point, settles, and counts every record at the right tick.
 
     Args:
         name: Device name in the bench file.
@@ -146,7 +146,7 @@ class MeshBoard(Switchable):
             channel: Channel at which the fault occurs.
             value: Measured value, in the unit of the source.
             limit: The threshold, in the unit of the source.
-            present: The condition stays until :meth:`remove_condition`, also over a reset.
+            present: Whether the condition persists, even over a reset, until :meth:`remove_condition`.
 
         Returns:
             Id of the latched fault, or ``None`` if the active configuration does not enable the source (a condition

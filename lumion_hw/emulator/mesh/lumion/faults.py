@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from firmware_protocol import FaultRecord, FaultState
 
 MAX_RECORDS = 16
-"""Number of records above which cleared faults are dropped; latched faults are never dropped."""
+"""Number of records above which the log drops cleared faults; it never drops latched faults."""
 
 
 @dataclass(frozen=True)

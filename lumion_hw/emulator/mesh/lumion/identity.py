@@ -69,13 +69,13 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
 
 
 def ping(context: Context, request: PingRequest, at_s: float) -> Result:
-    """Execute PING (docs/protocol.md, section 6.2)."""
+    """Execute PING (docs/protocol.md, section 6.2), by which a host probes the board or feeds the watchdog."""
     core = context.core
     return PingReply(request.token, core.tick(at_s), core.uptime_ms(at_s), core.state, context.session.number)
 
 
 def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result:
-    """Execute GET_STATS (docs/protocol.md, section 6.3)."""
+    """Execute GET_STATS (docs/protocol.md, section 6.3): report the board's statistics counters."""
     del request
     core = context.core
     return GetStatsReply(
@@ -93,7 +93,7 @@ def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
 
 
 def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Result:
-    """Execute FAULT_LIST (docs/protocol.md, section 11.3)."""
+    """Execute FAULT_LIST (docs/protocol.md, section 11.3): report the records of the fault log."""
     del at_s
     core = context.core
     records = [

@@ -54,7 +54,7 @@ class BoardMonitors:
 
 
 QUEUE_RECORDS = 8
-"""Largest number of records of one stream that wait to be sent; beyond it the oldest is discarded."""
+"""Largest number of records of one stream that wait to be sent; when it is exceeded, the oldest is discarded."""
 
 _U32 = 1 << 32
 
@@ -109,8 +109,8 @@ class Telemetry:
     """All telemetry streams of a board.
 
     Between two calls the board does nothing: missed scans are made up one by one at the next call, each with the tick
-    at which it was due but with the light of the moment (:class:`BoardMonitors`). Scans that could not be sent anyway
-    are only counted as dropped.
+    at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only counted
+    as dropped.
 
     Args:
         core: Time, generation, temperature and counters.
@@ -145,7 +145,7 @@ class Telemetry:
         """Carry out the telemetry scan that is due.
 
         Args:
-            until_s: Nothing else happens before this time, so useless scans up to it may be counted together.
+            until_s: No other action is due before this time, so scans that cannot be sent until then are only counted.
             blocked: Whether no event can leave before that time.
         """
         core = self._core

@@ -15,7 +15,7 @@ from lumion_hw.emulator.mesh.lumion.firmware import BoardFirmware, ReadyReply, W
 from lumion_hw.emulator.mesh.lumion.transmitter import MAX_UNREAD_REPLIES
 
 MAX_WAITING_REQUESTS = 32
-"""Largest number of waiting requests of one connection; beyond it no more of its bytes are read."""
+"""Largest number of waiting requests of one connection; above it, the board stops reading from the connection."""
 
 Due = tuple[float, Callable[[], None]]
 

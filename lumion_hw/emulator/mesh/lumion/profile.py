@@ -29,7 +29,7 @@ DEFAULT_FEATURES = sum(
 class BoardProfile:
     """Properties of one emulated board.
 
-    Field names and units are those of the HELLO reply (docs/protocol.md, section 6.1) where it has them.
+    Fields that also appear in the HELLO reply have the same names and units there (docs/protocol.md, section 6.1).
 
     Attributes:
         n_dac: Number of drive channels.
@@ -41,19 +41,19 @@ class BoardProfile:
         adc_full_scale: Photocurrent at code 65535, in nA.
         tick_us: Length of one tick, in us.
         mtu: Largest frame in either direction, in bytes on the wire.
-        window: Depth of the reply ring: 1, 2, 4, 8 or 16.
+        window: Number of replies stored for repeated requests: 1, 2, 4, 8 or 16.
         n_banks: Number of staging banks.
         n_streams: Number of telemetry streams, 0 to 14.
         sweep_mem: Memory for a sweep image, in bytes.
         sweep_ring: Memory for results of a sweep, in u16 values.
         t_cmd_ms: Time from the last request byte to execution and reply, in ms.
         t_slow_ms: Time from the last request byte to the reply of commands that write flash, in ms.
-        latch_skew_us: Reported spread of the outputs in one latch, in us.
+        latch_skew_us: Reported spread of the times at which outputs change in one latch, in us.
         write_us: Time to write a table to the converters before it can latch, in us.
         adc_scan_us: Time for one conversion of all monitor channels, in us.
         features: Feature bits.
         hw_code_max: Largest code that the hardware allows on any channel.
-        hw_watchdog_s: Time after which a frozen processor is reset, with HW_WATCHDOG.
+        hw_watchdog_s: Time after which a frozen processor is reset, on a board with the feature HW_WATCHDOG.
         chip_temp_c: Chip temperature at power-up, in degrees C.
         pacing: Speed of the line (protocol section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
         serial: Serial number, at most 16 ASCII characters.
@@ -135,7 +135,7 @@ PRESETS = {
     "mesh304": BoardProfile(n_dac=304, n_adc=40),
     "large": BoardProfile(n_dac=2000, n_adc=256),
 }
-"""Boards of several sizes, by name."""
+"""Properties of boards of several sizes, by preset name."""
 
 _UART_MTU = 512
 

@@ -48,5 +48,5 @@ class Session:
         return self._events.get(stream, 0)
 
     def elements_per_reply(self, fixed: int, element: int) -> int:
-        """Return how many elements of a given size fit the largest reply after ``fixed`` bytes."""
+        """Return how many elements of ``element`` bytes fit the largest reply after a fixed part of ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

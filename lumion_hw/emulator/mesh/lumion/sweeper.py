@@ -1,4 +1,4 @@
-"""Sweeps of the emulated board: the image, the last run, and the events of that run (docs/protocol.md, section 10)."""
+"""Sweeps of the emulated board: uploaded sweep image, last run and its events (docs/protocol.md, section 10)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ImageStore:
     Attributes:
         sweep_id: Number of the image, 0 for none.
         total: Length of the image in bytes.
-        received: Number of contiguous bytes received from 0 on.
+        received: Number of bytes received without a gap, from the start of the image.
         image: The image once it is complete and checked.
     """
 
@@ -171,7 +171,7 @@ class RunEnd:
 
     Attributes:
         reason: Reason of the end.
-        tick: Edge of the final latch.
+        tick: Tick edge at which the final outputs were latched.
         event: The SWEEP_DONE event.
     """
 
@@ -184,14 +184,14 @@ class BoardSweepRun:
     """One sweep run, from the tick edge of its first point to the reading of its last record.
 
     Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
-    let the board act there. A board that is not called in time catches up at the next call: every point is latched at
-    its own time and every record has its tick, but all scans see the light of that late moment.
+    call the board then. A board that is not called in time catches up at the next call: every point is latched at its
+    own time and every record has its tick, but all scans see the light of that late moment.
 
     Args:
         core: Outputs and time.
         monitors: The monitors.
         plan: Parameters of the run.
-        ring: Bookkeeping of the stored records.
+        ring: Counters of the records that were stored, sent and released.
         first_edge: Number of the tick edge of the first point.
 
     Attributes:
@@ -337,7 +337,7 @@ class BoardSweepRun:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def stop_latching(self) -> None:
-        """Latch no further point: the run ends at the coming edge."""
+        """Latch no further point: the run ends at the next tick edge."""
         self._stopping = True
 
     def end(self, reason: EndReason, tick: int) -> None:

@@ -31,7 +31,7 @@ _OFFSET_REPEAT, _OFFSET_UP_TO = 16, 4
 
 
 def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Result:
-    """Execute SWEEP_LOAD (docs/protocol.md, section 10.2)."""
+    """Execute SWEEP_LOAD (docs/protocol.md, section 10.2): store one piece of a sweep image."""
     del at_s
     return context.sweeper.store.load(request, context.core.state)
 

@@ -1,4 +1,4 @@
-"""Commands for tables of codes (docs/protocol.md, section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
+"""Commands for tables of output codes (docs/protocol.md, section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WHEN_FEATURE = {CommitWhen.AT_TICK: Feature.COMMIT_AT_TICK, CommitWhen.TRIGGER:
 
 
 def stage(context: Context, request: StageRequest, at_s: float) -> Result:
-    """Execute STAGE (docs/protocol.md, section 8.1)."""
+    """Execute STAGE (docs/protocol.md, section 8.1): write codes of consecutive channels into a staging bank."""
     del at_s
     count = len(request.codes)
     if count == 0:
@@ -47,7 +47,7 @@ def stage(context: Context, request: StageRequest, at_s: float) -> Result:
 
 
 def stage_sparse(context: Context, request: StageSparseRequest, at_s: float) -> Result:
-    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2)."""
+    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2): write codes of single channels into a staging bank."""
     del at_s
     if len(request.pairs) == 0:
         return bad_value(6, 0)
@@ -122,7 +122,7 @@ def _refuse_commit_fields(core: BoardCore, request: CommitRequest) -> Refusal | 
 
 
 def _check_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
-    """Run checks 3 and 4 of COMMIT: the generation is already active or armed, or too old; ``None`` if it is new."""
+    """Run checks 3 and 4 of COMMIT: handle a generation that is active, armed or too old; ``None`` if it is new."""
     armed = core.armed
     if generation == core.generation:
         # A repeat after a lost reply; a different table with the active generation is an error.
@@ -177,7 +177,7 @@ def _latch_at_next_edge(
 
 
 def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
-    """Execute SET (docs/protocol.md, section 8.4)."""
+    """Execute SET (docs/protocol.md, section 8.4): stage and commit a whole table of codes in one frame."""
     core = context.core
     refusal = refuse_state(core)
     if refusal is not None:
@@ -194,7 +194,7 @@ def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
 
 
 def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
-    """Execute READBACK (docs/protocol.md, section 8.5)."""
+    """Execute READBACK (docs/protocol.md, section 8.5): return the driven table or a staging bank, and its CRC."""
     del at_s
     core, n_dac = context.core, context.core.profile.n_dac
     driven = request.bank == DRIVEN_TABLE

@@ -23,10 +23,10 @@ from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 FAULT_QUEUE = 16
-"""Largest number of waiting FAULT events; the oldest is lost beyond it, but FAULT_LIST still reports it."""
+"""Largest number of waiting FAULT events. When there are more, the oldest is lost; FAULT_LIST still reports it."""
 
 MAX_UNREAD_REPLIES = 16
-"""Largest number of unread replies of one connection; beyond it its requests wait too."""
+"""Largest number of unread replies of one connection; beyond it, the connection's requests wait too."""
 
 _IMMEDIATELY = float("-inf")
 

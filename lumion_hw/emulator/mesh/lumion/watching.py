@@ -30,7 +30,7 @@ class MonitorWatch:
 
     Scans are due at tick edges. Missed scans are made up one by one; a device that changes the light of the bench lets
     the board catch up first, so that each scan sees the light of its own time. The light is constant between two calls,
-    so of many missed scans only those that a hold-off can depend on are done.
+    so of many missed scans only enough are made up to complete a hold-off (the time for which a crossing must last).
 
     Args:
         core: Time, state of the outputs and generation.
@@ -107,7 +107,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Scan the watched monitors, as is due; nothing else happens on the bench before ``until_s``."""
+        """Scan the watched monitors at the time that is due; no other event happens before ``until_s``."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.

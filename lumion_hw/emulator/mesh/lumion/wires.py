@@ -13,7 +13,7 @@ class TimedBytes:
     """Queue of bytes on a line that are transmitted one after the other, each at a known time.
 
     Args:
-        byte_s: Transmission time of one byte in seconds; 0 if all bytes of a run pass together.
+        byte_s: Transmission time of one byte in seconds; 0 if all bytes of one write (a run) pass together.
     """
 
     def __init__(self, byte_s: float) -> None:
@@ -25,7 +25,7 @@ class TimedBytes:
         return len(self._data)
 
     def append(self, data: bytes | bytearray, start_s: float) -> float:
-        """Append a run whose byte j passes at ``start_s + (j + 1) x byte_s``; return the time of its last byte."""
+        """Append bytes, of which byte j passes at ``start_s + (j + 1) x byte_s``; return the time of its last byte."""
         if data:
             self._data += data
             self._runs.append((start_s, len(data)))
@@ -94,10 +94,10 @@ MAX_UNREAD_BYTES = 4096
 """Largest number of unread bytes in each direction; beyond it the writer waits."""
 
 BITS_PER_BYTE = 10
-"""8N1 on a UART."""
+"""Bits per byte on a UART (8N1: start bit, eight data bits, stop bit)."""
 
 LATENCY_BYTES = 62
-"""Number of bytes at which a USB-UART bridge sends without waiting for its timer: a packet less two status bytes."""
+"""Number of bytes that make a USB-UART bridge send before its timer: a 64-byte packet minus two status bytes."""
 
 USB_FRAME_S = 0.001
 """Length of a frame of USB full speed in seconds."""
@@ -162,7 +162,7 @@ class Pacing:
 
 
 class DeliveryDelay:
-    """No delay between the board's last bit and the host: a byte is delivered when it has left."""
+    """Delivery without delay: a byte reaches the host as soon as it has left the board."""
 
     def next_delivery(self, line: TimedBytes) -> float | None:
         """Return the next time to deliver bytes of ``line``, at the end of a frame, or ``None``."""
@@ -176,7 +176,7 @@ class DeliveryDelay:
 class LatencyTimerDelay(DeliveryDelay):
     """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
 
-    The timer also runs when nothing waits: an empty packet (status bytes alone) restarts it too. A single reply
+    The timer also runs when no bytes wait: an empty packet (status bytes alone) restarts it too. A single reply
     therefore waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
     """
 
@@ -211,7 +211,7 @@ class UsbFrames:
         self._packets = 0
 
     def next_packet(self, ready_s: float) -> float:
-        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with room."""
+        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with a free packet."""
         # Data that is ready within a frame is carried by the next one.
         frame = max(math.floor(ready_s / USB_FRAME_S + _ROUNDING) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:

@@ -17,7 +17,7 @@ SUPPRESSED = 30
 POWERED_UP = 90
 
 NOT_READABLE_CHANNEL = 1
-"""Channel of ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` of any channel."""
+"""Channel number in ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` for any channel."""
 
 
 def error_line(code: int, channel: int = 0) -> str:

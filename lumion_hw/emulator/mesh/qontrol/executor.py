@@ -201,7 +201,7 @@ class Executor:
         return lines
 
     def _write_power(self, request: ReceivedRequest, target: tuple[int, int, int], at_s: float) -> list[str]:
-        """Set the current for a power in mW (older firmware; that the value is a power is assumed)."""
+        """Set the current that gives a power in mW (older firmware; it is assumed that the value is a power)."""
         self._require_count(request, 1)
         index, local, _ = target
         module = self._modules[index]

@@ -27,33 +27,33 @@ class ReplyMode(Enum):
     """Delay of replies; from the recordings in the branch virtual-module of takeqontrol/api."""
 
     FAST = "fast"
-    """At once."""
+    """Replies leave at once."""
     USB1 = "usb1"
-    """1 ms after the request."""
+    """Replies leave 1 ms after the request."""
     FTDI16 = "ftdi16"
-    """On a 16-ms grid, as with the default latency timer."""
+    """Replies reach the host on a 16 ms grid, as with the default latency timer of the USB bridge."""
     RECORDED = "recorded"
-    """Drawn from the delays recorded with real modules; long replies in pieces."""
+    """Delays are drawn from those recorded with real modules; long replies arrive in pieces."""
 
 
 class OverLimit(Enum):
     """Reaction of a module to a set value above its limit (not recorded anywhere)."""
 
     REFUSE = "refuse"
-    """``E01`` or ``E02`` instead of ``OK``; the output does not change."""
+    """The module replies ``E01`` or ``E02`` instead of ``OK``; the output does not change."""
     LIMIT = "limit"
-    """``OK``; the output is limited and the supervision reports it."""
+    """The module replies ``OK``, limits the output, and its supervision reports an error."""
 
 
 class ErrorOrder(Enum):
     """Position of the supervision's error lines among the replies."""
 
     NATURAL = "natural"
-    """At the time when they are due."""
+    """Error lines are sent when they are due."""
     BEFORE_REPLY = "before"
-    """Before the next reply."""
+    """Error lines are sent before the next reply."""
     INSIDE_REPLY = "inside"
-    """After the first line of the next reply: at the end of a one-line reply."""
+    """Error lines follow the first line of the next reply, even if that is its only line."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Readback:
     assumed.
 
     Attributes:
-        offset_v: Largest voltage offset, either sign.
-        offset_ma: Largest current offset, either sign.
+        offset_v: Largest voltage offset in either direction, in V.
+        offset_ma: Largest current offset in either direction, in mA.
         noise_v: Standard deviation of one voltage reading.
         noise_ma: Standard deviation of one current reading.
         floating_v: Largest voltage to which an output without load floats.

@@ -1,7 +1,7 @@
 """Parser of Qontrol requests: splits the byte stream into text lines and binary requests, and decodes both.
 
-Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. Nothing here knows the
-modules. Memory is bounded for any input.
+Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. The parser does not know the
+modules, and uses bounded memory for any input.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReceivedRequest:
 
     Attributes:
         command: The command.
-        mode: Mode of use.
+        mode: Mode of the command: read or write, one channel or all.
         channel: Global channel, or local channel if there is a module number; ``None`` if omitted.
         fields: Values of a text request.
         words: Values of a binary request; ``None`` for text.

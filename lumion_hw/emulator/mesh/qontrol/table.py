@@ -7,7 +7,7 @@ from enum import Flag
 
 
 class Mode(Flag):
-    """Modes of a Qontrol command; the comment is the binary header byte."""
+    """Modes of a Qontrol command; the comment after each mode gives its binary header byte."""
 
     WRITE = 1  # 81
     VECTOR = 2  # 82
@@ -109,4 +109,4 @@ HELP_LINES = (
     "LOG?                Read error log",
     "HELP?               Show this text",
 )
-"""26 lines of which the first is empty, as recorded; the wording from the third line on is this emulator's."""
+"""Reply of 26 lines with an empty first line, as recorded; the wording from the third line on is invented."""

@@ -1,11 +1,11 @@
-"""The command data block, instance 1: commands on page 9Fh and firmware management (CMIS 5.2: 7.3, 8.4.11, 9).
+"""CDB (command data block), instance 1: commands on page 9Fh and firmware management (CMIS 5.2: 7.3, 8.4.11, 9).
 
 Supported commands: query status 0000h, enter and change password 0001h and 0002h, the feature queries 0040h to 0045h
 (module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. All other
 commands are unknown. No command reads images back (0105h, 0106h): their mechanism is advertised as none.
 
 A bank's image is invalid from the moment its erasure begins until the whole image has been checked. The committed bank
-changes in one step. So a valid image to start from exists whenever power is lost.
+changes in one step. So the module can start from a valid image whenever power is lost.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Image:
 
     Attributes:
         version: Major, minor, build.
-        valid: The image is complete and may run.
+        valid: Whether the image is complete and may run.
     """
 
     version: tuple[int, int, int] = (0, 0, 0)
@@ -88,7 +88,7 @@ class Download:
         version: Version in the header.
         crc: CRC-32 in the header.
         data: The body so far; unwritten bytes hold the erased value.
-        end: First byte behind the last written byte.
+        end: Offset of the byte after the last written byte.
     """
 
     bank: str
@@ -185,7 +185,7 @@ _START_BYTES = 8
 _LPL, _EPL = 0x01, 0x10
 _DIRECTIONS = {0xAB: ("A", "B"), 0xBA: ("B", "A")}
 _EXTENSION = 15
-"""Additional byte octets of a read or write for these commands: 128 bytes in one access."""
+"""Advertised number of groups of 8 bytes, beyond the first 8, in one access to the CDB pages: 128 bytes in all."""
 _MARGIN = 1.2
 _EXTRA_BYTES = 32
 _PASSWORD_COMMANDS = frozenset({START, COPY, RUN, COMMIT})
@@ -196,7 +196,7 @@ class FirmwareCommands:
     """Firmware management of one module.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         profile: Its CDB capabilities.
         store: Its firmware images.
         reboot: Restarts the module; the argument is true for a hitless restart (traffic continues).
@@ -355,7 +355,7 @@ class FirmwareCommands:
         return MAX_IMAGE_BYTES.to_bytes(4, "big") + payload + b"\x00"
 
     def _run(self, payload: bytes) -> CdbReply:
-        """Reply first, then restart: the inactive image (0, 1) or the running image (2, 3); 1 and 3 are hitless."""
+        """Schedule a restart: modes 0 and 1 run the inactive image, 2 and 3 the running one; 1 and 3 are hitless."""
         if len(payload) != _ADDRESS_BYTES or payload[1] > 3:
             return CdbStatus.PARAMETER
         store = self._store
@@ -407,7 +407,7 @@ class CommandBlock:
     """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         profile: Its CDB capabilities.
         passwords: The password lock, opened by command 0001h.
         firmware: Firmware management.

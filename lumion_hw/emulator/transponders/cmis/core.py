@@ -100,7 +100,7 @@ class Core:
     Attributes:
         name: Device name.
         profile: Type of the module.
-        timing: Its times, scaled.
+        timing: Durations of its operations, scaled.
         quirks: Its deviations from the standard.
         agenda: Its time and scheduled actions.
         rng: Source of its noise.

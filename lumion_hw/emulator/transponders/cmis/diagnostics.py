@@ -45,7 +45,7 @@ class EmulatedDiagnostics:
     """Pattern checkers of one module, and the diagnostics results on page 14h.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Its data paths.
         receivers: Its receivers.
     """

@@ -40,7 +40,7 @@ class Laser:
     """The laser of one media lane of a module.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Its data paths; some modules do not tune while a data path is active.
         profile: Properties of the laser.
         lane: Media lane, from 1.
@@ -216,7 +216,7 @@ class Transmitters:
     """Transmitters of all media lanes; every change of the sent light is passed to ``emit``.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Its data paths.
         lasers: Tunable lasers by media lane; empty for fixed lasers.
     """
@@ -312,8 +312,8 @@ class ReceiverState:
     Attributes:
         light: Light on the detector.
         reception: Measured properties of that light.
-        los: Loss of signal.
-        locked: The receiver is locked and delivers data.
+        los: Whether loss of signal is asserted.
+        locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
         total_dbm: Total power as shown by the monitor.
         signal_dbm: Signal power as shown by the monitor.
@@ -334,7 +334,7 @@ class Receivers:
     """The receivers of all media lanes.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Its data paths.
         lasers: Tunable lasers by media lane: local oscillators of a coherent receiver.
         transmitters: The module's own light, for loopback.

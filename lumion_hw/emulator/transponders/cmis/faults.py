@@ -73,7 +73,7 @@ class FaultPanel:
     """Starts and clears the faults of one module.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         changed: Called with the name after a fault started or ended.
         advance: Brings the module to the present, before a fault starts or ends by hand.
     """

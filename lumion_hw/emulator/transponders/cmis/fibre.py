@@ -63,7 +63,7 @@ class Fibre:
 
 
 class FibreDirection:
-    """One direction between two modules, with a history of the sent light, so that past instants can be queried."""
+    """One direction of a fibre pair; keeps a history of the sent light, so that past instants can be queried."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
         self._source, self._fibre = source, fibre

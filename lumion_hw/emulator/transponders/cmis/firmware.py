@@ -46,7 +46,7 @@ _APPLY = (
     (1, 211, True),
     (1, 212, True),
 )
-"""Staged set, trigger byte on page 10h, and whether it applies immediately."""
+"""Number of a staged control set, its trigger byte on page 10h, and whether the trigger is ApplyImmediate."""
 _MAX_STEPS = 64  # more steps than any path through the states has; stops endless loops caused by quirks
 _IDLE_SAMPLES = 10
 """A module that is not ready takes its own measurements less often, by this factor."""

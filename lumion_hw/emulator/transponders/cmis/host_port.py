@@ -39,7 +39,7 @@ class HostPort:
     """Executes the host's reads and writes, one transaction at a time.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         render: Updates the registers of a page before the host reads them.
         effects: Action triggered by a write to each byte.
     """
@@ -153,7 +153,7 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the bits that a host can write now, which are those of supported controls."""
+        """Return the bits that a host can write now: the bits of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -182,9 +182,9 @@ class HostPort:
 
 
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
-"""First bytes of the two registers; a write of the last byte of each triggers the action."""
+"""First bytes of the registers for changing and entering the password; writing the last byte triggers the action."""
 MODULE_PASSWORDS = 0x8000_0000
-"""Passwords from here on belong to the manufacturer: a host cannot set them."""
+"""Smallest manufacturer's password; a host cannot set a password from here on."""
 _MODULE_PASSWORD = 0x8000_1011
 """The manufacturer's password of emulated modules."""
 

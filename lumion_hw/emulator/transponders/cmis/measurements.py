@@ -34,7 +34,7 @@ class ModuleMonitors:
     """Monitors of the module itself, such as temperature and supply, all sampled together.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         transmitters: Transmitters of the module.
         receivers: Receivers of the module.
     """
@@ -217,7 +217,7 @@ class EmulatedPerformance:
     """Measures the link performance with every sample of the receivers.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Data paths of the module.
         transmitters: Transmitters of the module.
         receivers: Receivers of the module.
@@ -394,7 +394,7 @@ class CoherentPages:
     """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance).
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         performance: Performance statistics of the module.
     """
 
@@ -443,7 +443,7 @@ class VdmPages:
     """The VDM pages (versatile diagnostics monitoring): samples, flags and freeze of statistics.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         performance: Current values and statistics.
     """
 

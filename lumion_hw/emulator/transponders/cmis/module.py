@@ -10,20 +10,18 @@ Model choices where the standards are open, to be confirmed on hardware:
 - A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after a write of
   the grid byte only. A request for the present channel completes at once.
 - Before a data path is initialised, its receiver and transmitter raise no flags.
-- A deactivated path may be regrouped if the trigger covers all its lanes, else status 6. AppSel 0 for a part of a path
-  is status 7. A trigger while a CDB command runs is ignored.
-- A write of BankSelect alone takes effect with the next write of PageSelect. A write of more than 8 bytes is not
-  acknowledged.
+- The lanes of a deactivated data path may be regrouped if the trigger covers all of them; otherwise ConfigStatus is 6.
+  AppSel 0 for only a part of a data path gives ConfigStatus 7. A trigger while a CDB command runs is ignored.
+- A write of BankSelect alone takes effect with the next write of PageSelect. Writes over 8 bytes are not acknowledged.
 - Flags of page 33h have no known masks and do not interrupt. Pages 31h, 32h, 38h, 3Bh and 41h to 45h are present and
   empty except for the fields of the register map.
 - CDB 0040h: command map in reply bytes 138 to 169, longest duration in 170 and 171.
 - Gated measurements, banks above 0, network paths and reading firmware back are neither implemented nor advertised.
-- In low power and in a fault the module's own monitors keep running, powers of lanes and link read -40 dBm on all
-pages,
-  link quality and bias read 0, and statistics start again. Frozen values are kept.
+- In low power and in a fault the module's own monitors keep running. Powers of lanes and link read -40 dBm on all
+  pages, link quality and bias read 0, and statistics start again; frozen statistics are kept.
 - 14h:192-223 with selector 01h shows the counts of the pattern checkers, and 0 without a checker.
 - Statistics have sub-intervals of 1 s; only sub-intervals with continuous lock count. Frozen values last until
-  UnfreezeDone. Uncorrectable frames follow a waterfall at the FEC limit, with frames of 10^6 bits.
+  UnfreezeDone. Uncorrectable frames increase steeply at the FEC limit, with frames of 10^6 bits.
 - Firmware: the ``400zr`` accepts LPL blocks only, refuses a download with missing blocks (42h) and also resets on a
   "hitless" run. The ``zr-plus-high-power`` accepts LPL and EPL blocks, needs a password after each restart, and has no
   management for 0.5 s on a hitless run. A damaged or foreign image gives 60h; a repeated block is no error.
@@ -261,7 +259,7 @@ class CmisModule:
         return NotRespondingError(
             f"no acknowledgement from 0x{IDENTITY_DEVICE:02X} ({operation}): {reason}",
             device=self.name,
-            hint="Retry until the deadline.",
+            hint="Retry until the time limit of your operation.",
         )
 
     # -- pins, plug and light ---------------------------------------------------------------------------------------
@@ -376,7 +374,7 @@ def _start_up_s(timing: Timing) -> float:
 
 def _check_range(offset: int, length: int) -> None:
     if not 0 <= offset <= 0xFF or length < 0:
-        raise ValueError(f"cannot access {length} bytes at byte address {offset}")
+        raise ValueError(f"cannot access {length} bytes at byte address {offset}; addresses are 0 to 255")
 
 
 class ModuleOnBus:
@@ -451,7 +449,7 @@ class ModuleOnBus:
 class LinearView:
     """A module's memory as one linear file: page 00h at 0 to 255, byte b of page p at (256 bank + p) 128 + b.
 
-    As in the Linux kernel: page select before each access to an upper half other than that of 00h, writes of 8 bytes.
+    As the Linux kernel does, it selects the page before upper-half accesses beyond 00h, and writes 8 bytes at a time.
 
     Args:
         module: The module.

@@ -191,7 +191,7 @@ class CdbProfile:
     """Properties of a module's command data block (CDB).
 
     Attributes:
-        epl_pages_code: Code of 01h:163.3-0.
+        epl_pages_code: Code for the number of EPL pages, register 01h:163.3-0.
         background: Registers are readable while a command runs; otherwise the module does not acknowledge.
         firmware: Major, minor and build of images A and B; A runs.
         factory: Major, minor and build of the factory image, which is always present.
@@ -234,14 +234,14 @@ class ModuleProfile:
         supply_v: Supply voltage.
         tec_percent: TEC current when ready.
         laser_temperature_c: Laser temperature when ready.
-        thresholds: By monitor, in degC, V, %, degC, dBm, mA, dBm.
-        vdm: Observables by group.
-        vdm_thresholds: By observable code, in the observable's unit; observables without an entry have no limits.
+        thresholds: Limits of each monitor, in degC, V, %, degC, dBm, mA, dBm.
+        vdm: Reported VDM observables, by group.
+        vdm_thresholds: Limits by observable code, in its unit; observables without an entry have no limits.
         user_eeprom: The module has page 03h.
         diagnostics: The module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
         cdb: Command data block; ``None`` without one.
-        timing: Times.
+        timing: Durations of the module's operations.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Receiver model that computes bit errors from the received light (not from a standard).
 
-``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``. Penalties are subtracted
-in dB. The bit error ratio is that of the modulation in Gaussian noise.
+``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx``: amplifier noise (``SNR_ase = OSNR * 12.5 GHz / symbol rate``),
+electronics, receiver noise. Penalties are subtracted in dB. Bit errors are those of the modulation in Gaussian noise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lumion_hw.quantities import db_from_ratio, ratio_from_db
 OSNR_BANDWIDTH_GHZ = 12.5
 """Noise bandwidth of an OSNR, 0.1 nm at 1550 nm."""
 PENALTIES_DB = {"pdl_db": (2.5, 0.8), "dgd_ps": (10.0, 0.5), "sop_rate_krad_per_s": (50.0, 0.3)}
-"""Impairment and its penalty in dB at that value; quadratic, and lock is lost above twice the impairment."""
+"""Reference value of each impairment and its penalty in dB, which is quadratic; above twice the value lock is lost."""
 MAX_OSNR_DB = 45.0
 """Highest OSNR that a receiver can measure."""
 _NO_SIGNAL_DBM = -60.0
@@ -111,7 +111,7 @@ def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interf
 
 
 def frame_error_ratio(ber: float, line: LineFormat) -> float:
-    """Return the fraction of frames that the error correction cannot correct: a waterfall at the FEC limit."""
+    """Return the fraction of frames that the error correction cannot correct; it rises steeply at the FEC limit."""
     if ber <= 0.0:
         return 0.0
     # Model: from nearly none to nearly all frames within about 0.05 decades of the limit.

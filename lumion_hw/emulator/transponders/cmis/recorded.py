@@ -1,7 +1,7 @@
 """An emulated module that only replays a recorded memory image of a real or emulated module.
 
-Reads return the saved bytes. Writes to controls are stored and have no other effect. For decoders, and for hosts that
-meet modules without a model: cables without pages, old revisions, damaged dumps.
+Reads return the saved bytes. Writes to controls are stored and have no other effect. It serves to test decoders and
+hosts on modules that no model covers: cables without pages, old revisions, damaged dumps.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class RecordedModule:
             raise ConfigError(
                 f"not an image of a module's memory: {error}",
                 device=name,
-                hint="Provide 'lower' and 'pages' as hex digits.",
+                hint="Provide an object with 'lower' and 'pages' as hex digits.",
             ) from error
         for page, half in self._halves.items():
             half.extend(bytes(max(HALF_BYTES - len(half), 0)))
             if len(half) > HALF_BYTES:
                 where = "the lower memory" if page is None else f"page {page:02X}h"
                 raise ConfigError(
-                    f"{where} of the image has {len(half)} bytes", device=name, hint="It may have at most 128."
+                    f"{where} of the image has {len(half)} bytes", device=name, hint="Give at most 128 bytes."
                 )
         # PageSelect falls back to page 00h, so that page must exist.
         self._halves.setdefault(0x00, bytearray(HALF_BYTES))

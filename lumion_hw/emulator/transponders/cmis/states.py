@@ -18,7 +18,7 @@ class ModuleMachine:
     """Module state machine: management initialisation, low power, power-up, ready, power-down, fault.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         low_power_pin: Whether the host asserts the low-power pin.
     """
 
@@ -156,7 +156,7 @@ class DataPaths:
     """All data paths of the active control set.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
     """
 
     def __init__(self, core: Core) -> None:
@@ -245,8 +245,8 @@ class DataPaths:
         """Make every data path transition whose condition holds; returns whether any state has changed.
 
         Args:
-            ready: ModuleReady without a low power request.
-            faulty: The module is in its fault state: everything stops at once.
+            ready: Whether the module is in ModuleReady without a low power request.
+            faulty: Whether the module is in its fault state, which stops every data path at once.
         """
         moved = False
         for path in self.paths:
@@ -380,7 +380,7 @@ class ControlSets:
     """Applies staged control sets when the host triggers them, and reports ConfigStatus.
 
     Args:
-        core: The module.
+        core: Shared state of the module.
         paths: Data paths of the module, which provisioning creates again.
     """
 
@@ -450,7 +450,7 @@ class ControlSets:
             group: Lanes that request one data path, or none.
             applied: All lanes of the trigger that have not been rejected.
             staged: Request of each lane.
-            immediate: By ApplyImmediate.
+            immediate: Whether the trigger is ApplyImmediate.
         """
         first = staged[next(lanes_of(group))]
         if self._core.memory.count("module_state") == ModuleState.FAULT:

@@ -294,7 +294,7 @@ def test_another_table_after_the_run_than_planned_is_not_believed(
         board.drive(np.full(N, 7))
 
     board.end_run = forget_the_base  # type: ignore[method-assign]
-    with pytest.raises(VerifyError, match="driven table is not the planned one"):
+    with pytest.raises(VerifyError, match="currents driven now are not the planned ones"):
         driver.sweep(SweepPlan(ramp(3)))
 
 
