@@ -30,6 +30,7 @@ from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
@@ -40,7 +41,6 @@ from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, S
 
 WHOLE = HexMesh.smartlight()
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)
-RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)
 LAWS_KNOWN = ("passive_phase_rad", "loss_db", "loops")
 SURE = 5.0
 
@@ -79,7 +79,7 @@ def stages(seed: int) -> list[object]:
     """Run the whole calibration and print the remaining errors after every stage."""
     bench = SimulatedBench.draw(WHOLE, seed)
     logbook = Logbook(bench)
-    start = Bootstrap(logbook, 1000.0, RHO2_RANGE, 0.8, seed).run()
+    start = Bootstrap(logbook, NominalHeaters(), 0.8, seed).run()
     simulated, laws = bench.simulated, law_errors(bench.simulated, start)
     guess, sure = passive_errors(simulated, start.guess.passive_rad), start.guess.strength > SURE
     model = MeshModel(WHOLE, start.survey.sources, start.survey.monitors)

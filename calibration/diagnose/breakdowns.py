@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from calibration.model.likelihood import Likelihood, weight
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
@@ -35,7 +36,7 @@ _MIN_GAIN = 60.0
 _MIN_SHARE = 0.03
 _MIN_MA = 0.3
 _JUDGING_DISCREPANCY = 0.1
-_LAWS, _LAW_SHARE, _BENDING = 21, 0.9, 0.02
+_LAWS, _LAW_SHARE = 21, 0.9
 _DARK_SIGMA = 6.0
 # A dead monitor is dark for at least this many settings in a row, and three times longer than ever before.
 _MIN_DARK = 12
@@ -230,7 +231,7 @@ def find_better_law(
     model: MeshModel,
     parameters: MeshParameters,
     likelihood: Likelihood,
-    rho2_range: tuple[float, float],
+    heaters: NominalHeaters,
     dead: Collection[int] = (),
 ) -> MeshParameters | None:
     """Return parameters with another law for the heater with the worst misfit; ``None`` if no law explains more.
@@ -241,19 +242,19 @@ def find_better_law(
         model: Model of the mesh.
         parameters: Result of the fit.
         likelihood: Readings with their noise.
-        rho2_range: Smallest and largest expected phase per squared heater current (ρ2), in rad/mA².
+        heaters: Expected heaters of the chip.
         dead: Heaters known to be dead.
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(dead)] = 0.0
-    judge = _SettingCosts(model, parameters, likelihood)
+    judge, bending = _SettingCosts(model, parameters, likelihood), heaters.bending_per_ma2
     settings = np.arange(0, len(likelihood.observations), _COARSE)
     # A new law must lower the cost by a tenth: one of 21 x 8 points always fits a little better by chance.
     least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None
     for heater in np.argsort(-misfit)[:_SHORTLIST].tolist():
-        for rho2, turn in itertools.product(np.linspace(*rho2_range, _LAWS), range(2 * _PHASES)):
+        for rho2, turn in itertools.product(np.linspace(*heaters.rho2_range, _LAWS), range(2 * _PHASES)):
             laws, passive = parameters.heater_law.copy(), parameters.passive_phase_rad.copy()
-            laws[heater] = rho2 * np.array([1.0, _BENDING, _BENDING**2])
+            laws[heater] = rho2 * np.array([1.0, bending, bending**2])
             passive[heater // 2] += turn * np.pi / _PHASES
             changed = replace(parameters, heater_law=laws, passive_phase_rad=passive)
             cost = float(judge.settings_cost(changed, settings).sum())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 
 Real = NDArray[np.float64]
@@ -42,8 +42,8 @@ DEFECT_TEXTS: dict[str, str] = {
         "wires of both channels"
     ),
     UNSEEN_PUC: (
-        "PUC {puc} (channels {channels}): no light passes it on the way to a monitor or meter, so neither the PUC nor "
-        "its heaters could be measured. Routes avoid it. Connect sources or monitors to other ports"
+        "PUC {puc} (channels {channels}) {reason}, so neither the PUC nor its heaters could be measured. Routes avoid "
+        "it. {remedy}"
     ),
     FAINT_MONITOR: "monitor at port {number}: its signal is not above the noise; it is not used",
     "unseen heater": "{heater}: its effect is not above the noise; it stays off",
@@ -135,13 +135,61 @@ def stuck_puc_defect(
     return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
 
 
-def mark_unseen_pucs(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
-    """Return the defects, but report PUCs without light as unseen instead of as stuck or without heaters."""
+def mark_unseen_pucs(
+    defects: Sequence[Defect],
+    unseen: Sequence[int],
+    channels: Sequence[int],
+    mesh: MeshTopology,
+    sources: Sequence[int],
+    monitors: Sequence[int],
+) -> tuple[Defect, ...]:
+    """Return the defects, but report PUCs without light as unseen instead of as stuck or without heaters.
+
+    Args:
+        defects: Defects found.
+        unseen: PUCs whose light reaches no monitor.
+        channels: Drive channel of every heater.
+        mesh: The mesh.
+        sources: Ports where light enters.
+        monitors: Ports with a monitor.
+    """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     kept = [each for each in defects if _puc_of(each) not in unseen]
-    words = DEFECT_TEXTS[UNSEEN_PUC]
-    named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
-    return (*kept, *(Defect(UNSEEN_PUC, "puc", puc, text) for puc, text in zip(unseen, named, strict=True)))
+    marked = []
+    for puc in unseen:
+        text = DEFECT_TEXTS[UNSEEN_PUC].format(
+            puc=puc,
+            channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
+            **_how_to_see(mesh, puc, sources, monitors),
+        )
+        marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
+    return *kept, *marked
+
+
+def _how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
+    """Return why no light of the sources shows a PUC, and which further input or output would show it."""
+    inputs = [port for port in mesh.fibre_ports if port not in sources and _passes(mesh, [port], puc, monitors)]
+    if inputs:
+        return {"reason": "gets no light from your inputs", "remedy": f"Add an input at port {_either(inputs)}"}
+    outputs = [port for port in mesh.fibre_ports if port not in monitors and _passes(mesh, sources, puc, [port])]
+    if outputs:
+        reason = "sends no light to your monitors"
+        return {"reason": reason, "remedy": f"Add a monitor or meter at port {_either(outputs)}"}
+    reason = "is on no path from your inputs to your monitors"
+    return {"reason": reason, "remedy": "Add inputs and monitors at other ports"}
+
+
+def _passes(mesh: MeshTopology, sources: Sequence[int], puc: int, monitors: Sequence[int]) -> bool:
+    """Return whether light can pass a PUC on its way from one of the sources to one of the monitors."""
+    # Light is reversible: light from a port leaves a PUC where light entering there would reach the port.
+    is_reached = mesh.hops_to_port[:, 4 * puc : 4 * puc + 4].reshape(-1, 2, 2) < 8 * mesh.n_pucs
+    ends = [np.asarray(is_reached[list(ports)].any(axis=(0, 2))) for ports in (sources, monitors)]
+    return bool((ends[0][::-1] & ends[1]).any())
+
+
+def _either(ports: Sequence[int]) -> str:
+    *others, last = map(str, ports)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _puc_of(defect: Defect) -> int | None:

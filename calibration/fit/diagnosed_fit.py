@@ -37,6 +37,7 @@ from calibration.fit.row_scores import RowScore, fitted_prior_width
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
@@ -144,7 +145,7 @@ class FaultDiagnosis:
         reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit, for E PUCs.
         channels: Drive channel of every heater, for messages.
         swept_sigma: By heater, the size of its effect in the sweep, in units of noise.
-        rho2_range: Smallest and largest expected phase per squared heater current (ρ2), in rad/mA².
+        heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
         whole: All settings of the run. The likelihood contains only the last ones, without reference settings.
         done: Function called after every step of a fit.
@@ -158,7 +159,7 @@ class FaultDiagnosis:
     reach_ma: Real
     channels: Sequence[int]
     swept_sigma: Sequence[float]
-    rho2_range: tuple[float, float]
+    heaters: NominalHeaters
     likelihood: Likelihood
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
@@ -420,7 +421,7 @@ class FaultDiagnosis:
         if now.rough:  # the start may not have been near enough: fit with damping from the start
             return now
         if now.fit.discrepancy > 0.0:
-            law = find_better_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
+            law = find_better_law(self.model, now.fit.parameters, now.likelihood, self.heaters, now.dead)
             return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
         return None
 

@@ -24,7 +24,7 @@ from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics, size_of
-from calibration.model.priors import Prior
+from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
@@ -88,8 +88,8 @@ def score_rows(
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
     few = _thinned(likelihood, _MAX_READINGS, model, small)
     share = len(few.observations) / len(likelihood.observations)
-    ahead = prior.information(fit.free) * share
-    away = ahead @ (fit.vector - prior.mean)[fit.free]
+    away = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
+    ahead = fit.prior_information * share
     pass_ = Pass(model, fit, few, small)
     found = Selection(pass_.gram, ahead, away, pass_.places, share, {"law_deviation": _by_law(model.space, fit)})
     rows, chosen, tail = found.rows(excluded), found.chosen(excluded), None
@@ -134,7 +134,8 @@ def pair_directions(
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(few.observations) / len(likelihood.observations)
     pairs = Pairs(model, fit, Pass(other, beside, few, ()))
-    ahead = prior.with_physics(other.space).information(beside.free) * share
+    phases = other.space.mask(PHASE_GROUPS)[beside.free]
+    ahead = modulo_a_turn(prior.with_physics(other.space).information(beside.free), phases) * share
     return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
 
 

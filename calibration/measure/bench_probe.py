@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
+from calibration.measure.switched_light import SwitchedSource, are_alternatives, driven_switches, switch_passages
 from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_from_record
@@ -196,12 +198,12 @@ def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     and both tributaries share one lane. They carry independent data, so their interference averages out in a monitor
     and their powers add.
     """
-    ports: dict[str, list[int]] = {}
+    paths: dict[str, list[InputPath]] = {}
     for path in inputs:
-        ports.setdefault(path.source, []).append(path.port)
-    # A source has one port or, for a module with two tributaries, two.
-    pairs = (sorted(lit) for lit in ports.values() if len(lit) == 2)
-    return dict(sorted((first, second) for first, second in pairs))
+        paths.setdefault(path.source, []).append(path)
+    # A source has one port or, for a module with two tributaries, two; a switch can lead it to any number in turn.
+    pairs = (sorted(lit, key=lambda path: path.port) for lit in paths.values() if len(lit) == 2)
+    return dict(sorted((first.port, second.port) for first, second in pairs if not are_alternatives(first, second)))
 
 
 def light_source(bench: Bench, path: InputPath) -> LightSource:
@@ -211,13 +213,19 @@ def light_source(bench: Bench, path: InputPath) -> LightSource:
         ConfigError: The device of the source is not open.
     """
     name = path.source
+    passages = switch_passages(path)
+    closed = [part.device for part in passages if part.device not in bench.switches]
+    source: LightSource | None = None
     if path.laser is not None and name in bench.lasers:
-        return LaserSource(bench.lasers[name], bench.clock)
+        source = LaserSource(bench.lasers[name], bench.clock)
     if path.transponder is not None and name in bench.transponders:
-        return ModuleSource(name, bench.transponders[name], coherent=isinstance(bench.model.devices[name], CmisModel))
+        coherent = isinstance(bench.model.devices[name], CmisModel)
+        source = ModuleSource(name, bench.transponders[name], coherent=coherent)
+    if source is not None and not closed:
+        return SwitchedSource(source, path, bench.switches) if passages else source
     raise ConfigError(
         "the device of this light source is not open",
-        device=name,
+        device=closed[0] if closed else name,
         hint="Open the bench without 'only', or add the device to 'only'.",
     )
 
@@ -242,9 +250,8 @@ class BenchProbe:
         self._began_s = bench.clock.now()
         self._seconds = dual_input_ports(bench.wiring.inputs)
         second = set(self._seconds.values())
-        self._wiring = wiring_with_device_losses(
-            bench
-        )  # the settings of devices in the fibres must not change during measurements
+        # The settings of other devices in the fibres must not change during measurements.
+        self._wiring = wiring_with_device_losses(bench, driven_switches(bench.wiring.inputs))
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
@@ -314,6 +321,7 @@ class BenchProbe:
         """Return the description of the device under test."""
         mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh_section.typical
         alive = {port: self._sources[port] for port in self.sources}
+        devices = {self._inputs[port].source for port in alive}
         tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
         # Tunable sources are tuned to the fixed ones. The median is used so that one wrongly labelled source does not
         # move the reference.
@@ -331,7 +339,7 @@ class BenchProbe:
             p_pi_mw=(typical.p_pi_min_mw, typical.p_pi_max_mw),
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
-            source_spread_hz=max(source.spread_hz for source in alive.values()) if len(alive) > 1 else 0.0,
+            source_spread_hz=max(source.spread_hz for source in alive.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,
             seconds={port: second for port, second in self._seconds.items() if port in alive},
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
@@ -436,7 +444,8 @@ class BenchProbe:
             with contextlib.suppress(CircuitError, DeviceError):
                 self.light_only_port(port)
                 patterns_ma[port] = self._bench.mesh.monitors_ma(_ALIGN_SCANS) - dark_ma
-        chosen = separable(patterns_ma)
+        shared_by = Counter(path.source for path in self._inputs.values())
+        chosen = separable({port: ma for port, ma in patterns_ma.items() if shared_by[self._inputs[port].source] == 1})
         if not chosen:
             return {}
         bench = self._bench
@@ -498,8 +507,10 @@ class BenchProbe:
     def light_only_port(self, port: int | None) -> None:
         """Switch on the source at one port and all others off."""
         lit, self._lit = self._lit, None
+        device = None if port is None else self._inputs[port].source
         for other, source in self._sources.items():
-            if other != port and (lit is None or other == lit):
+            # A switch takes the light of a shared source from the other port.
+            if self._inputs[other].source != device and (lit is None or other == lit):
                 source.off()
         if port is not None:
             self._sources[port].on()

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.nominal_heaters import PUBLISHED_BENDING_PER_MA2, NominalHeaters
 from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.waves.heater import HeaterLaw
 
@@ -29,8 +30,9 @@ Real = NDArray[np.float64]
 MODULATION_SIGMA = 2.5
 """Smallest rms swing of the best detector, in units of its noise, that counts as an effect of the heater."""
 
-# κ in 1/mA²: the resistance rises by 2 % per mW at 1 kΩ, with a wide spread (assumed).
-_BENDING, _BENDING_SIGMA = 0.02, 0.004
+# κ in 1/mA²: the resistance changes by -6 to 9 % per π (assumed: foundries rarely state it).
+_BENDING, _BENDING_SIGMA = PUBLISHED_BENDING_PER_MA2, 0.02
+_BENDING_GRID = np.array([-0.02, 0.02, 0.05])
 # Prior sigma of D and E; a passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
 _LOOP_SIGMA = 0.4
 _STRONGEST_LOOP = 0.9
@@ -81,7 +83,7 @@ class HeaterFit:
 
 
 def fit_heater(
-    sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, rho2_range: tuple[float, float]
+    sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
 ) -> HeaterFit:
     """Fit phase as a function of current to the sweeps of one heater.
 
@@ -89,9 +91,14 @@ def fit_heater(
         sweeps: One or several sweeps.
         noise: Noise of a reading.
         heater_max_ma: Largest current of the heater.
-        rho2_range: Smallest and largest phase per squared heater current (ρ2) to consider, in rad/mA².
+        heaters: Expected heaters of the chip.
     """
-    traces = [_scaled(sweep, noise) for sweep in sweeps]
+    # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
+    # equals them.
+    per_ma2 = heaters.per_ma2
+    traces = [_scaled(sweep, noise, per_ma2) for sweep in sweeps]
+    low, high = heaters.rho2_range
+    rho2_range = low / per_ma2, high / per_ma2
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
@@ -104,7 +111,12 @@ def fit_heater(
             found, per_freedom = other, other_per_freedom
     best = found[0]
     rho2, bending = best.point[:2]
-    law = HeaterLaw(float(rho2), float(rho2 * bending), heater_max_ma, float(rho2 * bending**2))
+    law = HeaterLaw(
+        float(rho2 * per_ma2),
+        float(rho2 * bending * per_ma2**2),
+        heater_max_ma,
+        float(rho2 * bending**2 * per_ma2**3),
+    )
     # If another ρ2 fits nearly as well, the heater is swept again with another source instead of guessing.
     ambiguous = any(
         abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
@@ -135,7 +147,7 @@ class _SweepTrace:
     """Heater sweep in units of noise, with the detectors compressed to as many columns as there are currents.
 
     Attributes:
-        squares: Shape ``(n,)``.
+        squares: Shape ``(n,)``; squared currents in units of the published heaters.
         values: Shape ``(n, m)``.
         detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
@@ -187,7 +199,7 @@ def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> f
     return sum(float((part**2).sum()) for part in rest)
 
 
-def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
+def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrace:
     readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
     mean = readings.mean(axis=0)
     # The weight of a detector is its noise at the mean reading, plus half a per cent for effects that this formula
@@ -197,7 +209,7 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
     # The numerators are free for each detector, so only the column space counts: 28 detectors are compressed without
     # loss to as many columns as there are levels.
     left, size, _ = np.linalg.svd(scaled, full_matrices=False)
-    return _SweepTrace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
+    return _SweepTrace(sweep.squares_ma2 * per_ma2, left * size, scaled.shape[1], modulation)
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
@@ -226,11 +238,14 @@ def _initial_guesses(
 ) -> list[Real]:
     """Return start points: the best grid values of ρ2, each with the best denominator terms D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
-    rho2 = np.arange(*rho2_range, _GRID_RAD / most)
-    laws, loops = np.repeat(rho2, len(_LOOP_GRID)), np.tile(_LOOP_GRID, (len(rho2), 1))
+    rho2, bending = (
+        grid.ravel() for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), _BENDING_GRID, indexing="ij")
+    )
+    laws, bends = np.repeat(rho2, len(_LOOP_GRID)), np.repeat(bending, len(_LOOP_GRID))
+    loops = np.tile(_LOOP_GRID, (len(rho2), 1))
     total, chosen = np.zeros(len(rho2)), []
     for trace in traces:
-        rest = _residual(laws, np.full(len(laws), _BENDING), loops, trace, form)
+        rest = _residual(laws, bends, loops, trace, form)
         cost = (rest**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
         # Each sweep has its own background and hence its own D, E; the sweeps share the law.
         total += cost.min(axis=1)
@@ -239,7 +254,7 @@ def _initial_guesses(
     for index in np.argsort(total, kind="stable"):
         # The start points lie in different fringes; neighbours on one slope would all end in the same minimum.
         if all(abs(rho2[index] - start[0]) > _DISTINCT for start in starts):
-            starts.append(np.array([rho2[index], _BENDING, *(value for loop in chosen for value in loop[index])]))
+            starts.append(np.array([rho2[index], bending[index], *(value for loop in chosen for value in loop[index])]))
         if len(starts) == _STARTS:
             break
     return starts

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from calibration.measure.heater_fringe import HeaterFit, HeaterSweep, fit_heater
 from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 
 Real = NDArray[np.float64]
@@ -40,9 +41,9 @@ class HeaterSweepPlan:
     turn_sigma_rad: float = 0.05
     views: int = 5
 
-    def reach_ma2(self, rho2_range: tuple[float, float], heater_max_ma: float) -> float:
+    def reach_ma2(self, heaters: NominalHeaters, heater_max_ma: float) -> float:
         """Return the largest squared current of a heater sweep, in mA²."""
-        return min(2.0 * np.pi * self.turns / rho2_range[0], heater_max_ma**2)
+        return min(2.0 * np.pi * self.turns / heaters.rho2_range[0], heater_max_ma**2)
 
 
 class HeaterSweeps:
@@ -53,7 +54,7 @@ class HeaterSweeps:
         light: Mean light of the mesh.
         sources: Ports with a light source.
         noise: Noise of a reading.
-        rho2_range: Smallest and largest expected phase per squared heater current (ρ2), in rad/mA².
+        heaters: Expected heaters of the chip.
         plan: Settings of the sweeps.
         rng: Random generator for the backgrounds.
     """
@@ -64,18 +65,18 @@ class HeaterSweeps:
         light: MeanLight,
         sources: tuple[int, ...],
         noise: NoiseModel,
-        rho2_range: tuple[float, float],
+        heaters: NominalHeaters,
         plan: HeaterSweepPlan,
         rng: np.random.Generator,
     ) -> None:
-        self._logbook, self._noise, self._rho2_range, self._plan = logbook, noise, rho2_range, plan
+        self._logbook, self._noise, self._heaters, self._plan = logbook, noise, heaters, plan
         self._max_ma = logbook.probe.heater_max_ma
         near = light.entering[:, list(sources)]
         # Column v holds the source that gives each PUC the (v+1)-th most light.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
         # Levels start at zero and are uniform in I²: the fit cannot slip by a fringe, and all parts of the law count
         # alike.
-        self._squares = np.linspace(0.0, plan.reach_ma2(rho2_range, self._max_ma), plan.levels)
+        self._squares = np.linspace(0.0, plan.reach_ma2(heaters, self._max_ma), plan.levels)
         # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
@@ -112,7 +113,7 @@ class HeaterSweeps:
                 self._last = None
             for heater in self._in_order(pending, view):
                 self._sweep(heater, view)
-                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._rho2_range)
+                fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters)
                 found(heater, fits[heater])
                 made += 1
                 done(made, planned)

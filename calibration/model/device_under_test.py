@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
+from calibration.model.nominal_heaters import NominalHeaters
 
 MONITOR_SPREAD_DB = 0.15
 """Spread of photodiode responsivities on one chip (assumption)."""
@@ -59,7 +59,6 @@ class DeviceUnderTest(Device):
     emulated_chip: str | None = None
 
     @property
-    def rho2_range(self) -> tuple[float, float]:
-        """Smallest and largest phase per squared current (ρ2) to search, rad/mA²; 10 % margin for resistance errors."""
-        low_mw, high_mw = self.p_pi_mw
-        return 0.9 * np.pi * self.heater_ohm * 1e-3 / high_mw, 1.1 * np.pi * self.heater_ohm * 1e-3 / low_mw
+    def heaters(self) -> NominalHeaters:
+        """Expected heaters of the chip."""
+        return NominalHeaters(self.heater_ohm, *self.p_pi_mw)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.device_under_test import DeviceUnderTest
+from calibration.model.nominal_heaters import PUBLISHED_HEATERS, NominalHeaters
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import ParameterSpace
+from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
@@ -77,7 +78,7 @@ PRIOR_SIGMA: dict[str, float] = {
     "loss_db": 0.03,  # 0.46 … 0.55 dB over chips (Sánchez-Jácome 2025); fixes the loss gauge (docs/calibration.md, 1.3)
     "coupler_common_rad": 0.03,  # 33 dB through extinction is 0.011 (Sánchez-Jácome 2025); three times that
     "coupler_difference_rad": 0.02,  # 44 dB cross extinction is 0.0063; three times that
-    "rho2": 0.7,  # Pπ 1.2 … 2.0 mW at 1 kΩ is 1.6 … 2.6 rad/mA² (Sánchez-Jácome 2025)
+    "rho2": 0.7,  # of the published heaters: Pπ 1.2 … 2.0 mW at 1 kΩ is 1.6 … 2.6 rad/mA² (Sánchez-Jácome 2025)
     "rho4": 0.1,  # a resistance that rises by up to 5 % per mW
     "rho6": 0.01,  # the square of that, and more
     "monitor_db": 0.5,  # responsivity within 12 % (assumption)
@@ -91,10 +92,6 @@ PRIOR_SIGMA: dict[str, float] = {
 }
 CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
 """Relative spread of amplitude, decay length and floor around the published kernel."""
-PUBLISHED_KERNEL = (2.98e-3, 1.18, 3.94e-4)
-"""0.906·exp(-d/1.18 mm) + 0.12 pm per π of a ring of six PUCs and 119 pm, per mW of a heater of 1.34 mW per π, of two
-driven together: pm · 2π/119/6 · 1/(2·1.34) (Teofilovic 2024)."""
-
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """Parameter groups that a calibration with one laser determines."""
@@ -117,13 +114,14 @@ def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
     return known
 
 
-def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
+def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: NominalHeaters = PUBLISHED_HEATERS) -> Prior:
     """Return the prior with published spreads around a centre: the estimate before any measurement, or a start point.
 
     Args:
         space: The parameters.
         centre: Mean of the groups with a spread, for example the start of a fit. Two groups keep their own means: the
             loss (0.50 dB) and the couplers (balance).
+        heaters: Expected heaters of the chip, the scale for heater laws and crosstalk.
 
     Raises:
         ConfigError: The centre contains NaN for monitors or sources.
@@ -137,9 +135,11 @@ def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
     mean[space.group("loss_db")] = 0.5
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0
-    mean[space.group("crosstalk")] = PUBLISHED_KERNEL
+    mean[space.group("crosstalk")] = heaters.kernel
     sigma = space.vector(PRIOR_SIGMA)
-    sigma[space.group("crosstalk")] = CROSSTALK_SIGMA
+    for power, name in enumerate(LAW_TERMS, start=1):
+        sigma[space.group(name)] *= heaters.per_ma2**power
+    sigma[space.group("crosstalk")] = CROSSTALK_SIGMA * heaters.kernel_units
     return Prior(mean, sigma)
 
 
@@ -155,7 +155,7 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
         start: Start point of the fit.
         device: The device under test.
     """
-    prior = default_prior(space, start)
+    prior = default_prior(space, start, device.heaters)
     monitors = space.group("monitor_db")
     mean, sigma = prior.mean.copy(), prior.sigma.copy()
     mean[monitors] = 10.0 * np.log10(device.monitor_ma_per_mw)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound, plan_bound
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
@@ -99,7 +100,9 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
-    prior = default_prior(model.space, truth).anchored("source_detuning_hz", model.space, 1e5)
+    typical = bench.model.mesh_section.typical
+    heaters = NominalHeaters(record.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
+    prior = default_prior(model.space, truth, heaters).anchored("source_detuning_hz", model.space, 1e5)
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 

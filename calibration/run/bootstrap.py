@@ -37,9 +37,9 @@ from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
-from calibration.model.priors import PUBLISHED_KERNEL
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MAX_SEARCH_WORK, usual_work
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -130,8 +130,7 @@ class Bootstrap:
 
     Args:
         logbook: Access to the mesh.
-        heater_ohm: Nominal resistance of a heater.
-        rho2_range: Smallest and largest expected phase per squared heater current (ρ2), in rad/mA².
+        expected: Expected heaters of the chip.
         monitor_ma_per_mw: Nominal responsivity of the monitors.
         seed: Seed of all random choices.
         plan: Settings of the search.
@@ -144,8 +143,7 @@ class Bootstrap:
     def __init__(
         self,
         logbook: Logbook,
-        heater_ohm: float,
-        rho2_range: tuple[float, float],
+        expected: NominalHeaters,
         monitor_ma_per_mw: float,
         seed: int,
         plan: BootstrapPlan | None = None,
@@ -155,7 +153,7 @@ class Bootstrap:
         seconds: Mapping[int, int] | None = None,
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.probe.mesh
-        self._ohm, self._rho2_range, self._nominal = heater_ohm, rho2_range, monitor_ma_per_mw
+        self._expected, self._nominal = expected, monitor_ma_per_mw
         given = plan or BootstrapPlan()
         self._plan, self._progress = replace(given, search=given.search.on(self._mesh.n_pucs)), progress
         # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
@@ -243,7 +241,7 @@ class Bootstrap:
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
         sweeps = HeaterSweeps(
-            self._logbook, self._light, survey.sources, survey.noise, self._rho2_range, self._plan.sweeps, self._rng
+            self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng
         )
         sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
@@ -304,7 +302,7 @@ class Bootstrap:
             source_db=np.zeros(len(sources)),
             second_db=np.zeros(sum(port in self._seconds for port in sources)),
             monitor_ma_per_mw=np.full(len(monitors), self._nominal),
-            crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
+            crosstalk_rad_per_mw=self._expected.kernel,
         )
 
     def _search(
@@ -318,7 +316,7 @@ class Bootstrap:
         max_work: float = math.inf,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
-        heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
+        heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
         guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
         most = plan.steps * plan.starts

@@ -47,7 +47,9 @@ def collect_defects(
         passive = space.group("passive_phase_rad")
         told += defects_from_fit(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
-    return without_duplicates(mark_unseen_pucs((*told, *found), unseen_pucs(diagnosed, space), channels))
+    unseen = unseen_pucs(diagnosed, space)
+    marked = mark_unseen_pucs((*told, *found), unseen, channels, space.mesh, space.sources, space.monitors)
+    return without_duplicates(marked)
 
 
 def collect_warnings(

@@ -21,9 +21,10 @@ from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_prior, modulo_a_turn
+from calibration.model.priors import PHASE_GROUPS, default_prior, modulo_a_turn
 from calibration.run.bootstrap import BootstrapPlan, first_settings
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
@@ -175,7 +176,7 @@ class _Nominal:
     source_dbm: Real
     responsivity: float
     step_ma: float
-    p_pi_mw: tuple[float, float]
+    heaters: NominalHeaters
     own_lasers: bool
     seconds: dict[int, int]
     second_db: Real
@@ -209,7 +210,7 @@ class _Nominal:
         own = len({path.source for path in inputs if path.laser is None}) > 1
         converts = device.photodiodes_a_per_w is not None
         responsive = device.photodiodes_a_per_w or 1.0
-        p_pi = typical.p_pi_min_mw, typical.p_pi_max_mw
+        heaters = NominalHeaters(device.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
         source_dbm = np.array([level_db[port] for port in ports])
         return cls(
             model.topology(),
@@ -219,7 +220,7 @@ class _Nominal:
             source_dbm,
             responsive,
             _STEP_MA * converts,
-            p_pi,
+            heaters,
             own,
             seconds,
             np.array(second_db),
@@ -231,7 +232,8 @@ class _Nominal:
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
-        laws[:, 0] = np.pi * self.device.heater_ohm * 1e-3 / rng.uniform(*self.p_pi_mw, 2 * n_pucs)
+        p_pi_mw = rng.uniform(self.heaters.p_pi_min_mw, self.heaters.p_pi_max_mw, 2 * n_pucs)
+        laws[:, 0] = np.pi * self.device.heater_ohm * 1e-3 / p_pi_mw
         return MeshParameters(
             passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, n_pucs),
             heater_law=laws,
@@ -242,7 +244,7 @@ class _Nominal:
             source_db=self.source_dbm,
             second_db=self.second_db,
             monitor_ma_per_mw=np.full(len(self.monitors), self.responsivity),
-            crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
+            crosstalk_rad_per_mw=self.heaters.kernel,
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
@@ -322,7 +324,7 @@ class _RunPlanner:
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
         free = space.mask((*groups, _DETUNED) if self._nominal.own_lasers else groups)
-        prior = default_prior(space, self._parameters).moved({"monitor_db": 0.15}, space)
+        prior = default_prior(space, self._parameters, self._nominal.heaters).moved({"monitor_db": 0.15}, space)
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
         self._progress(stage, 1, 1)
@@ -382,8 +384,7 @@ class _RunPlanner:
 
     def _swept_ma2(self) -> float:
         """Return the largest squared current of a sweep."""
-        low = 0.9 * np.pi * self._nominal.device.heater_ohm * 1e-3 / self._nominal.p_pi_mw[1]
-        return BootstrapPlan().sweeps.reach_ma2((low, low), self._nominal.device.heater_max_ma)
+        return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
         """Return the approximate largest total heat in mW of settings with squared currents uniform up to a maximum."""

@@ -101,8 +101,7 @@ class Calibration:
         self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.device.settle_s), before=self.before)
         self._bootstrap = Bootstrap(
             self.logbook,
-            self.device.heater_ohm,
-            self.device.rho2_range,
+            self.device.heaters,
             self.device.monitor_ma_per_mw,
             self.seed,
             plan,
@@ -306,7 +305,7 @@ class Calibration:
             self._reach_ma(),
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
-            self.device.rho2_range,
+            self.device.heaters,
             self._likelihood(start),
             TimedReadings(whole, times_s(self.logbook.entries)),
             done,

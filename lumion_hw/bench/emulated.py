@@ -92,5 +92,6 @@ def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | Non
     return model.emulation.physics_parameters(
         puc_loss_db=mesh.typical.puc_loss_db,
         access_loss_db=mesh.typical.access_loss_db,
+        p_pi_range_mw=(mesh.typical.p_pi_min_mw, mesh.typical.p_pi_max_mw),
         heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else PhysicsParameters.heater_ohm,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -41,11 +41,15 @@ class _WithLosses(Protocol):
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
 
-def wiring_with_device_losses(bench: _OpenBench) -> Wiring:
+def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str] = ()) -> Wiring:
     """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
 
     Queries only benches that have such devices; a device that is not open counts as lossless. The gain of an amplifier
     is its gain setting; if there is none, the measured gain; if that is missing too, ``gain_db`` of the bench file.
+
+    Args:
+        bench: The open bench.
+        driven_switches: Switches that the caller connects before it uses a path; they pass the light.
 
     Raises:
         LumionError: A query failed.
@@ -53,7 +57,7 @@ def wiring_with_device_losses(bench: _OpenBench) -> Wiring:
     wiring = bench.wiring
     if not any(path.through for path in wiring.inputs) and not any(path.through for path in wiring.outputs):
         return wiring
-    add_losses = _losses_adder(bench)
+    add_losses = _losses_adder(bench, driven_switches)
     return replace(
         wiring,
         inputs=tuple(add_losses(path, path.gain_db) for path in wiring.inputs),
@@ -76,7 +80,7 @@ def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath])
     return tuple(add_losses(path, 0.0) for path in outputs)
 
 
-def _losses_adder(bench: _OpenBench) -> _WithLosses:
+def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _WithLosses:
     """Return a function that adds device losses to a fibre path; each switch and amplifier is queried once."""
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
@@ -86,6 +90,8 @@ def _losses_adder(bench: _OpenBench) -> _WithLosses:
         if part.device in bench.attenuators:
             settings = bench.attenuators[part.device].settings(part.channel)
             return insertion_db + settings.attenuation_db if settings.passing else BLOCKED_DB
+        if part.device in driven_switches:
+            return insertion_db
         if part.device in bench.switches:
             return insertion_db if connections(part.device).get(part.channel) == part.exit_port else BLOCKED_DB
         if part.device in bench.amplifiers:

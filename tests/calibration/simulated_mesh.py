@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.nominal_heaters import PUBLISHED_KERNEL
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
 from lumion_hw.mesh.layout.hexagonal import HexMesh

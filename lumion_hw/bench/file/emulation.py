@@ -6,6 +6,7 @@ the values and the assumptions.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
@@ -71,29 +72,49 @@ class EmulationModel(_PhysicsKeys):
         "random", description="Passive phases of PUCs and joints: uniformly random, or all zero for teaching."
     )
     p_pi_mw: HeaterEfficiencyModel = Field(
-        default_factory=HeaterEfficiencyModel, description="Heater power for a phase of π."
+        default_factory=HeaterEfficiencyModel,
+        description="Heater power for a phase of π. Without it, the range of `mesh.typical`.",
     )
 
     def effect_sizes(self) -> EffectSizes:
         """Return the size of every physical effect: the value in the file, or the default of `physics`."""
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
-    def physics_parameters(self, *, puc_loss_db: float, access_loss_db: float, heater_ohm: float) -> PhysicsParameters:
+    def heater_efficiency(self, p_pi_range_mw: tuple[float, float]) -> HeaterEfficiencyModel:
+        """Return the heater power for a phase of π: the values of the file, or else the given range in mW."""
+        low_mw, high_mw = p_pi_range_mw
+        default = HeaterEfficiencyModel()
+        if "p_pi_mw" in self.model_fields_set or (low_mw, high_mw) == (default.min, default.max):
+            return self.p_pi_mw
+        # The typical value divides the logarithmic range as on the published chip.
+        place = math.log(default.typical / default.min) / math.log(default.max / default.min)
+        typical_mw = min(low_mw * (high_mw / low_mw) ** place, high_mw)
+        return HeaterEfficiencyModel(min=low_mw, typical=typical_mw, max=high_mw)
+
+    def physics_parameters(
+        self, *, puc_loss_db: float, access_loss_db: float, heater_ohm: float, p_pi_range_mw: tuple[float, float]
+    ) -> PhysicsParameters:
         """Return the parameters of the emulated physics.
 
         Args:
             puc_loss_db: Mean insertion loss of a PUC.
             access_loss_db: Mean loss between a fibre and the chip, per port.
             heater_ohm: Mean cold heater resistance.
+            p_pi_range_mw: Smallest and largest heater power for a phase of π, if this section does not give them.
         """
+        p_pi_mw = self.heater_efficiency(p_pi_range_mw)
+        keys = {name: getattr(self, name) for name in EMULATION_KEYS}
+        if "thermal_nonlinearity_per_mw" not in self.model_fields_set:
+            # Larger heaters have the same rise of resistance at a phase of π.
+            keys["thermal_nonlinearity_per_mw"] *= PhysicsParameters.p_pi_typical_mw / p_pi_mw.typical
         return PhysicsParameters(
             puc_loss_db=puc_loss_db,
             access_loss_db=access_loss_db,
             heater_ohm=heater_ohm,
             random_passive_phases=self.passive_phases == "random",
-            p_pi_min_mw=self.p_pi_mw.min,
-            p_pi_typical_mw=self.p_pi_mw.typical,
-            p_pi_max_mw=self.p_pi_mw.max,
+            p_pi_min_mw=p_pi_mw.min,
+            p_pi_typical_mw=p_pi_mw.typical,
+            p_pi_max_mw=p_pi_mw.max,
             effects=self.effect_sizes(),
-            **{name: getattr(self, name) for name in EMULATION_KEYS},
+            **keys,
         )

@@ -87,7 +87,10 @@ class PhysicsParameters:
         0.03, "Relative standard deviation of the heater resistance.", high=0.3
     )
     thermal_nonlinearity_per_mw: float = _key(  # assumed
-        0.02, "Relative rise of the heater resistance per mW of its own power.", high=0.1
+        0.02,
+        "Relative rise of the heater resistance per mW of its own power; negative if it falls.",
+        low=-0.1,
+        high=0.1,
     )
     thermal_tau_s: float = _key(  # suspended heaters: 141 to 144 µs (Micromachines 13:1509)
         100e-6, "Time constant of a heater, s.", low_is_allowed=False

@@ -18,6 +18,7 @@ from calibration.diagnose.element_faults import (
 )
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.rectangular import RectangularMesh
 from lumion_hw.mesh.record.calibration_record import Defect
 from tests.calibration.simulated_mesh import SimulatedMesh
 
@@ -114,8 +115,28 @@ def test_a_puc_that_no_light_passes_is_not_seen_rather_than_broken() -> None:
     """Its heaters show no effect because nothing of it shows: the wires are not to blame."""
     dead = Defect("dead heater", "heater", 11, "no effect")
     other = Defect("dead heater", "heater", 12, "no effect")
-    kept, unseen = mark_unseen_pucs((stuck_puc_defect(5, range(30)), dead, other), (5,), range(30))
+    mesh = HexMesh.columns((2, 3, 2))
+    defects = (stuck_puc_defect(5, range(30)), dead, other)
+    kept, unseen = mark_unseen_pucs(defects, (5,), range(30), mesh, mesh.fibre_ports, mesh.fibre_ports)
     assert kept == other
     assert (unseen.kind, unseen.element, unseen.number) == ("unseen PUC", "puc", 5)
     assert "could be measured" in unseen.evidence
     assert "wire" not in unseen.evidence
+
+
+@pytest.mark.parametrize(
+    ("sources", "monitors", "text"),
+    [
+        ((0,), (4, 5, 6, 7), "gets no light from your inputs, so neither"),
+        ((0,), (4, 5, 6, 7), "Add an input at port 2 or 3"),
+        ((0, 1, 2, 3), (4,), "Add a monitor or meter at port 5, 6 or 7"),
+        ((0,), (1,), "is on no path from your inputs to your monitors"),
+    ],
+)
+def test_the_ports_that_would_show_an_unseen_puc_are_named(
+    sources: tuple[int, ...], monitors: tuple[int, ...], text: str
+) -> None:
+    """In a mesh of 4 waveguides PUC 1 joins waveguides 2 and 3 on the left, PUC 4 on the right."""
+    puc = 4 if monitors == (4,) else 1
+    (unseen,) = mark_unseen_pucs((), (puc,), range(12), RectangularMesh.from_ports(4), sources, monitors)
+    assert text in unseen.evidence

@@ -12,6 +12,7 @@ from calibration.fit.frequencies import equivalent_branches, nearest_branches
 from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
@@ -55,7 +56,7 @@ def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
         np.full(2 * SMALL.n_pucs, FULL_TURN_MA),
         range(2 * SMALL.n_pucs),
         [100.0] * 2 * SMALL.n_pucs,
-        (1.2, 3.0),
+        NominalHeaters(),
         Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT),
         TimedReadings(read, 0.05 * np.arange(SETTINGS)),
     )

@@ -21,6 +21,7 @@ from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.gauge import gauge_fixed_difference, loop_rms_rad, wrapped
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
@@ -83,7 +84,7 @@ class Bench:
             np.full(2 * SMALL.n_pucs, FULL_TURN_MA),
             range(2 * SMALL.n_pucs),
             [100.0] * 2 * SMALL.n_pucs,
-            (1.2, 3.0),
+            NominalHeaters(),
             Likelihood(part, NOISE, drift=SETTING_DRIFT),
             TimedReadings(part, TAKEN_S[:count]),
             self.rounds.append,
@@ -267,7 +268,10 @@ def test_a_monitor_dim_behind_a_stuck_puc_is_not_taken_for_one_of_another_range(
         level = start.monitor_ma_per_mw.copy()
         level[number] *= 10.0**-0.5  # 5 dB
         device = cast(
-            DeviceUnderTest, SimpleNamespace(monitor_ma_per_mw=0.8, monitor_spread_db=0.5, source_spread_hz=0.0)
+            DeviceUnderTest,
+            SimpleNamespace(
+                heaters=NominalHeaters(), monitor_ma_per_mw=0.8, monitor_spread_db=0.5, source_spread_hz=0.0
+            ),
         )
         prior = run_prior(space, replace(start, monitor_ma_per_mw=level), device)
         sigma[len(dead)] = prior.sigma[space.group("monitor_db")][number]

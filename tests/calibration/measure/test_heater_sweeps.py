@@ -9,13 +9,13 @@ from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE
 
 MESH = HexMesh.columns((1, 2, 1))
-RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)
 
 
 Swept = tuple[SimulatedBench, Logbook, dict[int, HeaterFit]]
@@ -40,7 +40,13 @@ def _swept(bench: SimulatedBench) -> tuple[Logbook, dict[int, HeaterFit]]:
     logbook = Logbook(bench)
     noise = NoiseModel(RELATIVE, FLOOR_MA)
     sweeps = HeaterSweeps(
-        logbook, MeanLight.of(bench.mesh), bench.sources, noise, RHO2_RANGE, HeaterSweepPlan(), np.random.default_rng(5)
+        logbook,
+        MeanLight.of(bench.mesh),
+        bench.sources,
+        noise,
+        NominalHeaters(),
+        HeaterSweepPlan(),
+        np.random.default_rng(5),
     )
     fits: dict[int, HeaterFit] = {}
     sweeps.run(fits, lambda done, total: None)

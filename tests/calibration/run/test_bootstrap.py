@@ -14,6 +14,7 @@ from calibration.measure.logbook import Logbook, LogbookEntry
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.priors import default_prior
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -21,7 +22,6 @@ from tests.calibration.simulated_bench import SimulatedBench
 
 WHOLE = HexMesh.smartlight()
 SMALL = HexMesh.columns((1, 2, 1))
-RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)
 SMALL_PLAN = BootstrapPlan(random_settings=200)
 
 
@@ -29,7 +29,7 @@ def _started(
     bench: SimulatedBench, plan: BootstrapPlan, before: Sequence[LogbookEntry] = (), seed: int = 1
 ) -> tuple[Logbook, Start]:
     logbook = Logbook(bench, before=before)
-    return logbook, Bootstrap(logbook, 1000.0, RHO2_RANGE, 0.8, seed, plan).run()
+    return logbook, Bootstrap(logbook, NominalHeaters(), 0.8, seed, plan).run()
 
 
 def _passive_errors_rad(bench: SimulatedBench, passive_rad: np.ndarray) -> np.ndarray:
