@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
-from calibration.measure.bench_probe import dual_input_ports
 from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from calibration.measure.bench_probe import BenchProbe, dual_input_ports
+from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.light_sources import dual_input_ports
 from lumion_hw import Bench
 from lumion_hw.errors import BusyError
 from lumion_hw.mesh import CalibratedMesh
