@@ -452,7 +452,7 @@ def drawn_record(model: BenchModel, seed: int) -> CalibrationRecord:
         crosstalk_rad_per_mw=np.array([3.0e-3, 1.18, 4.0e-4]),
     )
     serial = getattr(model.devices["mesh0"], "serial", None) or "PLANNED"
-    channels = tuple(channel for pair in model.mesh_section.heater_table() for channel in pair)
+    channels = model.mesh_section.channels()
     origin = Origin(serial, "LM-1", "1.0.0", channels, wavelength_nm=1550.0, heater_max_ma=2.4)
     return build_record(ParameterSpace(mesh, ports, ports), chip, origin)
 

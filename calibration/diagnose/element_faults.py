@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import Defect
 
@@ -36,13 +37,16 @@ _OTHER_ARM = "the other arm still sets all couplings, but not a free common phas
 
 DEFECT_TEXTS: dict[str, str] = {
     "dead heater": "{heater}: no effect; " + _OTHER_ARM + ". Check the wire and the contact of this channel",
+    "dead phase shifter": (
+        "{heater}: no effect; its phase cannot be set. Check the wire and the contact of this channel"
+    ),
     UNCERTAIN_LAW: "{heater}: several heater laws fit its sweeps; the best one was used",
     STUCK_PUC: (
-        "PUC {puc} (channels {channels}): neither heater has any effect on the light{coupling}; {use}. Check the "
-        "wires of both channels"
+        "PUC {puc} ({channels}): no heater has any effect on the light{coupling}; {use}. Check the wires of its "
+        "channels"
     ),
     UNSEEN_PUC: (
-        "PUC {puc} (channels {channels}) {reason}, so neither the PUC nor its heaters could be measured. Routes avoid "
+        "PUC {puc} ({channels}) {reason}, so neither the PUC nor its heaters could be measured. Routes avoid "
         "it. {remedy}"
     ),
     FAINT_MONITOR: "monitor at port {number}: its signal is not above the noise; it is not used",
@@ -96,25 +100,38 @@ def heater_name(heater: int, channels: Sequence[int]) -> str:
     return f"PUC {heater // 2} {_ARMS[heater % 2]} heater (channel {channels[heater]})"
 
 
-def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tuple[Defect, ...]:
+def heater_defects(
+    heaters: Sequence[HeaterFit], channels: Sequence[int], mesh: MeshTopology, driven: NDArray[np.bool_]
+) -> tuple[Defect, ...]:
     """Return the defects of stuck PUCs, dead heaters, and heaters whose law remains uncertain.
 
     Args:
         heaters: Results of the sweeps, by heater number, 2·PUC + arm.
         channels: Drive channel of every heater.
+        mesh: The mesh.
+        driven: Shape ``(2 n_pucs,)``; heaters that were swept.
     """
     defects = []
-    for puc in range(len(heaters) // 2):
-        pair = heaters[2 * puc : 2 * puc + 2]
-        if all(fit.law is None for fit in pair):
+    for puc in range(mesh.n_pucs):
+        arms = [arm for arm in (0, 1) if driven[2 * puc + arm]]
+        fits = [heaters[2 * puc + arm] for arm in arms]
+        if arms and mesh.interferes[puc] and all(fit.law is None for fit in fits):
             defects.append(stuck_puc_defect(puc, channels))
             continue
-        for arm, fit in enumerate(pair):
+        for arm, fit in zip(arms, fits, strict=True):
             kind = "dead heater" if fit.law is None else UNCERTAIN_LAW
             if fit.law is None or not np.isfinite(fit.turn_sigma_rad):
-                words = DEFECT_TEXTS[kind].format(heater=heater_name(2 * puc + arm, channels))
+                has_other_arm = len(arms) == 2 or fit.law is not None
+                text = DEFECT_TEXTS[kind] if has_other_arm else DEFECT_TEXTS["dead phase shifter"]
+                words = text.format(heater=heater_name(2 * puc + arm, channels))
                 defects.append(Defect(kind, "heater", 2 * puc + arm, words))
     return tuple(defects)
+
+
+def _channels_text(puc: int, channels: Sequence[int]) -> str:
+    """Return the drive channels of a cell as text, such as ``channels 4 and 5``."""
+    own = [channel for channel in channels[2 * puc : 2 * puc + 2] if channel != NO_CHANNEL]
+    return f"channel{'' if len(own) == 1 else 's'} {' and '.join(map(str, own)) or 'none'}"
 
 
 def stuck_puc_defect(
@@ -128,7 +145,7 @@ def stuck_puc_defect(
         at = f"; it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
     words = DEFECT_TEXTS[STUCK_PUC].format(
         puc=puc,
-        channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
+        channels=_channels_text(puc, channels),
         coupling=at,
         use=f"it can be used as {states[0]} only; other routes must avoid it" if states else "routes must avoid it",
     )
@@ -159,7 +176,7 @@ def mark_unseen_pucs(
     for puc in unseen:
         text = DEFECT_TEXTS[UNSEEN_PUC].format(
             puc=puc,
-            channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
+            channels=_channels_text(puc, channels),
             **_how_to_see(mesh, puc, sources, monitors),
         )
         marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
@@ -291,7 +308,12 @@ def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def defects_from_fit(
-    parameters: MeshParameters, covariance: Real, phases: slice, channels: Sequence[int], max_ma: float
+    parameters: MeshParameters,
+    covariance: Real,
+    phases: slice,
+    channels: Sequence[int],
+    max_ma: float,
+    mesh: MeshTopology,
 ) -> tuple[Defect, ...]:
     """Return the defects of PUCs that follow from a fit: stuck PUCs, weak heaters and couplers off balance.
 
@@ -301,6 +323,7 @@ def defects_from_fit(
         phases: Slice of the passive phases in the rows and columns of the covariance.
         channels: Drive channel of every heater.
         max_ma: Largest heater current allowed, in mA.
+        mesh: The mesh.
     """
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []
@@ -308,6 +331,9 @@ def defects_from_fit(
         least = float(np.sin(parameters.coupler_difference_rad[puc]) ** 2)
         largest = float(np.cos(2.0 * parameters.coupler_common_rad[puc]) ** 2)
         laws = parameters.heater_law[2 * puc : 2 * puc + 2]
+        has_channel = any(channel != NO_CHANNEL for channel in channels[2 * puc : 2 * puc + 2])
+        if not (mesh.interferes[puc] and has_channel):
+            continue
         if least > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
             defects.append(_off_balance(puc, least, largest))
         if not laws.any():

@@ -167,7 +167,7 @@ def plan_bound(
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
         drift: Quantities that may differ from setting to setting.
     """
-    mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
+    mask = free if isinstance(free, np.ndarray) else model.space.free(free)
     # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
     known = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
     nothing = np.zeros(known.shape, dtype=np.bool_)

@@ -572,7 +572,8 @@ class FaultDiagnosis:
         for name in _HEATER_GROUPS:
             free[self.model.space.group(name).start + np.array(sorted(dead), dtype=np.int64)] = False
         # Both heaters of a PUC are dead, so its couplers are fixed (see above).
-        stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
+        pairs = [heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead]
+        stuck = np.array([puc for puc in pairs if self.model.mesh.interferes[puc]], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
         # A fit that does not explain its readings stops at the work limit and is not certified. A fit that does explain

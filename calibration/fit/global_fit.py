@@ -206,7 +206,7 @@ class GlobalFit:
         give_up: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._model, self._likelihood, self._prior = model, likelihood, prior
-        self._wanted = free if isinstance(free, np.ndarray) else model.space.mask(free)
+        self._wanted = free if isinstance(free, np.ndarray) else model.space.free(free)
         self._free_first(early=True)
         self._done, self._give_up = done, give_up
 

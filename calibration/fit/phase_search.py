@@ -42,6 +42,7 @@ _REDRAWN_FRACTIONS = (0.3, 0.3, 0.12, 1.0)    # per start, in turn; 1.0: on a sm
 #                                               may lead back to this valley
 _MIN_AGREEMENTS = 2                           # end after two starts that return to the best valley ...
 _MIN_REDRAWN_FRACTION = 0.3                   # ... with at least this fraction redrawn: fewer would return anyway
+_MIN_GUESSED = 0.5                            # if fewer passive phases are guessed, only completely new starts agree
 _HUBER_RESIDUAL = 0.5                         # beyond half of the mean amplitude a reading belongs to another valley
 _DAMPING = 1e-3                               # relative to the diagonal: keeps phases without light from running away
 _MAX_TURN_RAD = 0.5                           # per step; the derivatives hold no farther
@@ -309,6 +310,8 @@ class PhaseSearch:
             point, levels = _to_point(before), before.levels
         best = self._resolve_laser_valleys(self._from(point, levels, 1, on_step), on_step)
         starts, agreements = 1, 0
+        is_guessed = guess.strength[self._model.mesh.interferes] >= _TRUSTED_STRENGTH
+        min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.mean() >= _MIN_GUESSED else 1.0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and agreements < _MIN_AGREEMENTS:
             if self._work > max_work:
                 break
@@ -319,7 +322,7 @@ class PhaseSearch:
             other = self._from(self._redrawn(best, guess, quantile), best.levels, starts, on_step)
             # Starts that redraw only a few phases prove nothing by returning to the same valley.
             if is_same_valley(best, other):
-                agreements += quantile >= _MIN_REDRAWN_FRACTION
+                agreements += quantile >= min_redrawn
             elif other.unexplained < best.unexplained:
                 agreements, other = 0, self._resolve_laser_valleys(other, on_step)
             best = replace(
@@ -354,7 +357,7 @@ class PhaseSearch:
         """Return a start point in which the phases whose readings fit worst are replaced by random ones."""
         point, worst = _to_point(found), found.misfit >= np.quantile(found.misfit, 1.0 - quantile)
         # Keep passive phases that were estimated with a strong signal.
-        worst[: len(guess.strength)] &= guess.strength < _TRUSTED_STRENGTH
+        worst[: len(guess.strength)] &= (guess.strength < _TRUSTED_STRENGTH) & self._model.mesh.interferes
         drawn = np.flatnonzero(worst)
         point[drawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(drawn))
         return point

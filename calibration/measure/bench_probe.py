@@ -28,6 +28,7 @@ from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment
@@ -296,6 +297,7 @@ class BenchProbe:
         self._timed_with.add(lit)
         p_pi_mw = math.sqrt(typical.p_pi_min_mw * typical.p_pi_max_mw)
         steps_ma = step_currents_ma(2 * self.mesh.n_pucs, p_pi_mw, mesh.heater_ohm, mesh.heater_max_ma)
+        steps_ma = np.where(np.array(mesh.heater_channels) == NO_CHANNEL, 0.0, steps_ma)
         tau_s = heater_time_constant_s(_TimedMeshReader(mesh), steps_ma)
         self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=lit)
         if tau_s is not None:

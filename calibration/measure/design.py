@@ -159,7 +159,7 @@ class Designer:
     ) -> None:
         self._model, self._parameters, self._noise = model, parameters, noise
         self._drift = drift or SettingDrift()
-        mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
+        mask = free if isinstance(free, np.ndarray) else model.space.free(free)
         self._free = np.flatnonzero(mask)
         self._times = times or HardwareTimes()
         self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]

@@ -82,6 +82,10 @@ class HeaterFit:
     modulation_sigma: float
 
 
+NOT_SWEPT = HeaterFit(None, np.inf, 0.0, 0.0)
+"""Result for an arm without a heater, or with a heater whose phase no power shows."""
+
+
 def fit_heater(
     sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
 ) -> HeaterFit:

@@ -57,6 +57,7 @@ class HeaterSweeps:
         heaters: Expected heaters of the chip.
         plan: Settings of the sweeps.
         rng: Random generator for the backgrounds.
+        driven: Shape ``(2 n_pucs,)``; heaters to sweep, all others stay off; by default all.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class HeaterSweeps:
         heaters: NominalHeaters,
         plan: HeaterSweepPlan,
         rng: np.random.Generator,
+        driven: NDArray[np.bool_] | None = None,
     ) -> None:
         self._logbook, self._noise, self._heaters, self._plan = logbook, noise, heaters, plan
         self._max_ma = logbook.probe.heater_max_ma
@@ -80,14 +82,15 @@ class HeaterSweeps:
         # All heaters get random currents, because random backgrounds are rarely dark.
         self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
-        self._sweeps: dict[int, list[HeaterSweep]] = {heater: [] for heater in range(len(self._level))}
+        self._driven = np.ones(len(self._level), dtype=np.bool_) if driven is None else driven
+        self._sweeps: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(self._driven).tolist()}
         self._last: Real | None = None
         self._lit: int | None = None
 
     @property
     def currents_ma(self) -> Real:
         """Currents of the present setting."""
-        currents: Real = np.sqrt(self._squares[self._level])
+        currents: Real = np.where(self._driven, np.sqrt(self._squares[self._level]), 0.0)
         return currents
 
     def run(

@@ -71,11 +71,16 @@ class Survey:
         return self.contrast < MIN_CONTRAST
 
 
-def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
+def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.bool_] | None = None) -> Survey:
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
     The first background is the reference setting with all heaters off, the others are random. A source or monitor is
     dead only if it is dark on some extra backgrounds as well.
+
+    Args:
+        logbook: Access to the mesh.
+        rng: Random generator for the backgrounds.
+        driven: Shape ``(2 n_pucs,)``; heaters to drive; by default all.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -102,6 +107,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
     # The first background is the reference setting.
     squares[0] = 0.0
+    if driven is not None:
+        squares *= driven
     for background, currents in enumerate(np.sqrt(squares)):
         look(currents)
         if background < _MIN_BACKGROUNDS:
@@ -116,7 +123,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     for _ in range(_FURTHER_BACKGROUNDS):
         if min(seen[:, within].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
             break
-        look(np.sqrt(rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)))
+        further = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)
+        look(np.sqrt(further if driven is None else further * driven))
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _MIN_RELATIVE), floor_ma)
     return _judged(probe, seen, within, noise, level_ma)
 

@@ -15,15 +15,29 @@ from numpy.typing import NDArray
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _MAX_ROUNDS = 50
+_INVISIBLE = 1e-9
 
 
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the incidence matrix G, ``(J, E)``: +1 for every PUC end A that a joint touches, -1 for every end B."""
-    incidence = np.zeros((len(mesh.joints), mesh.n_pucs), dtype=np.int64)
+    """Return G, shape ``(J, E + C)``: +1 for every end A that a joint touches, -1 for every end B.
+
+    C is the number of cells without couplers. Their two waveguides have separate gauges: the first E columns have the
+    joints of both waveguides of a cell, the last C columns those of the waveguide from the upper rail of end A only.
+    """
+    joints, numbers = mesh.joints, np.arange(len(mesh.joints))
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
-    sign = np.where(mesh.joints % 4 < 2, 1, -1)
+    sign = np.where(joints % 4 < 2, 1, -1)
+    separate = np.flatnonzero(~mesh.has_coupler.any(axis=0))
+    incidence = np.zeros((len(joints), mesh.n_pucs + len(separate)), dtype=np.int64)
+    column = np.full(mesh.n_pucs, -1)
+    column[separate] = mesh.n_pucs + np.arange(len(separate))
+    # A crossing leads from the upper rail of end A to the lower rail of end B.
+    upper_exit = np.where(mesh.nominal_eta[0] != mesh.nominal_eta[1], 3, 2)
     for side in (0, 1):
-        np.add.at(incidence, (np.arange(len(mesh.joints)), mesh.joints[:, side] // 4), sign[:, side])
+        cell, rail = joints[:, side] // 4, joints[:, side] % 4
+        np.add.at(incidence, (numbers, cell), sign[:, side])
+        upper = (column[cell] >= 0) & ((rail == 0) | (rail == upper_exit[cell]))
+        np.add.at(incidence, (numbers[upper], column[cell[upper]]), sign[upper, side])
     return incidence
 
 
@@ -46,6 +60,25 @@ def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
+
+
+def has_visible_phase(mesh: MeshTopology) -> NDArray[np.bool_]:
+    """Return for every arm whether its phase changes the power at a port, shape ``(2 n_pucs,)``.
+
+    The phase of an arm without interference belongs to a waveguide. It is invisible where light that enters at one
+    port only never interferes with light of another path, as in the phase shifters at the inputs and outputs of an
+    interferometer.
+    """
+    visible = np.repeat(mesh.interferes, 2)
+    if visible.all():
+        return visible
+    joint_at = np.full(4 * mesh.n_pucs, -1, dtype=np.int64)
+    joint_at[mesh.joints] = np.arange(len(mesh.joints))[:, None]
+    shows = np.linalg.norm(visible_joint_directions(mesh), axis=1) > _INVISIBLE
+    for arm in np.flatnonzero(~visible):
+        joint = joint_at[4 * (arm // 2) + 2 + arm % 2]
+        visible[arm] = joint >= 0 and shows[joint]
+    return visible
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,9 +42,13 @@ class MeanLight:
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
         """Calculate the mean power between all ports of a mesh in which every PUC splits evenly."""
-        # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input.
-        solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
-        elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)
+        # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input. Other
+        # cells split the power as designed.
+        solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB * mesh.loss_share / 10.0)
+        first, second = mesh.nominal_eta
+        cross = first * (1.0 - second) + second * (1.0 - first)
+        shares = np.stack([1.0 - cross, cross, cross, 1.0 - cross], axis=1) * gain[:, None]
+        elements = shares.reshape(-1, 1).astype(np.complex128)
         factors = np.ones((len(mesh.joints), 1), dtype=np.complex128)
         waves = solver.entering(elements, factors, mesh.port_puc_port, np.arange(4 * mesh.n_pucs))
         power = solver.leaving(elements, waves[:, solver.port_feeds])[0].real
@@ -52,7 +56,9 @@ class MeanLight:
         # A larger bar share moves power from the other rail to this one. The mesh is reciprocal, so the light out of a
         # port follows from the light into it.
         tilt = met[:, :, 0] - met[:, :, 1]
-        change = gain * (tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :])
+        change = (gain * mesh.interferes)[:, None, None] * (
+            tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :]
+        )
         return cls(met.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
@@ -104,8 +110,8 @@ class AmplitudeModel:
         self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
         self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
         self._out = np.array(monitors)
-        self._loss_db = np.full(mesh.n_pucs, TYPICAL_LOSS_DB)
-        self._gain = 10.0 ** (-TYPICAL_LOSS_DB / 20.0)
+        self._loss_db = TYPICAL_LOSS_DB * mesh.loss_share
+        self._gain = 10.0 ** (-self._loss_db / 20.0)
 
     def predict(
         self,
@@ -121,8 +127,8 @@ class AmplitudeModel:
         See :meth:`linearise` for the arguments.
         """
         # The couplers stay balanced: their angles deviate by 0.01 rad, far below the precision of a search.
-        half = np.full(self.mesh.n_pucs, 0.5)
-        cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
+        eta_in, eta_out = self.mesh.nominal_eta
+        cells = UnitCells(self._loss_db, eta_in, eta_out, upper_rad, lower_rad, joint_rad)
         field = self._solver.solve(cells, cells.reference_hz, self._ports[self._lit[:, source]].tolist())
         amplitude: Real = np.abs(field[np.arange(len(field))[:, None], self._out[monitor]])
         if second is None:
@@ -155,8 +161,8 @@ class AmplitudeModel:
             |S|, shape ``(n, k)``, and its derivatives by upper arms and joints, shape ``(n, k, E + J)``; with second
             ports also by the logarithm of ``second``, ``(n, k, E + J + 1)``.
         """
-        half = np.full(self.mesh.n_pucs, 0.5)
-        cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
+        eta_in, eta_out = self.mesh.nominal_eta
+        cells = UnitCells(self._loss_db, eta_in, eta_out, upper_rad, lower_rad, joint_rad)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         every = np.arange(4 * self.mesh.n_pucs)
         # Only the requested monitors are solved: few common monitors take a fraction of the time of all.
@@ -216,5 +222,7 @@ class AmplitudeModel:
         joint = (back * light[:, u])[:, None] * adjoint[..., v] + (back * light[:, v])[:, None] * adjoint[..., u]
         result = np.empty((n, k, n_pucs + len(u)), dtype=np.float32)
         result[..., :n_pucs] = (arm[..., 0] * arm_back[..., 1] + arm[..., 1] * arm_back[..., 0]).real
+        # The phases of arms that do not interfere are part of the joint phases.
+        result[..., :n_pucs] *= self.mesh.interferes
         result[..., n_pucs:] = joint.real
         return result

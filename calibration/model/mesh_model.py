@@ -151,7 +151,7 @@ class MeshModel:
         self._heater_ohm, self._compiled, self._channels = heater_ohm, compiled, channels
         self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm, channels)
-        self._reference_hz = reference_hz
+        self._reference_hz, self._has_coupler = reference_hz, mesh.has_coupler
         self._solver = Solver(mesh, compiled=compiled)
         self._monitors = np.array(monitors, dtype=np.int64)
         self._source_number = np.full(mesh.n_ports, -1, dtype=np.int64)
@@ -335,12 +335,12 @@ class MeshModel:
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
         """Return the coupler angles at ends A and B, shape ``(E,)`` or ``(n, E)``."""
-        # An angle of π/4 is a balanced coupler.
-        common = np.pi / 4.0 + parameters.coupler_common_rad
+        common, half = parameters.coupler_common_rad, 0.5 * parameters.coupler_difference_rad
+        first, second = self.mesh.coupler_angles_rad[0] + common + half, self.mesh.coupler_angles_rad[1] + common - half
         if parameters.coupler_slope_rad_per_hz:
-            common = common + parameters.coupler_slope_rad_per_hz * detuning_hz
-        half = 0.5 * parameters.coupler_difference_rad
-        return common + half, common - half
+            moved = parameters.coupler_slope_rad_per_hz * detuning_hz
+            first, second = first + moved * self._has_coupler[0], second + moved * self._has_coupler[1]
+        return first, second
 
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
         """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
@@ -577,6 +577,8 @@ class MeshModel:
         columns = self.heating.chain(parameters, heated, arm * turns, joint * turns)
         columns["passive_phase_rad"] = arm[..., 0::2]
         columns["loss_db"] = by_phase["loss_db"]
+        if not self._has_coupler.all():
+            first, second = first * self._has_coupler[0], second * self._has_coupler[1]
         columns["coupler_common_rad"] = first + second
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions.astype(arm.dtype)

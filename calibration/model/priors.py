@@ -132,13 +132,14 @@ def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: Nomina
         raise ConfigError(f"the centre of the prior has no value for {where}", hint="Remove dead monitors first.")
     # These keep the published means: the start has no better values, and a prior around the start would constrain
     # nothing.
-    mean[space.group("loss_db")] = 0.5
+    mean[space.group("loss_db")] = 0.5 * space.mesh.loss_share
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0
     mean[space.group("crosstalk")] = heaters.kernel
     sigma = space.vector(PRIOR_SIGMA)
     for power, name in enumerate(LAW_TERMS, start=1):
         sigma[space.group(name)] *= heaters.per_ma2**power
+    sigma[space.group("loss_db")] *= space.mesh.loss_share
     sigma[space.group("crosstalk")] = CROSSTALK_SIGMA * heaters.kernel_units
     return Prior(mean, sigma)
 

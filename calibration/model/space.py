@@ -162,6 +162,26 @@ class ParameterSpace:
             chosen[self.group(name)] = True
         return chosen
 
+    def free(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which parameters of the given groups a fit can determine, shape ``(size,)``.
+
+        Cells without couplers have no coupler angles, and the phases of their arms are part of the loop phases. Arms
+        without a heater have no law.
+
+        Raises:
+            ConfigError: A group does not exist.
+        """
+        chosen, mesh = self.mask(names), self.mesh
+        exists = {
+            "passive_phase_rad": mesh.interferes,
+            "coupler_common_rad": mesh.has_coupler.any(axis=0),
+            "coupler_difference_rad": mesh.has_coupler.all(axis=0),
+            **dict.fromkeys((*LAW_TERMS, "heat_factor"), mesh.has_heater),
+        }
+        for name, elements in exists.items():
+            chosen[self.groups[name]] &= elements
+        return chosen
+
     def group(self, name: str) -> slice:
         """Return the slice of a parameter group in the vector; empty for ``second_db`` without second ports.
 

@@ -16,6 +16,7 @@ from calibration.model.physics import PHYSICS
 from calibration.model.space import ParameterSpace, space_from_record
 from calibration.model.symmetric import root_of
 from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.programming.chip import ChipParameters
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import (
@@ -282,11 +283,12 @@ class _Writer:
         max_ma = min(self._origin.heater_max_ma, self._origin.heater_reach_ma.get(heater, np.inf))
         # Only the rising part of the law; beyond it two currents would give the same phase.
         law = HeaterLaw(rho2, rho4, rising_to_ma(rho2, rho4, rho6, max_ma), rho6) if rho2 else None
+        channel = self._origin.heater_channels[heater]
         return HeaterEntry(
-            self._origin.heater_channels[heater],
+            channel,
             law,
             self._origin.heater_residual_sigma.get(heater),
-            "" if law else "no effect on the light",
+            "" if law else "no effect on the light" if channel != NO_CHANNEL else "no heater",
             float(self._heat[heater]),
         )
 

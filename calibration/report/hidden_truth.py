@@ -14,7 +14,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -152,17 +152,20 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     offset_hz = reference_offset_hz(bench, record)
     slopes = world.slopes
     slope, eta_slope = cells.differential_slope_per_hz, slopes.eta_slope_per_nm * slopes.nm_per_hz
-    first, second = np.arcsin(np.sqrt(truth.eta_in)), np.arcsin(np.sqrt(truth.eta_out))
+    mesh, both = space.mesh, space.mesh.has_coupler.all(axis=0)
+    first, second = np.arcsin(np.sqrt(np.stack([truth.eta_in, truth.eta_out]))) - mesh.coupler_angles_rad
     of_port = {path.port: chain.frequency_hz for path, chain in zip(world.wiring.inputs, world.chains, strict=True)}
     stated = np.asarray(found.source_detuning_hz)
     off = np.array([of_port[port] - slopes.reference_hz - offset_hz for port in space.sources])
     return MeshParameters(
-        passive_phase_rad=truth.passive_phase + slope * offset_hz,
+        passive_phase_rad=np.where(mesh.interferes, truth.passive_phase + slope * offset_hz, 0.0),
         heater_law=true_laws(bench, heater_reach_ma(record)),
         loss_db=truth.loss_db,
-        coupler_common_rad=0.5 * (first + second) - np.pi / 4.0,
-        coupler_difference_rad=first - second,
-        joint_phase_rad=truth.joint_phase + 2.0 * np.pi * found.delay_s * offset_hz,
+        coupler_common_rad=np.where(both, 0.5 * (first + second), first + second),
+        coupler_difference_rad=np.where(both, first - second, 0.0),
+        joint_phase_rad=truth.joint_phase
+        + _arms_in_joints(mesh, truth.passive_phase)
+        + 2.0 * np.pi * found.delay_s * offset_hz,
         source_db=found.source_db,
         second_db=found.second_db,
         monitor_ma_per_mw=bench.mesh.responsivity_a_per_w * truth.monitor_scale[list(space.monitors)],
@@ -173,6 +176,15 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         differential_slope_rad_per_hz=slope,
         coupler_slope_rad_per_hz=eta_slope,  # η = sin²a, so dη = da near one half
     )
+
+
+def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
+    """Return the passive phases of upper arms without interference as phases of the joints behind them, ``(J,)``."""
+    phases = np.zeros(4 * mesh.n_pucs)
+    # The upper arm ends at rail L of end B.
+    phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
+    joined: Real = phases[mesh.joints].sum(axis=1)
+    return joined
 
 
 def heater_reach_ma(record: CalibrationRecord) -> Real:

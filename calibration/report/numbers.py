@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.element_faults import UNSEEN_PUC
+from calibration.model.gauge import has_visible_phase
 from calibration.report.uncertainty import (
     crosstalk_sigma_mrad,
     loop_factor,
@@ -15,6 +17,7 @@ from calibration.report.uncertainty import (
     set_by_prior,
 )
 from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
@@ -257,7 +260,11 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     covariance = record.covariance
     pucs = sum(entry.passive_phase_rad is not None for entry in record.pucs)
     heaters = sum(heater.law is not None for entry in record.pucs for heater in (entry.upper, entry.lower))
-    count = len(record.pucs)
+    # PUCs without light, and heaters whose phase no power shows, are not part of the goal.
+    unseen = {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+    count = len(record.pucs) - len(unseen)
+    driven = has_visible_phase(record.mesh) & (np.array(record.heater_channels) != NO_CHANNEL)
+    n_heaters = sum(heater // 2 not in unseen for heater in np.flatnonzero(driven).tolist())
     rank = None if covariance is None else float(covariance.rank)
     expected = None if covariance is None else float(covariance.expected_rank)
     free = (
@@ -268,7 +275,7 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     prior = None if covariance is None else float(len(set_by_prior(record)))
     return [
         Metric("PUCs calibrated", float(pucs), "", float(count), at_least=True),
-        Metric("heaters calibrated", float(heaters), "", 2.0 * count, at_least=True),
+        Metric("heaters calibrated", float(heaters), "", float(n_heaters), at_least=True),
         Metric("rank found", rank, "", expected, at_least=True, note=free),
         Metric("parameters set by the prior", prior, "", note="the prior determines these more than the readings do"),
         Metric("wavelengths", float(max(1, len(record.conditions.wavelengths_nm)))),

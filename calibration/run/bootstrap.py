@@ -31,10 +31,11 @@ from calibration.fit.phase_search import (
     mean_levels,
 )
 from calibration.measure.design import CHANGED, IncrementalSettings
-from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
+from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
@@ -42,6 +43,7 @@ from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MAX_SEARCH_WORK, usual_work
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
@@ -162,6 +164,7 @@ class Bootstrap:
         self._seconds = dict(seconds or {})
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
+        self._driven = has_visible_phase(self._mesh) & (np.array(self._channels) != NO_CHANNEL)
         self._found = found
         self.heaters: dict[int, HeaterFit] = {}
         """Sweep results by heater so far; still available after an interruption."""
@@ -174,7 +177,7 @@ class Bootstrap:
         """
         self._progress("survey", 0, 1)
         with self._logbook.stage("survey"):
-            survey = take_survey(self._logbook, self._rng)
+            survey = take_survey(self._logbook, self._rng, self._driven)
         self._progress("survey", 1, 1)
         first = len(self._logbook)
         with self._logbook.stage("sweeps"):
@@ -211,7 +214,7 @@ class Bootstrap:
         defects = (
             *merge_dead_ports(survey.defects),
             *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in died.values()),
-            *heater_defects(heaters, self._channels),
+            *heater_defects(heaters, self._channels, self._mesh, self._driven),
             *saturation_defects(random),
         )
         parameters = self._start(nominal, found)
@@ -241,10 +244,11 @@ class Bootstrap:
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
         sweeps = HeaterSweeps(
-            self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng
-        )
+            self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng,
+            self._driven,
+        )  # fmt: skip
         sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
-        return tuple(self.heaters[heater] for heater in sorted(self.heaters))
+        return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _search_plan(self, portion: int) -> SearchPlan:
         """Return the plan of the phase search after a given portion of random settings, counted from 0."""
@@ -283,7 +287,8 @@ class Bootstrap:
 
     def reach_ma(self) -> dict[int, float]:
         """Return the largest current of each heater in random settings, which limits the range of its law."""
-        return {heater: _reach_ma(fit.law) for heater, fit in self.heaters.items()}
+        heaters = range(len(self._driven))
+        return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
         """Return mesh parameters with measured heater laws where available and nominal values otherwise."""
@@ -295,7 +300,7 @@ class Bootstrap:
         return MeshParameters(
             passive_phase_rad=np.zeros(n_pucs),
             heater_law=laws,
-            loss_db=np.full(n_pucs, TYPICAL_LOSS_DB),
+            loss_db=TYPICAL_LOSS_DB * self._mesh.loss_share,
             coupler_common_rad=np.zeros(n_pucs),
             coupler_difference_rad=np.zeros(n_pucs),
             joint_phase_rad=np.zeros(len(self._mesh.joints)),

@@ -18,7 +18,7 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 
 NOT_REACHED = "not reached before the run ended"
 """Reason for an unknown PUC in the record of an interrupted run."""
-_STUCK = "neither heater has any effect on the light, and its split ratio is unknown"
+_STUCK = "no heater has any effect on the light, and its split ratio is unknown"
 _UNSEEN = "no light passes it on the way to a monitor"
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
@@ -45,7 +45,9 @@ def collect_defects(
         if diagnosed.trajectories is not None:
             told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
         passive = space.group("passive_phase_rad")
-        told += defects_from_fit(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
+        told += defects_from_fit(
+            diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma, space.mesh
+        )
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
     unseen = unseen_pucs(diagnosed, space)
     marked = mark_unseen_pucs((*told, *found), unseen, channels, space.mesh, space.sources, space.monitors)
@@ -95,7 +97,8 @@ def find_worst_misfits(
 def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
     """Return the PUCs whose passive phase is unknown, each with the reason. The phase of a stuck PUC may be known."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
-    stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
+    pucs = np.flatnonzero(space.mesh.interferes).tolist()
+    stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
     return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), _UNSEEN)
 
@@ -112,4 +115,4 @@ def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ..
 def stuck_at(defect: Defect) -> str:
     """Return the record note of a stuck PUC."""
     at = "" if defect.coupling is None else f"; it is stuck at a coupling of {defect.coupling:.4f}"
-    return f"neither heater has any effect on the light{at}"
+    return f"no heater has any effect on the light{at}"

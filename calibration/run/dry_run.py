@@ -323,7 +323,7 @@ class _RunPlanner:
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
-        free = space.mask((*groups, _DETUNED) if self._nominal.own_lasers else groups)
+        free = space.free((*groups, _DETUNED) if self._nominal.own_lasers else groups)
         prior = default_prior(space, self._parameters, self._nominal.heaters).moved({"monitor_db": 0.15}, space)
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)

@@ -287,7 +287,7 @@ class Calibration:
         """Return the fault diagnosis for the random settings of a start."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
-        free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
+        free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 
         tried: list[str] = []

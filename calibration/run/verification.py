@@ -285,13 +285,16 @@ def _rarely_used_states(
     The result is ``None`` if all paths are blocked, or heaters cannot reach the states.
     """
     mesh = probe.mesh
-    blocked = {puc for puc, _ in record.unusable_states()}
+    # Light passes cells without couplers in their only state; couplers without a heater split it.
+    blocked = {puc for puc, _ in record.unusable_states() if mesh.has_coupler[:, puc].any()}
+    blocked |= set(np.flatnonzero(mesh.has_coupler.any(axis=0) & ~mesh.interferes).tolist())
     paths: list[tuple[Trace, dict[int, State]]] = []
     for bar in rng.random((_CANDIDATES, mesh.n_pucs)) < 0.5:
         states: dict[int, State] = {puc: ("bar" if bar[puc] else "cross") for puc in range(mesh.n_pucs)}
         trace = mesh.trace(source, states)
         if not blocked & set(trace.pucs) and trace.port in probe.monitors:
-            paths.append((trace, {puc: state for puc, state in states.items() if puc not in blocked}))
+            set_states = {puc: state for puc, state in states.items() if puc not in blocked and mesh.interferes[puc]}
+            paths.append((trace, set_states))
     if not paths:
         return None
     # Rarely used PUCs count most, so that forty settings pass all 72 PUCs.

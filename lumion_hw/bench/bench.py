@@ -386,7 +386,7 @@ class Bench:
         return MeshAccess(
             topology=self.model.topology(),
             controller=controller,  # type: ignore[arg-type]
-            heater_channels=tuple(channel for pair in section.heater_table() for channel in pair),
+            heater_channels=section.channels(),
             monitor_ports=ports,
             responsivity_a_per_w=responsivity_a_per_w,
             heater_max_ma=device.heater_max_ma,

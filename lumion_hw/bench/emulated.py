@@ -29,7 +29,7 @@ def emulated_bench(
     section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
     controller = model.devices.get(section.controller)
     nominal_nm = (getattr(device, "nominal_nm", None) for device in model.devices.values())  # only modules have one
-    heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
+    heater_channels = section.channels()
     spec = EmulationSpec(
         mesh=section.laid_out(),
         wiring=model.to_wiring(),

@@ -13,6 +13,7 @@ from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController, SweepPlan
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord
 
@@ -34,7 +35,7 @@ class MeshAccess:
     Attributes:
         topology: The mesh as a graph.
         controller: Controller that drives the heaters and reads the monitors.
-        heater_channels: Controller channel of every heater, by 2·PUC + arm.
+        heater_channels: Controller channel of every heater, by 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater.
         monitor_ports: Mesh port of every monitor; a monitor is a photodiode of the controller or a power meter.
         responsivity_a_per_w: Nominal responsivity of the monitors, in A/W.
         heater_max_ma: Largest heater current, in mA.
@@ -123,7 +124,7 @@ class MeshAccess:
         """
         table = self._table(heater_currents_ma)
         generation = self.controller.program(table)
-        self._programmed_ma = table[list(self.heater_channels)]
+        self._programmed_ma = self._heater_currents(table)
         self.clock.sleep(self.settle_s if settle_s is None else settle_s)
         return generation
 
@@ -167,7 +168,7 @@ class MeshAccess:
         monitors = tuple(range(len(self.monitor_ports)))
         plan = SweepPlan(tuple(points), settle_s=settle_s, monitors=monitors, keep_last=True)
         result = self.controller.sweep(plan)
-        self._programmed_ma = tables[-1][list(self.heater_channels)]
+        self._programmed_ma = self._heater_currents(tables[-1])
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -177,9 +178,24 @@ class MeshAccess:
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
                 hint="Give one current per heater, in the order 2·PUC + arm.",
             )
+        channels, currents = np.array(self.heater_channels), np.asarray(heater_currents_ma, dtype=np.float64)
+        missing = channels == NO_CHANNEL
+        if currents[missing].any():
+            heater = int(np.flatnonzero(missing & (currents != 0.0))[0])
+            raise ConfigError(
+                f"the {('upper', 'lower')[heater % 2]} arm of PUC {heater // 2} has no heater, but a current of "
+                f"{currents[heater]:g} mA is requested",
+                hint="Give 0 for arms without a heater.",
+            )
         table = np.zeros(self.controller.info.n_heaters)
-        table[list(self.heater_channels)] = heater_currents_ma
+        table[channels[~missing]] = currents[~missing]
         return table
+
+    def _heater_currents(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the currents of all heaters for given currents of all controller channels; 0 without a heater."""
+        channels = np.array(self.heater_channels)
+        currents: NDArray[np.float64] = np.where(channels == NO_CHANNEL, 0.0, table[np.maximum(channels, 0)])
+        return currents
 
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
         """Return the active heater currents in mA, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
@@ -214,7 +230,7 @@ class MeshAccess:
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
         """
-        expected_ma = self._table(heater_currents_ma)[list(self.heater_channels)]
+        expected_ma = self._heater_currents(self._table(heater_currents_ma))
         info = self.controller.info
         # 0.51 instead of 0.5 steps, to allow for floating-point errors.
         tolerance_ma = max(info.readback_tolerance_ma, 0.51 * info.current_step_ma)
@@ -225,8 +241,7 @@ class MeshAccess:
 
     def read_back_ma(self) -> NDArray[np.float64]:
         """Return the read-back heater currents in mA, shape ``(2 n_pucs,)``; some controllers measure them."""
-        driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
-        return driven
+        return self._heater_currents(self.controller.read_back())
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
         """Verify that the controller drives the given currents, which then count as programmed by this object.

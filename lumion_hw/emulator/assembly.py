@@ -25,6 +25,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 if TYPE_CHECKING:
@@ -170,10 +171,13 @@ class EmulatedBench:
         The function has no effect if the controller is not ``spec.controller``.
         """
         channels = np.array(self.spec.heater_channels)
+        wired = channels != NO_CHANNEL
 
         def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
             if name == self.spec.controller:
-                self.world.drive_heaters(currents_ma[channels], at_s)
+                heater_ma = np.zeros(len(channels))
+                heater_ma[wired] = currents_ma[channels[wired]]
+                self.world.drive_heaters(heater_ma, at_s)
 
         return drive
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
+
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.topology import MeshTopology
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -39,7 +41,7 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
         yield f"the record contains port numbers outside its mesh of {n_ports} ports"
     if len(set(ports)) < len(ports) or len(set(record.monitor_ports)) < len(record.monitor_ports):
         yield "a port is listed twice"
-    if any(not 0 <= channel < _MAX_CHANNELS for channel in record.heater_channels):
+    if any(not 0 <= channel < _MAX_CHANNELS for channel in record.heater_channels if channel != NO_CHANNEL):
         yield f"a heater channel is outside 0 to {_MAX_CHANNELS - 1}"
     lit = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
     firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]

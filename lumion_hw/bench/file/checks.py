@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lumion_hw.bench.file.layout import layout_problems, topology_of
+from lumion_hw.bench.file.layout import default_heater_channels, layout_problems, topology_of
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.errors import ConfigError
 
@@ -232,8 +232,8 @@ class BenchData:
         if mesh is None:
             return 0
         given = mapping(self.mesh.get("heater_channels"))
-        channels = [c for p in range(mesh.n_pucs) for c in items(given.get(p, (2 * p, 2 * p + 1))) if is_index(c)]
-        return max(channels, default=-1) + 1
+        pairs = (items(given.get(puc, default)) for puc, default in enumerate(default_heater_channels(mesh)))
+        return max((channel for pair in pairs for channel in pair if is_index(channel)), default=-1) + 1
 
 
 def _devices(bench: BenchData) -> Iterator[Check]:
@@ -285,19 +285,24 @@ def _heaters(bench: BenchData) -> Iterator[Check]:
     for puc in given:
         if is_index(puc) and not 0 <= puc < mesh.n_pucs:
             yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
-    for puc in range(mesh.n_pucs):  # defaults first, so that a conflict is reported at the given channel
-        if puc not in given:
-            users |= {2 * puc: where, 2 * puc + 1: where}
+    defaults: dict[int, int] = {}
+    for puc, pair in enumerate(default_heater_channels(mesh)):
+        if puc not in given:  # defaults first, so that a conflict is reported at the given channel
+            defaults |= {channel: puc for channel in pair if channel is not None}
+    users |= dict.fromkeys(defaults, where)
     for puc, channels in given.items():
         for arm, channel in enumerate(items(channels)):
             if not is_index(channel):
                 continue
             path = (*where, puc, arm)
-            if channel < 0:
+            if is_index(puc) and 0 <= puc < mesh.n_pucs and not mesh.has_heater[2 * puc + arm]:
+                message = f"expected null, because this cell ({mesh.cell_kinds[puc]}) has no heater on this arm"
+                yield Check(path, f"{message}; found channel {channel}")
+            elif channel < 0:
                 yield Check(path, f"expected a drive channel from 0, found {channel}")
             elif channel in users:
                 earlier = users[channel]
-                by = f"PUC {channel // 2} by default" if earlier == where else path_text(earlier)
+                by = f"PUC {defaults[channel]} by default" if earlier == where else path_text(earlier)
                 other = None if earlier == where else earlier
                 yield Check(path, f"expected drive channel {channel} to be used once, but {by} uses it too", other)
             users.setdefault(channel, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,12 +42,13 @@ def layout_fields() -> dict[str, Any]:
             Field(None, description=f"{_NAMED[0]}: {LAYOUTS[_NAMED[0]].size}; the default if no size is given."),
         ),
     }
-    for name, kind in TOPOLOGIES.items():
-        for layout in kind.layouts.values():
-            if layout.key is not None:
-                size: Any = tuple[Whole, ...] if layout.many else Whole
-                described = Field(None, description=f"Size of a {name} mesh: {layout.size}.")
-                fields[layout.key] = (size | None, described)
+    sized = [(name, layout) for name, kind in TOPOLOGIES.items() for layout in kind.layouts.values()]
+    for key in dict.fromkeys(layout.key for _, layout in sized if layout.key is not None):
+        layouts = {name: layout for name, layout in sized if layout.key == key}
+        layout = next(iter(layouts.values()))
+        size: Any = tuple[Whole, ...] if layout.many else Whole
+        described = Field(None, description=f"Size of a {' or '.join(layouts)} mesh: {layout.size}.")
+        fields[key] = (size | None, described)
     return fields
 
 
@@ -70,8 +72,8 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
     kind = _kind(section)
     if kind is None:
         return
-    for word in _given(section).keys() - kind.layouts.keys():
-        key = _key(LAYOUTS[word])
+    own_keys = {layout.key for layout in kind.layouts.values()}
+    for key in dict.fromkeys(_key(LAYOUTS[word]) for word in _given(section) if LAYOUTS[word].key not in own_keys):
         yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
     chosen = _chosen(section)
     keys = [_key(kind.layouts[word]) for word in chosen]
@@ -86,6 +88,13 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
         except ConfigError as error:
             found = section[keys[0]]
             yield LayoutProblem(keys[0], f"expected the {kind.layouts[word].size} of a mesh, found {found}: {error}")
+
+
+def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | None]]:
+    """Return the drive channels (upper, lower) of every PUC: its heaters in order from channel 0, without gaps."""
+    numbers = itertools.count()
+    channels = [next(numbers) if has_heater else None for has_heater in mesh.has_heater.tolist()]
+    return list(zip(channels[0::2], channels[1::2], strict=True))
 
 
 def _key(layout: MeshLayout) -> str:

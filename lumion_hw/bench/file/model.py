@@ -17,9 +17,10 @@ from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
 from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
-from lumion_hw.bench.file.layout import layout_fields, topology_of
+from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, LoopPath, MeterTap, OutputPath, Wiring
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.topology import MeshTopology
@@ -80,8 +81,10 @@ class MeshSection(MeshLayoutKeys):
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
-    heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
-        default_factory=dict, description="Drive channels by PUC: [upper, lower]. Default: [2 PUC, 2 PUC + 1]."
+    heater_channels: dict[Whole, tuple[Whole | None, Whole | None]] = Field(
+        default_factory=dict,
+        description="Drive channels by PUC: [upper, lower]; null for an arm without a heater. Default: all heaters in "
+        "order from channel 0.",
     )
     monitor_ports: tuple[Whole, ...] | None = Field(
         None,
@@ -109,9 +112,11 @@ class MeshSection(MeshLayoutKeys):
         """Return the topology of the mesh. Raises ``ConfigError`` if its size is invalid."""
         return topology_of(self.model_dump(exclude_unset=True))
 
-    def heater_table(self) -> tuple[tuple[int, int], ...]:
-        """Return the (upper, lower) drive channel of every PUC, in PUC order."""
-        return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.laid_out().n_pucs))
+    def channels(self) -> tuple[int, ...]:
+        """Return the drive channel of every heater, upper and lower arm of PUC 0 first; ``NO_CHANNEL`` without one."""
+        mesh = self.laid_out()
+        pairs = (self.heater_channels.get(puc, default) for puc, default in enumerate(default_heater_channels(mesh)))
+        return tuple(NO_CHANNEL if channel is None else channel for pair in pairs for channel in pair)
 
 
 class LightPartModel(StrictModel):

@@ -16,6 +16,7 @@ from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
@@ -130,6 +131,8 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
     if name == bench.spec.controller:
         truth = bench.world.truth
         for heater, channel in enumerate(bench.spec.heater_channels):
+            if channel == NO_CHANNEL:
+                continue
             ohm, rise = float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
             loads[channel] = HeaterLoad(ohm, rise)
     chain = QontrolChain(

@@ -107,7 +107,7 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
     if isinstance(bench, BenchModel):
         mesh, section = bench.topology(), bench.mesh_section
         serial = getattr(bench.devices[section.controller], "serial", None) or record.device_serial
-        channels = tuple(channel for pair in section.heater_table() for channel in pair)
+        channels = section.channels()
         record.check_device(serial, mesh, channels, bench.monitors() or None)
         record.check_complete()
         return record.mesh  # its cached planning data serve the next plan too

@@ -13,6 +13,7 @@ from lumion_hw.emulator.chip.effects import EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.emulator.chip.heaters import HeaterVariations
 from lumion_hw.emulator.chip.waves import Mirrors, Waves
+from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
@@ -130,6 +131,10 @@ class Chip:
 
     def __init__(self, mesh: MeshTopology, variations: ChipVariations, slopes: ChipSlopes) -> None:
         self.variations, self.slopes = variations, slopes
+        designed = [(CELL_KINDS[kind].eta_in, CELL_KINDS[kind].eta_out) for kind in mesh.cell_kinds]
+        self._designed_eta = np.array(designed).T
+        # A cell without a coupler has nothing whose splitting could depend on wavelength or polarization.
+        self._has_coupler = (self._designed_eta > 0.0) & (self._designed_eta < 1.0)
         self._waves = Waves(mesh, sends_back=variations.mirrors is not None)
 
     def cells(
@@ -158,8 +163,8 @@ class Chip:
         # No arm may amplify: if the difference exceeds twice the mean, the better arm has no loss.
         mean_db = np.maximum(parameters.loss_db, np.abs(half_db))
         return ChipCells(
-            eta_in=parameters.eta_in + shift,
-            eta_out=parameters.eta_out + shift,
+            eta_in=parameters.eta_in + shift * self._has_coupler[0],
+            eta_out=parameters.eta_out + shift * self._has_coupler[1],
             loss_upper_db=mean_db + half_db + sizes.heat_loss_db_per_mw * heat_mw[0::2],
             loss_lower_db=mean_db - half_db + sizes.heat_loss_db_per_mw * heat_mw[1::2],
             phase_upper=parameters.passive_phase + common + turns * arms[0::2],
@@ -189,11 +194,14 @@ class Chip:
         TM has other coupler splittings, less heater phase and more loss.
         """
         tm_upper, tm_joint = self.variations.tm
-        eta = np.full(cells.eta_in.shape, _TM_ETA)
+        eta_in, eta_out = (
+            np.broadcast_to(np.where(has_coupler, _TM_ETA, eta), cells.eta_in.shape)
+            for has_coupler, eta in zip(self._has_coupler, self._designed_eta, strict=True)
+        )
         other = replace(
             cells,
-            eta_in=eta,
-            eta_out=eta,
+            eta_in=eta_in,
+            eta_out=eta_out,
             loss_upper_db=cells.loss_upper_db + _TM_EXTRA_LOSS_DB,
             loss_lower_db=cells.loss_lower_db + _TM_EXTRA_LOSS_DB,
             phase_upper=_TM_HEATER_SHARE * cells.phase_upper + tm_upper,

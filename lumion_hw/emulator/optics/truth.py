@@ -16,6 +16,7 @@ from lumion_hw.emulator.chip.chip import ChipParameterSet, ChipVariations
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
@@ -146,14 +147,23 @@ def draw_mesh(
     # A seed fixes the order of the draws: another order gives another bench.
     spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
     loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
+    kinds = [CELL_KINDS[kind] for kind in mesh.cell_kinds]
+    # Without a coupler (or with one that moves all light) there is no splitting that could be off.
+    angle_in, angle_out = (
+        np.arctan2(np.sqrt(eta), np.sqrt(1.0 - eta)) + np.where((eta > 0.0) & (eta < 1.0), error, 0.0)
+        for eta, error in (
+            (np.array([kind.eta_in for kind in kinds]), common + 0.5 * difference),
+            (np.array([kind.eta_out for kind in kinds]), common - 0.5 * difference),
+        )
+    )
     variations = ChipVariations.draw(mesh, physics.effects, effects_rng, heater_channels)
     heat = HeatSpread.draw(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
-        loss_db=np.maximum(loss, 0.0),
-        # Coupler angles asin √η about 45°: both get the common error, each gets half of the difference.
-        eta_in=np.sin(np.pi / 4 + common + 0.5 * difference) ** 2,
-        eta_out=np.sin(np.pi / 4 + common - 0.5 * difference) ** 2,
+        loss_db=np.maximum(loss, 0.0) * np.array([kind.loss_share for kind in kinds]),
+        # Coupler angles asin √η, 45° if balanced: both get the common error, each gets half of the difference.
+        eta_in=np.sin(angle_in) ** 2,
+        eta_out=np.sin(angle_out) ** 2,
         passive_phase=rng.uniform(0.0, 1.0, n_pucs) * turn,
         joint_phase=rng.uniform(0.0, 1.0, n_joints) * turn,
         p_pi_mw=rng.triangular(physics.p_pi_min_mw, physics.p_pi_typical_mw, physics.p_pi_max_mw, heaters),

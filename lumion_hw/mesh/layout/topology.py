@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.cells import CELL_KINDS, PUC
 
 State = Literal["bar", "cross"]
 """State of a PUC that routes light: in ``bar`` light stays on its rail, in ``cross`` it changes to the other rail."""
@@ -112,10 +113,54 @@ class MeshTopology(ABC):
         table[self.port_puc_port] = np.arange(self.n_ports)
         return table
 
+    @property
+    def cell_kinds(self) -> tuple[str, ...]:
+        """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`; by default all are PUCs."""
+        return (PUC,) * self.n_pucs
+
+    @cached_property
+    def has_heater(self) -> NDArray[np.bool_]:
+        """Which arms can have a heater, shape ``(2 n_pucs,)``; the upper arm of cell 0 first."""
+        return np.array([CELL_KINDS[kind].heated for kind in self.cell_kinds], dtype=np.bool_).reshape(-1)
+
+    @cached_property
+    def nominal_eta(self) -> NDArray[np.float64]:
+        """Designed splitting of the couplers at ends A and B, shape ``(2, n_pucs)``."""
+        kinds = [CELL_KINDS[kind] for kind in self.cell_kinds]
+        return np.array([[kind.eta_in for kind in kinds], [kind.eta_out for kind in kinds]])
+
+    @cached_property
+    def coupler_angles_rad(self) -> NDArray[np.float64]:
+        """Designed coupler angles asin √η at ends A and B, shape ``(2, n_pucs)``; π/4 for a balanced coupler."""
+        # The arctangent gives exactly π/4 for 0.5, which the arcsine does not.
+        angles: NDArray[np.float64] = np.arctan2(np.sqrt(self.nominal_eta), np.sqrt(1.0 - self.nominal_eta))
+        return angles
+
+    @cached_property
+    def has_coupler(self) -> NDArray[np.bool_]:
+        """Whether there is a coupler, whose splitting can differ from its design; shape ``(2, n_pucs)``."""
+        splits: NDArray[np.bool_] = (self.nominal_eta > 0.0) & (self.nominal_eta < 1.0)
+        return splits
+
+    @cached_property
+    def interferes(self) -> NDArray[np.bool_]:
+        """Which cells interfere, so that the phase difference of their arms changes the split ratio."""
+        return np.array([CELL_KINDS[kind].interferes for kind in self.cell_kinds], dtype=np.bool_)
+
+    @cached_property
+    def loss_share(self) -> NDArray[np.float64]:
+        """Expected loss of every cell relative to a PUC, shape ``(n_pucs,)``."""
+        return np.array([CELL_KINDS[kind].loss_share for kind in self.cell_kinds])
+
     @cached_property
     def successors(self) -> NDArray[np.int64]:
-        """Next wave after each wave in bar and cross, or ``-1 - port`` where light leaves; shape ``(4 n_pucs, 2)``."""
-        leaving = np.arange(4 * self.n_pucs)[:, None] ^ np.array(list(EXIT_XOR.values()))
+        """Next wave after each wave in bar and cross, or ``-1 - port`` where light leaves; shape ``(4 n_pucs, 2)``.
+
+        A cell without couplers has only one state, which then stands in both columns.
+        """
+        exits = {"any": tuple(EXIT_XOR.values()), **{state: (exit_xor,) * 2 for state, exit_xor in EXIT_XOR.items()}}
+        turns = np.array([exits[CELL_KINDS[kind].passes] for kind in self.cell_kinds])
+        leaving = np.arange(4 * self.n_pucs)[:, None] ^ np.repeat(turns, 4, axis=0)
         following: NDArray[np.int64] = np.where(self.mate[leaving] >= 0, self.mate[leaving], -1 - self.port_at[leaving])
         return following
 
@@ -267,9 +312,8 @@ class MeshTopology(ABC):
                     hint="Give 'bar' or 'cross' for every PUC on the path.",
                 )
             pucs.append(puc)
-            leaving = node ^ EXIT_XOR[state]
-            node = int(self.mate[leaving])
-        return Trace(port=int(self.port_at[leaving]), pucs=tuple(pucs))
+            node = int(self.successors[node, int(state == "cross")])
+        return Trace(port=-1 - node, pucs=tuple(pucs))
 
     def canonical_text(self) -> str:
         """Return a text that identifies the mesh: two meshes are equal if and only if their texts are."""
@@ -277,7 +321,9 @@ class MeshTopology(ABC):
         mate = ",".join(map(str, self.mate.tolist()))
         ports = ",".join(map(str, self.port_puc_port.tolist()))
         fibres = ",".join(map(str, self.fibre_ports))
-        return f"lumion-mesh 1\nmate {mate}\nports {ports}\nfibres {fibres}\n"
+        # Meshes of PUCs have no line for kinds, so that their hashes are those of older versions.
+        kinds = "" if set(self.cell_kinds) <= {PUC} else f"kinds {','.join(self.cell_kinds)}\n"
+        return f"lumion-mesh 1\nmate {mate}\nports {ports}\nfibres {fibres}\n{kinds}"
 
     @cached_property
     def sha256(self) -> str:

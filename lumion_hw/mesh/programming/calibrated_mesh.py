@@ -206,7 +206,7 @@ class CalibratedMesh:
 
     def cold_cells(self) -> UnitCells:
         """Return the unit cells of the mesh with all heaters off."""
-        return self.chip.cold_cells(self.record.reference_hz)
+        return self.chip.cold_cells(self.mesh, self.record.reference_hz)
 
     def coupler(self, puc: int) -> CouplerEntry:
         """Return the couplers of a PUC; balanced couplers if they were not measured."""

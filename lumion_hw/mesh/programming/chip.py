@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry, CrosstalkKernel, Dispersion
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S, UnitCells
 from lumion_hw.mesh.waves.crosstalk import BUL_MM
@@ -102,21 +103,28 @@ class ChipParameters:
             extra_physics=record.extra_physics,
         )
 
-    def cold_cells(self, reference_hz: float) -> UnitCells:
-        """Return the unit cells with all heaters off, at the reference frequency of the phases."""
-        common = np.pi / 4.0 + self.coupler_common_rad
-        half = 0.5 * self.coupler_difference_rad
+    def cold_cells(self, mesh: MeshTopology, reference_hz: float) -> UnitCells:
+        """Return the unit cells with all heaters off, at the reference frequency of the phases.
+
+        Args:
+            mesh: The mesh, which gives the designed splitting of every coupler.
+            reference_hz: Reference frequency.
+        """
+        first = mesh.coupler_angles_rad[0] + self.coupler_common_rad + 0.5 * self.coupler_difference_rad
+        second = mesh.coupler_angles_rad[1] + self.coupler_common_rad - 0.5 * self.coupler_difference_rad
+        middle = 0.5 * (first + second)
         return UnitCells(
             loss_db=self.loss_db,
-            eta_in=np.sin(common + half) ** 2,
-            eta_out=np.sin(common - half) ** 2,
+            eta_in=np.sin(first) ** 2,
+            eta_out=np.sin(second) ** 2,
             phase_upper=self.passive_phase_rad,
-            phase_lower=np.zeros(len(common)),
+            phase_lower=np.zeros(len(first)),
             joint_phase=self.joint_phase_rad,
             reference_hz=reference_hz,
             delay_s=self.delay_s,
             # η = sin² a, so dη = sin 2a · da; 2a is π/2 for balanced couplers.
-            eta_slope_per_hz=np.sin(2.0 * common) * self.coupler_slope_rad_per_hz,
+            eta_slope_per_hz=np.where(mesh.has_coupler.all(axis=0), np.sin(2.0 * middle), 0.0)
+            * self.coupler_slope_rad_per_hz,
             differential_slope_per_hz=self.differential_slope_rad_per_hz,
             arm_difference_db=self.extra_physics.get("arm_difference_db", 0.0),
         )

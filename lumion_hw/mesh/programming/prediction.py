@@ -79,7 +79,8 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
     common, half = _coupler_angles(calibrated)
     # Each output is the sum of two amplitudes, one per arm; unequal arm losses leave more light in a null.
     tilt = 10.0 ** (-np.asarray(cells.arm_difference_db) / 40.0)
-    first, second = np.pi / 4.0 + common + half, np.pi / 4.0 + common - half
+    designed = calibrated.mesh.coupler_angles_rad
+    first, second = designed[0] + common + half, designed[1] + common - half
     crossing = np.cos(second) * np.sin(first) / tilt, np.sin(second) * np.cos(first) * tilt
     largest, smallest = (crossing[0] + crossing[1]) ** 2, (crossing[0] - crossing[1]) ** 2
     coupling = largest * np.cos(differential / 2) ** 2 + smallest * np.sin(differential / 2) ** 2

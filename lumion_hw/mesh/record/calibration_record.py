@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files.json_text import check_numbers
+from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topologies import mesh_from_dict, mesh_from_label
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.canonical import arrays_sha256, content_hash, readable
@@ -265,7 +266,10 @@ class CalibrationRecord:
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
                 return defect.usable_states
-        return () if self.pucs[puc].passive_phase_rad is None else _STATES
+        if self.pucs[puc].passive_phase_rad is None:
+            return ()
+        passes = CELL_KINDS[self.mesh.cell_kinds[puc]].passes
+        return _STATES if passes == "any" else (passes,)
 
     def unusable_states(self) -> tuple[tuple[int, State], ...]:
         """Return the PUC states that routing must not use.

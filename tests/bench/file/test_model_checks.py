@@ -301,8 +301,8 @@ def test_a_device_of_unknown_kind_is_one_mistake_not_one_per_use(small: str) -> 
 
 def test_heater_channels_may_be_exchanged_between_pucs(small: str) -> None:
     text = small.replace("mesh0\nw", "mesh0\n  heater_channels: {3: [8, 9], 4: [7, 6]}\nw")
-    table = load_bench("bench.yaml", text=text).mesh.heater_table()
-    assert table[2:6] == ((4, 5), (8, 9), (7, 6), (10, 11))
+    table = load_bench("bench.yaml", text=text).mesh.channels()
+    assert table[4:12] == (4, 5, 8, 9, 7, 6, 10, 11)
 
 
 def test_every_port_of_another_layout_carries_a_fibre(small: str) -> None:

@@ -59,11 +59,11 @@ def test_a_controller_without_photodiodes_has_no_monitors(data: dict[str, Any], 
 
 
 def test_heaters_follow_the_puc_numbers_unless_told_otherwise() -> None:
-    table = MeshSection(controller="mesh0", heater_channels={5: (300, 301)}).heater_table()
-    assert len(table) == 72
-    assert table[0] == (0, 1)
-    assert table[5] == (300, 301)
-    assert table[71] == (142, 143)
+    table = MeshSection(controller="mesh0", heater_channels={5: (300, 301)}).channels()
+    assert len(table) == 144
+    assert table[:2] == (0, 1)
+    assert table[10:12] == (300, 301)
+    assert table[142:] == (142, 143)
 
 
 def test_the_wiring_hands_on_every_fibre(data: dict[str, Any]) -> None:

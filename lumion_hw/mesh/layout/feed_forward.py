@@ -1,0 +1,227 @@
+"""Feed-forward meshes: cells on waveguides that run from left to right, for the usual interferometers and switches.
+
+A design lists the cells in the order in which light passes them, each with its kind and its two waveguides. Light never
+turns back. A bench file names a design and the number of ports (:data:`DESIGNS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_integers
+from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
+
+_PITCH = 0.5
+"""Distance of two waveguides in cell lengths (assumption), as in a rectangular mesh."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A cell of a design.
+
+    Attributes:
+        kind: Kind of the cell.
+        upper: Waveguide of the upper rail.
+        lower: Waveguide of the lower rail; ``None`` if only the upper one is used.
+        column: Position along the waveguides, in cell lengths; by default right of the cells before it.
+    """
+
+    kind: str
+    upper: int
+    lower: int | None
+    column: int | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """A family of feed-forward meshes.
+
+    Attributes:
+        name: Name of the topology in bench files.
+        size: Meaning of the number in bench files.
+        least: Smallest number.
+        most: Largest number.
+        cells: Returns the cells of a mesh of a given size, in the order of the light.
+        inputs: Returns the waveguides whose left ends are ports with a fibre, in the order of the ports.
+        outputs: Returns the waveguides whose right ends are ports with a fibre.
+    """
+
+    name: str
+    size: str
+    least: int
+    most: int
+    cells: Callable[[int], Iterator[Placement]]
+    inputs: Callable[[int], Sequence[int]] = range
+    outputs: Callable[[int], Sequence[int]] = range
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FeedForwardMesh(MeshTopology):
+    """An immutable feed-forward mesh of cells.
+
+    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Ends of
+    waveguides that have no fibre follow. Every cell has its end A on the left and its rail L on its upper waveguide.
+
+    Attributes:
+        size: Number of the design, such as N.
+        columns: Shape ``(n_cells,)``; column of each cell.
+        rails: Shape ``(n_cells, 2)``; waveguides of the upper and lower rail; a rail that is not used has the number
+            of waveguides.
+    """
+
+    topology: str  # type: ignore[misc]  # a field instead of a class variable: one class serves all designs
+    size: int
+    kinds: tuple[str, ...]
+    columns: NDArray[np.int64]
+    rails: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, design: Design, size: int) -> FeedForwardMesh:
+        """Return the mesh of a design.
+
+        Raises:
+            ConfigError: The design does not exist in this size.
+        """
+        if not design.least <= size <= design.most:
+            raise ConfigError(
+                f"cannot build a {design.name} mesh of size {size}",
+                hint=f"Give {design.least} to {design.most} {design.size}.",
+            )
+        cells = list(design.cells(size))
+        mate = np.full(4 * len(cells), -1, dtype=np.int64)
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        next_column: dict[int, int] = {}
+        columns = np.zeros(len(cells), dtype=np.int64)
+        unused = 1 + max(max(cell.upper, cell.lower or 0) for cell in cells)
+        rails = np.full((len(cells), 2), unused, dtype=np.int64)
+        for number, cell in enumerate(cells):
+            waveguides = [cell.upper] if cell.lower is None else [cell.upper, cell.lower]
+            rails[number, : len(waveguides)] = waveguides
+            # A cell needs a free column on all waveguides that it spans.
+            spanned = range(min(waveguides), max(waveguides) + 1)
+            free = max(next_column.get(waveguide, 0) for waveguide in spanned)
+            columns[number] = free if cell.column is None else cell.column
+            next_column |= dict.fromkeys(spanned, int(columns[number]) + 1)
+            for rail, waveguide in enumerate(waveguides):
+                entering, leaving = 4 * number + rail, 4 * number + 2 + rail
+                first.setdefault(waveguide, entering)
+                if waveguide in last:
+                    mate[last[waveguide]], mate[entering] = entering, last[waveguide]
+                last[waveguide] = leaving
+        ports = [first[waveguide] for waveguide in design.inputs(size)]
+        ports += [last[waveguide] for waveguide in design.outputs(size)]
+        others = sorted(set(np.flatnonzero(mate < 0).tolist()) - set(ports))
+        return cls(
+            label=f"{design.name} {size}",
+            mate=mate,
+            port_puc_port=np.array([*ports, *others], dtype=np.int64),
+            fibre_ports=tuple(range(len(ports))),
+            topology=design.name,
+            size=size,
+            kinds=tuple(cell.kind for cell in cells),
+            columns=columns,
+            rails=rails,
+        )
+
+    @property
+    def cell_kinds(self) -> tuple[str, ...]:
+        """Kind of every cell."""
+        return self.kinds
+
+    @property
+    def corners(self) -> NDArray[np.float64]:
+        """Position of every PUC-port, shape ``(4 n_pucs, 2)``: on its waveguide, midway between two columns."""
+        right, lower = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+        rails = np.where(self.rails == self.rails.max(), self.rails[:, :1] + 1, self.rails)
+        x = self.columns[:, None] + right
+        y = -_PITCH * rails[:, lower]
+        return np.stack([x, y], axis=2).reshape(-1, 2).astype(np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
+        return graph_entries(self) | {"ports": self.size}
+
+
+def _pairs(ports: int) -> Iterator[tuple[int, int]]:
+    """Yield column and upper waveguide of every interferometer of a rectangular mesh, column by column."""
+    for column in range(ports):
+        for row in range(column % 2, ports - 1, 2):
+            yield column, row
+
+
+def _output_phases(ports: int) -> Iterator[Placement]:
+    """Yield phase shifters on all waveguides but the lowest, whose phase is that of the whole matrix."""
+    for row in range(0, ports - 1, 2):
+        kind = "two-phases" if row + 1 < ports - 1 else "upper-phase"
+        yield Placement(kind, row, row + 1)
+
+
+def _clements(ports: int) -> Iterator[Placement]:
+    """Yield the cells of Clements 2016: before each interferometer a phase shifter; phase shifters at the outputs."""
+    for _, row in _pairs(ports):
+        yield Placement("upper-phase", row, row + 1)
+        yield Placement("upper-arm", row, row + 1)
+    yield from _output_phases(ports)
+
+
+def _reck(ports: int) -> Iterator[Placement]:
+    """Yield the cells of Reck 1994: diagonals of interferometers that form a triangle."""
+    for diagonal in range(1, ports):
+        for row in range(diagonal - 1, -1, -1):
+            yield Placement("upper-phase", row, row + 1)
+            yield Placement("upper-arm", row, row + 1)
+    yield from _output_phases(ports)
+
+
+def _benes(ports: int) -> Iterator[Placement]:
+    """Yield the switches of a Benes network: columns that pair waveguides one, two, four ... apart, and back."""
+    if ports & (ports - 1):
+        raise ConfigError(f"a Benes network cannot have {ports} ports", hint="Give a power of two.")
+    distances = [1 << bit for bit in range(ports.bit_length() - 1)]
+    for column, distance in enumerate([*distances, *distances[-2::-1]]):
+        for upper in range(ports):
+            if not upper & distance:
+                yield Placement("two-arm", upper, upper + distance, column)
+
+
+def _crossbar(ports: int) -> Iterator[Placement]:
+    """Yield the switches of a crossbar: where the waveguide of an input meets the waveguide of an output."""
+    for row in range(ports):
+        for column in range(ports):
+            yield Placement("two-arm", row, ports + column, row + column)
+
+
+DESIGNS: Mapping[str, Design] = {
+    design.name: design
+    for design in (
+        Design("clements", "ports on each side", 2, 64, _clements),
+        Design("reck", "ports on each side", 2, 64, _reck),
+        Design("benes", "ports on each side", 4, 64, _benes),
+        Design("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
+    )
+}
+"""All designs, by name."""
+
+
+def _topology_kind(design: Design) -> TopologyKind:
+    def build(numbers: Sequence[int]) -> FeedForwardMesh:
+        return FeedForwardMesh.of(design, *numbers)
+
+    def read(document: Mapping[str, Any]) -> FeedForwardMesh:
+        mesh = FeedForwardMesh.of(design, int(read_integers(document, "ports", columns=0)))
+        check_graph(mesh, document)
+        return mesh
+
+    layout = MeshLayout("ports", design.size, build, many=False)
+    return TopologyKind(design.name, {design.name: layout}, read)
+
+
+FEED_FORWARD = tuple(map(_topology_kind, DESIGNS.values()))
+"""The topologies of all designs."""
