@@ -64,7 +64,8 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     """
     world = bench.emulated.world
     truth = world.truth
-    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.is_settable])
+    interferes = record.mesh.interferes
+    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.is_settable and interferes[puc]])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
     # Heaters stuck at a current shift phases at rest; a calibration cannot separate this from the passive phase.
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
@@ -92,7 +93,8 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     by_upper, by_lower = 0.5 * np.abs(level - turned), 0.5 * np.abs(level + turned)
     least, most = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
     bar, cross = (
-        10.0 * np.log10(most[:, one, 0] / np.maximum(least[:, other, 0], 1e-12)) for one, other in ((0, 1), (1, 0))
+        10.0 * np.log10(np.maximum(most[:, one, 0], 1e-12) / np.maximum(least[:, other, 0], 1e-12))
+        for one, other in ((0, 1), (1, 0))
     )
     return bar, cross
 

@@ -39,7 +39,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Design:
+class MeshDesign:
     """A family of feed-forward meshes.
 
     Attributes:
@@ -82,7 +82,7 @@ class FeedForwardMesh(MeshTopology):
     rails: NDArray[np.int64]
 
     @classmethod
-    def of(cls, design: Design, size: int) -> FeedForwardMesh:
+    def of(cls, design: MeshDesign, size: int) -> FeedForwardMesh:
         """Return the mesh of a design.
 
         Raises:
@@ -198,19 +198,19 @@ def _crossbar(ports: int) -> Iterator[Placement]:
             yield Placement("two-arm", row, ports + column, row + column)
 
 
-DESIGNS: Mapping[str, Design] = {
+DESIGNS: Mapping[str, MeshDesign] = {
     design.name: design
     for design in (
-        Design("clements", "ports on each side", 2, 64, _clements),
-        Design("reck", "ports on each side", 2, 64, _reck),
-        Design("benes", "ports on each side", 4, 64, _benes),
-        Design("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
+        MeshDesign("clements", "ports on each side", 2, 64, _clements),
+        MeshDesign("reck", "ports on each side", 2, 64, _reck),
+        MeshDesign("benes", "ports on each side", 4, 64, _benes),
+        MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )
 }
 """All designs, by name."""
 
 
-def _topology_kind(design: Design) -> TopologyKind:
+def _topology_kind(design: MeshDesign) -> TopologyKind:
     def build(numbers: Sequence[int]) -> FeedForwardMesh:
         return FeedForwardMesh.of(design, *numbers)
 

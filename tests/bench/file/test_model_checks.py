@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.known_kinds import KindRegistry
 from lumion_hw.bench.file.loader import check_bench, load_bench
+from lumion_hw.bench.file.model import MeshSection
 from tests.effort import examples
 
 # (what is replaced in the small bench, by what, path, message)
@@ -169,7 +170,7 @@ CONTRADICTIONS = [
     ("mesh0\nw", "mesh0\n  columns: [2]\n  rings: 2\nw", "mesh.rings", "either columns or rings, found both", ""),
     ("mesh0\nw", "mesh0\n  rings: 0\nw", "mesh.rings", "expected the rings of cells of a mesh, found 0", ""),
     ("mesh0\nw", "mesh0\n  rings: 2.0\nw", "mesh.rings", "expected a whole number", ""),
-    ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal' or 'rectangular'", ""),
+    ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal', 'rectangular', 'clements'", ""),
     ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected also ports, the size of", ""),
     (
         "mesh0\nw",
@@ -411,3 +412,19 @@ def test_checks_skip_what_has_the_wrong_type(data: object) -> None:
 def test_checks_of_wiring_skip_what_has_the_wrong_type(listed: list[object], devices: object) -> None:
     data = {"devices": {"a": devices, "b": {"kind": "sfp-8472"}}, "wiring": {"inputs": listed, "outputs": listed}}
     assert isinstance(cross_check(data, KindRegistry()), list)
+
+
+def test_heaters_of_a_clements_chip_have_channels_without_gaps() -> None:
+    section = {"controller": "mesh0", "topology": "clements", "ports": 3}
+    mesh = MeshSection(**section)
+    assert mesh.channels() == (0, -1, 1, -1, 2, -1, 3, -1, 4, -1, 5, -1, 6, 7)
+    # Without the first phase shifter, which no light needs.
+    assert MeshSection(**section, heater_channels={0: (None, None)}).channels()[:4] == (-1, -1, 1, -1)
+
+
+def test_a_channel_for_an_arm_without_a_heater_is_a_mistake(small: str) -> None:
+    text = small.replace("mesh0\nw", "mesh0\n  topology: clements\n  ports: 4\n  heater_channels: {1: [3, 4]}\nw")
+    problems = {problem.path: problem.message for problem in check_bench("bench.yaml", text=text)}
+    assert problems["mesh.heater_channels[1][1]"] == (
+        "expected null, because this cell (upper-arm) has no heater on this arm; found channel 4"
+    )

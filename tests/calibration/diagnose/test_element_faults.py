@@ -33,7 +33,7 @@ def healthy() -> MeshParameters:
 
 def _found(parameters: MeshParameters) -> list[Defect]:
     covariance = np.diag(np.full(SMALL.n_pucs, 1e-6))
-    return list(defects_from_fit(parameters, covariance, slice(0, SMALL.n_pucs), CHANNELS, 2.5))
+    return list(defects_from_fit(parameters, covariance, slice(0, SMALL.n_pucs), CHANNELS, 2.5, SMALL))
 
 
 def test_nothing_is_said_of_a_healthy_mesh(healthy: MeshParameters) -> None:

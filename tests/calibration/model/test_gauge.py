@@ -9,12 +9,14 @@ import pytest
 
 from calibration.model.gauge import (
     gauge_fixed_difference,
+    has_visible_phase,
     loop_basis,
     loop_rms_rad,
     signed_incidence,
     visible_joint_directions,
 )
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topologies import build_mesh
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
@@ -95,3 +97,32 @@ def _cells(rng: np.random.Generator) -> UnitCells:
     upper, lower = rng.uniform(0, 6, (2, 72))
     half = np.full(72, 0.5)
     return UnitCells(np.full(72, 0.5), half, half, upper, lower, rng.uniform(0, 6, len(SMARTLIGHT.joints)))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "visible"),
+    [("clements", 4, 10), ("clements", 12, 126), ("reck", 4, 11), ("benes", 4, 12), ("rectangular", 4, 12)],
+)
+def test_phases_that_powers_show_are_found(name: str, size: int, visible: int) -> None:
+    """A public 12-mode Clements chip has 126 heaters: those at inputs and outputs would change no power."""
+    mesh = build_mesh(name, (size,))
+    assert int((has_visible_phase(mesh) & mesh.has_heater).sum()) == visible
+
+
+@pytest.mark.parametrize(("name", "size"), [("clements", 4), ("reck", 4), ("benes", 4), ("crossbar", 3)])
+def test_loops_of_cells_are_what_powers_show_of_the_joints(name: str, size: int) -> None:
+    """The rank of the powers in the joint phases is the number of loops, and directions of G change no power."""
+    mesh, rng = build_mesh(name, (size,)), np.random.default_rng(3)
+    arms = np.where(np.repeat(mesh.interferes, 2), rng.uniform(0.0, 6.0, (12, 2 * mesh.n_pucs)), 0.0)
+    joints = rng.uniform(0.0, 6.0, len(mesh.joints))
+
+    def powers(joint_rad: np.ndarray) -> np.ndarray:
+        loss, (eta_in, eta_out) = np.zeros(mesh.n_pucs), mesh.nominal_eta
+        cells = UnitCells(loss, eta_in, eta_out, arms[:, 0::2], arms[:, 1::2], joint_rad)
+        return np.abs(Solver(mesh).solve(cells, cells.reference_hz, range(size))).ravel() ** 2
+
+    step, before = 1e-6, powers(joints)
+    columns = [(powers(joints + step * unit) - before) / step for unit in np.eye(len(joints))]
+    assert np.linalg.matrix_rank(np.array(columns), tol=1e-4) == len(loop_basis(mesh))
+    gauge = signed_incidence(mesh) @ rng.uniform(0.0, 6.0, signed_incidence(mesh).shape[1])
+    np.testing.assert_allclose(powers(joints + gauge), before, atol=1e-12)

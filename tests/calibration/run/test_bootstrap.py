@@ -119,7 +119,7 @@ def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
     assert "monitor at port 5: dark" in said
     assert "source at port 2: its light reaches no monitor" in said
     assert "PUC 3 upper heater (channel 6): no effect" in said
-    assert "PUC 10 (channels 20 and 21): neither heater has any effect" in said
+    assert "PUC 10 (channels 20 and 21): no heater has any effect" in said
     assert "monitor at port 9: saturated in" in said
     assert len(start.faults) == 5
     assert start.trusted

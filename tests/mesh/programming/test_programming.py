@@ -276,30 +276,31 @@ def test_without_covariance_the_phase_error_is_that_of_the_passive_phase(hidden)
 
 
 def test_covariance_of_laws_counts_where_a_heater_is_driven() -> None:
-    record = sample_record([puc_entry(0, 0.0), puc_entry(1, 0.0)])
-    # σ(α) = 3 mrad, σ(ρ2) = 4 mrad/mA² on the upper heaters, not correlated.
-    factor = np.zeros((6, 6))
+    record = sample_record([puc_entry(puc, 0.0) for puc in range(10)])
+    # σ(α) = 3 mrad, σ(ρ2) = 4 mrad/mA² on the upper heaters of two PUCs, not correlated.
+    factor = np.zeros((30, 30))
     factor[0, 0] = factor[1, 1] = 3e-3
-    factor[2, 2] = factor[4, 4] = 4e-3
-    covariance = CovarianceEntry((("passive_phase_rad", 2), ("rho2", 4)), 6, 6)
+    factor[10, 10] = factor[12, 12] = 4e-3
+    covariance = CovarianceEntry((("passive_phase_rad", 10), ("rho2", 20)), 30, 30)
     known = CalibratedMesh.from_record(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: factor}))
-    predicted = predict_pucs(known, np.array([1.0, 0.0, 0.0, 2.0]))
-    np.testing.assert_allclose(predicted.differential_sigma_rad, [5e-3, 3e-3])
+    predicted = predict_pucs(known, np.array([1.0, 0.0, 0.0, 2.0, *[0.0] * 16]))
+    np.testing.assert_allclose(predicted.differential_sigma_rad[:2], [5e-3, 3e-3])
     # An error that both arms share does not show where both are driven alike, and twice where they are not.
-    shared = np.zeros((6, 1))
-    shared[2:4] = 4e-3
+    shared = np.zeros((30, 1))
+    shared[10:12] = 4e-3
     known = CalibratedMesh.from_record(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: shared}))
-    both_arms = predict_pucs(known, np.array([1.0, 1.0, 0.0, 0.0]))
+    both_arms = predict_pucs(known, np.array([1.0, 1.0, *[0.0] * 18]))
     assert both_arms.differential_sigma_rad[0] == pytest.approx(0.0, abs=1e-12)
-    assert predict_pucs(known, np.array([0.0, 1.0, 0.0, 0.0])).differential_sigma_rad[0] == pytest.approx(4e-3)
+    assert predict_pucs(known, np.array([0.0, 1.0, *[0.0] * 18])).differential_sigma_rad[0] == pytest.approx(4e-3)
 
 
 def test_extinction_is_what_couplers_and_phase_errors_leave() -> None:
     couplers = CouplerEntry(0.0, 0.01)
-    entries = [replace(puc_entry(0, math.pi), coupler=couplers), puc_entry(1, math.pi)]
-    predicted = predict_pucs(CalibratedMesh.from_record(sample_record(entries)), np.zeros(4))
+    entries = [replace(puc_entry(0, math.pi), coupler=couplers), *(puc_entry(puc, math.pi) for puc in range(1, 10))]
+    predicted = predict_pucs(CalibratedMesh.from_record(sample_record(entries)), np.zeros(20))
     # Bar: sin²(0.01) = 1.0e-4 by the couplers and σ²/4 = 2.5e-5 by 10 mrad.
-    np.testing.assert_allclose(predicted.extinction_db, [10 * math.log10(1 / 1.25e-4), 10 * math.log10(4e4)], atol=0.01)
+    expected = [10 * math.log10(1 / 1.25e-4), 10 * math.log10(4e4)]
+    np.testing.assert_allclose(predicted.extinction_db[:2], expected, atol=0.01)
 
 
 def test_rounding_adds_to_the_phase_error() -> None:

@@ -1,0 +1,68 @@
+"""Chips of cells with one heater: one laser behind a switch, meters at the outputs, heaters of a foundry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from calibration.report.hidden_truth import true_parameters
+from calibration.report.truth_errors import phase_errors
+from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from tests.calibration.bench_run import SMALL, Calibrated, calibrated_bench
+
+SWITCHED = SMALL.with_name("switched.yaml")
+
+
+def cells_bench(folder: Path, topology: str, ports: int) -> Path:
+    """Write a bench file like ``switched.yaml`` for another chip."""
+    document: dict[str, Any] = yaml.safe_load(SWITCHED.read_text())
+    document["devices"]["mesh0"] |= {"modules": None, "total_power_mw": 6000, "compliance_v": 12}
+    del document["devices"]["mesh0"]["modules"]
+    document["mesh"] |= {"topology": topology, "ports": ports}
+    del document["mesh"]["typical"]["puc_loss_db"]
+    document["wiring"] = {
+        "inputs": [
+            {"laser": "laser", "port": port, "through": [{"device": "switch", "enters": 1, "leaves": 17 + port}]}
+            for port in range(ports)
+        ],
+        "outputs": [{"port": ports + port, "tap": {"meter": "meter", "channel": 1 + port}} for port in range(ports)],
+    }
+    path = folder / f"{topology}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def calibrated(folder: Path, topology: str, ports: int, seed: int) -> Calibrated:
+    with Bench.emulate(cells_bench(folder, topology, ports), seed=seed) as bench:
+        found = calibrated_bench(bench, seed)
+        judge(bench, found.record)
+    return found
+
+
+def judge(bench: Bench, record: CalibrationRecord) -> None:
+    """The record is certified, without faults, and as near to the hidden chip as it says."""
+    assert record.faults == ()
+    normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
+    assert figures["passive_mrad"] < 0.3
+    assert figures["loops_mrad"] < 0.5
+    assert np.sqrt(np.mean(normalised["loss_db"] ** 2)) < 1.5
+    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
+
+
+def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
+    found = calibrated(tmp_path, "clements", 4, 1)
+    heaters = [heater for entry in found.record.pucs for heater in (entry.upper, entry.lower)]
+    # Of 15 heaters five are at inputs and outputs, where no power shows their phase; nine cells have a second arm.
+    assert sum(heater.law is not None for heater in heaters) == 10
+    assert [heater.note for heater in heaters].count("no heater") == 28 - 15
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("topology", "ports"), [("reck", 4), ("benes", 4), ("clements", 6)])
+def test_other_chips_are_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
+    calibrated(tmp_path, topology, ports, 2)
