@@ -64,7 +64,7 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` if the setting gives it a meaning."""
+"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` only if the setting defines it."""
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 

@@ -42,7 +42,7 @@ def new_run_directory(out: str | None) -> Path:
     default=SIGMA_MRAD,
     show_default=True,
     type=Number("mrad", 0.0, 1e3, above=True),
-    help="Target standard error of passive phases and loops, rms in mrad.",
+    help="Target standard error of passive phases and loop phases, rms in mrad.",
 )
 @click.option("--plots/--no-plots", default=True, help="Include plots in the calibration report (needs matplotlib).")
 @json_option
