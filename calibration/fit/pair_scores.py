@@ -41,7 +41,7 @@ class Tail:
     """Effect of crosstalk pairs in unfitted directions on P fitted parameters.
 
     Attributes:
-        covariance: Shape ``(P, P)``.
+        covariance: Shape ``(P, P)``; covariance of the fitted parameters due to this effect.
         as_noise: Shape ``(P,)``; part of these variances that the reading weights already include.
     """
 
@@ -98,7 +98,7 @@ class Pairs:
         """Score pair crosstalk in its best-determined directions, given other effects that are added at the same time.
 
         Args:
-            ahead: Information of the prior of the fitted parameters, for these settings.
+            ahead: Prior information about the fitted parameters, multiplied by ``share``.
             other_effects: Parameter positions and prior widths of the other effects to be added.
             share: Fraction of all settings used here.
         """
@@ -174,7 +174,7 @@ class Pairs:
 
         Args:
             before: The best directions for fewer settings.
-            ahead: Information of the prior of the fitted parameters, for these settings.
+            ahead: Prior information about the fitted parameters, multiplied by ``share``.
             width: Prior width of the relative deviation of a pair.
             share: Fraction of all settings used here.
         """

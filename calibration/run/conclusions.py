@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench, without uncertain heater laws if the fit explains all readings.
+    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out.
 
     Args:
         start: Start of the run.

@@ -48,7 +48,7 @@ _BACKGROUND_VARIATION = 0.05
 """Light of other circuits that changes by less than this part (0.2 dB) has not changed: fibres and lasers drift."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
-"""Loss beyond the prediction that is attributed to one place."""
+"""Smallest deviation from the predicted power that is attributed to a fault at one place."""
 _SAME_LIGHT_DB = 2.0
 """Two output fibres may differ in loss by this much and still carry the same light."""
 

@@ -15,8 +15,8 @@ from typing import Literal
 FaultPlace = Literal[
     "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: the mesh has
-no monitor that shows the place."""
+"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: light is lost
+before the output's tap, and the mesh has no monitor that shows where."""
 
 BROKEN_DB = 3.0
 """Loss of light in dB since the proof, from which a circuit counts as broken; a smaller loss is a degradation."""

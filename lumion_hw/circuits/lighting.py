@@ -37,7 +37,7 @@ _DARK_RATIO = 300.0
 _BRIGHT_RATIO = 30.0
 """Another port has the light if it has more than 1/30 of it: enough TE for any polarization but an orthogonal one."""
 _DARK_READS = 30
-"""Readings after which two squeezers have covered their range; one alone may turn around the polarization itself."""
+"""Readings after which two squeezers have covered their range; one alone may not turn some polarization at all."""
 _MAX_SETTLE_S = 0.02
 """Heaters settle in milliseconds; light that is missing after this time will not arrive."""
 _REREAD_S = 0.5e-3
@@ -74,7 +74,7 @@ class CircuitLighting:
 
         Args:
             plan: All circuits that the mesh is programmed for.
-            circuits: The new ones among them.
+            circuits: The new circuits of the plan.
             lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
             align: Search the polarization at every new input. Otherwise only where light is missing.

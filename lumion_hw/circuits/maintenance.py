@@ -265,8 +265,8 @@ class CircuitMaintenance:
     def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Measure the margins of all circuits for a display; change no setting and raise no device errors.
 
-        :meth:`step` measures anyway; beside :meth:`track_polarizations`, another thread calls this on a real clock. A
-        circuit with a silent device keeps its last measurement.
+        :meth:`step` includes this measurement. While :meth:`track_polarizations` runs on a real clock, another thread
+        calls this method. A circuit with a silent device keeps its last measurement.
 
         Args:
             is_over: Returns whether a change has begun: readings may then be of other light and are ignored.
@@ -332,7 +332,7 @@ class CircuitMaintenance:
         return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
-        """Continue polarization tracking of circuits tracked before, and start it where a search has run since."""
+        """Continue tracking the polarization of circuits tracked before; start it for circuits searched since then."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization

@@ -350,7 +350,7 @@ class CircuitService:
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
-        """Record a change of circuits before and after; record a failed one as undone if the mesh confirms it.
+        """Record the start and end of a circuit change; record a failed change as undone if the mesh confirms that.
 
         Args:
             what: Kind of change, such as ``connect``.

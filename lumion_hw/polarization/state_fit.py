@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
-"""Assumed noise over the brightest reading while a member is far from a fit."""
+"""Assumed noise relative to the brightest reading, while a member is far from a fit."""
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
-"""Prior of ln P0 over the brightest reading: readings that are all in the dark are rare."""
+"""Prior mean and spread of ln P0 relative to the brightest reading: readings are rarely all dark."""
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
-"""Polarization splitters reach −20 dB or better (docs/polarization.md)."""
+"""Prior spread and maximum of the crosstalk: polarization splitters reach −20 dB or better (docs/polarization.md)."""
 _NOISE_READINGS = 2.0
-"""Weight of the expected noise, in readings."""
+"""Weight of the expected noise in the noise estimate, as a number of readings."""
 _MEMBERS_PER_SQUEEZER = 16
 _SETTLED_RAD = 1e-6  # members with smaller steps have converged
 _WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before the new reading need fewer steps

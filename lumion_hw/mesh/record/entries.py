@@ -20,7 +20,7 @@ CONVENTIONS: dict[str, str] = {
     "coupler": "eta = sin^2(angle), angle = pi/4 + common +- difference/2, + at end A",
     "numbering": "PUC-port 4 puc + (0 AL, 1 AR, 2 BL, 3 BR); heater 2 puc + (0 upper, 1 lower); joints ascending",
 }
-"""Meaning of the numbers, part of every document. A document with other conventions is rejected."""
+"""Signs, angles and numbering used in a record, stored in every record. A record with other conventions is rejected."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class PortEntry:
         monitor_full_scale_ma: Reading at which the monitor saturates.
         source_dbm: Power that entered the mesh at this port during calibration.
         source_detuning_hz: Frequency of the light entering at this port minus the reference frequency.
-        lit_with: Second port, fed by the other tributary of the same module: same frequency, independent data. Written
-            only for such modules.
+        lit_with: Second port lit by this port's module, with its other tributary (same frequency, independent data).
+            Written only for modules with two tributaries.
     """
 
     port: int

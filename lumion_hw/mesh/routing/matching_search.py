@@ -33,10 +33,10 @@ _ORDERS = 12
 """Number of port orders for which the round robin is tried."""
 
 _SPLITS = 300
-"""Number of attempts to split factors again."""
+"""Number of attempts to merge matchings that cannot be routed and split them again."""
 
 _FILLINGS = 30
-"""Attempts to fill one configuration; the fullest one is used."""
+"""Attempts to fill one configuration; the fullest result is used."""
 
 _SEARCHES = 10
 """Searches for the path of one pair while other circuits stay."""

@@ -1,7 +1,7 @@
 """Three solvers for the equations of a mesh: compiled, in numpy, and a pivoting sparse LU.
 
-The first two run the same fixed elimination without pivoting. If a pivot is smaller than :data:`MIN_PIVOT` (a ring with
-almost no loss), the affected samples are solved again by the sparse LU.
+The compiled and the numpy solver run the same fixed elimination without pivoting. If a pivot is smaller than
+:data:`MIN_PIVOT` (a ring with almost no loss), the affected samples are solved again by the sparse LU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WaveEquations:
         rows: Rows of the elements that depend on the cells.
         columns: Columns of these elements.
         slots: Slots of these elements.
-        element: For each of these elements, the index of its T element.
+        element: For each of these elements, the index of its element of the cells' transfer matrices T.
         joint: For each of these elements, the index of its joint; the number of joints where light leaves.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
@@ -137,7 +137,7 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples, given T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
+    """Solves wave equations for n samples: cell matrix elements ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between the ports of the equations, shape ``(n, n_ports, n_ports)``."""
