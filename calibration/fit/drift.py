@@ -297,7 +297,7 @@ def _chi2_at_best_temperature(
         model: Model of the mesh.
         likelihood: Readings with their noise.
         vector: Parameter vector of the fit or record.
-        spread: Covariance of all changes except that of the temperature, shape ``(size, size)``.
+        spread: Covariance of all changes except the temperature change, shape ``(size, size)``.
         warmed: Change of the parameters for one sigma of temperature.
     """
 

@@ -583,7 +583,7 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels after a step part of the way towards their best fit."""
+        """Return the square roots of the power levels after a partial step towards their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)

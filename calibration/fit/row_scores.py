@@ -26,7 +26,7 @@ Real = NDArray[np.float64]
 Placed = Sequence[tuple[slice, float]]
 """Effects to score together: for each, the slice of its parameters in the vector, and its prior width."""
 MIN_GAIN = 25.0
-"""Smallest gain in log evidence, and on held-out readings, for which an effect is added."""
+"""Smallest gain, in log evidence and in the log likelihood of held-out readings, for which an effect is added."""
 # Rows with at least this share of the best gain count as equal; the cheapest of them is chosen.
 _NEAR_BEST_GAIN_FRACTION = 0.8
 # Number of readings per matrix product.
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return for one half: information on fitted parameters, the cross terms with effect parameters, all slopes."""
+        """Return, for half of the settings, information on fitted parameters, cross terms with effects, and slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):

@@ -82,7 +82,7 @@ def find_worst_misfits(
         model: Model of the mesh.
         parameters: Result of the fit.
         likelihood: Readings with their noise.
-        min_misfit: Smallest mean squared residual, relative to that of all readings, that is listed.
+        min_misfit: Smallest mean squared residual that is listed, relative to the mean over all readings.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)

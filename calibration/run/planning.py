@@ -223,7 +223,7 @@ class AdaptiveMeasurement:
         return design.plan, promised, ""
 
     def _measure(self, plan: Observations) -> Observations:
-        """Measure settings, grouped by source, and return them with their readings."""
+        """Measure settings, grouped by source, and return the settings with their readings."""
         first = len(self.logbook)
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):

@@ -2,8 +2,8 @@
 
 No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without power meters there cannot
 measure this loss. The receiver's power reading includes the loss and needs no lock, but sums both arms. So set-up
-diverts one arm at a time at a PUC that only this arm uses, for a few readings. The remaining light is that of the other
-arm, which is thereby verified. Then the stronger arm is trimmed by the difference.
+diverts one arm at a time at a PUC that only this arm uses, for a few readings. The remaining light comes from the other
+arm, which this verifies. Then the stronger arm is trimmed by the difference.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ArmLeveller:
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
         """Measure the arms of a circuit separately, and attenuate the stronger arm until both are equal.
 
-        No arm stays diverted, whatever happens.
+        No arm stays diverted, even after an error.
 
         Args:
             plan: Plan of all active circuits, whose heater currents are driven now.

@@ -29,7 +29,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import w_from_dbm
 
 _STRAY_DB = 15.0
-"""Light this far below the expected level may be at an output before its transmitter is on: leakage is weaker."""
+"""Before a transmitter is on, its output may have light up to this far below the expected level, from leakage."""
 _ALIGNED_WITHIN_DB = 0.3
 """Extra loss up to which the polarization counts as unchanged: monitors, launch reports and predictions err by less."""
 _DARK_RATIO = 300.0

@@ -39,7 +39,7 @@ _PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
 """Fault places that may also be caused by a controller whose heaters are off."""
 _BROKEN = "broken: "
 _OWN_SHARE = 0.9
-"""Part of the light at a port from which the port counts as one circuit's own."""
+"""Fraction of the light at a port that must come from one circuit, so that the port is that circuit's own."""
 # From this loss on, the cause may be a fault or a fade, which the detectors distinguish.
 _DARK_DB = 10.0
 _SEEN_S = 0.02
@@ -201,7 +201,7 @@ class CircuitMaintenance:
         """Check all circuits once, end expired leases, and repair circuits where possible.
 
         Raises:
-            SafetyError: A fault keeps the heaters off and must be cleared by its name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
             LumionError: As :meth:`run`.
         """
         # Another program may have taken the bench over. The check also renews the sign of life that other hosts see.

@@ -88,7 +88,7 @@ class PathSetup:
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Replace all active circuits by those of a plan and verify each by its light, or restore the mesh.
+        """Replace all active circuits by the circuits of a plan and verify each by its light, or restore the mesh.
 
         The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first:
         heaters that no active circuit uses are set in a commit of their own.

@@ -171,7 +171,7 @@ class Judge:
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return for each dark circuit without a verdict the time from which its darkness counts as a failure."""
+        """Return, for each dark circuit without a verdict, the time when its darkness becomes a failure."""
         return {
             name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark

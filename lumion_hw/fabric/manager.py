@@ -113,7 +113,7 @@ class FabricManager(JobCircuits):
             The interrupted recovery of an earlier manager, if there was one and it is now finished.
 
         Raises:
-            SafetyError: A fault keeps the heaters off and must be cleared by its name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
@@ -381,7 +381,7 @@ class FabricManager(JobCircuits):
     def _may_be_polarization(self, circuit: str) -> bool:
         """Request one polarization search for a dark circuit whose light does not reach the mesh at all.
 
-        A fibre that was moved looks like one that is cut; a broken PUC would send the light elsewhere.
+        In the readings, a moved fibre looks like a cut fibre, while a broken PUC would send the light elsewhere.
         """
         # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)

@@ -164,7 +164,7 @@ def _request(path: Path, owner: LockOwner) -> FabricRequest:
     """Return the request to the fabric's manager that a file holds.
 
     Raises:
-        ConfigError: The file holds no request, or one that is too old or meant for another manager.
+        ConfigError: The file holds no request, or the request is too old or meant for another manager.
     """
     document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
     try:

@@ -46,7 +46,8 @@ class LightEstimate:
         offsets: Constants o of the squeezers' retardances, rad, shape ``(N,)``.
         p0: Total power, in the unit of the readings.
         crosstalk: Crosstalk ε: accepted fraction of the state orthogonal to t.
-        covariance: Covariance of s, t, o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N − 2).
+        covariance: Covariance of s, t, constants o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N −
+            2).
         relative_noise: Noise of a reading relative to its value.
     """
 
@@ -64,8 +65,8 @@ class Members:
     """Parameters of K ensemble members for N squeezers.
 
     Attributes:
-        numbers: s in front of the squeezers (3), t behind them (3), o (N; the first and the last are 0), ln P0 and ε,
-            shape ``(K, N + 8)``.
+        numbers: States s in front of and t behind the squeezers (3 each), constants o (N; first and last are 0), ln P0
+            and ε, shape ``(K, N + 8)``.
         damping: Damping of the Levenberg-Marquardt steps, shape ``(K,)``.
         chi2: Squared misfit of readings and prior in standard deviations, shape ``(K,)``.
     """
@@ -385,9 +386,9 @@ class LightEnsemble:
     ) -> NDArray[np.float64]:
         """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
 
-        Residuals are those of readings and prior in standard deviations; derivatives are by s, t, o without first and
-        last, ln P0 and ε. So the last number is the sum of squares, its neighbours are the gradient, and the rest is
-        the normal matrix.
+        Residuals are those of readings and prior in standard deviations; derivatives are by the states s and t, the
+        constants o without first and last, ln P0 and ε. So the last number is the sum of squares, its neighbours are
+        the gradient, and the rest is the normal matrix.
 
         Args:
             members: K members.

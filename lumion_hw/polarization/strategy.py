@@ -12,7 +12,7 @@ from lumion_hw.polarization.state_fit import LightEnsemble
 ACCEPTED_LOSS_DB = 0.03
 """A search for the brightest stops when at most this loss remains according to 97 of 100 fitted models."""
 ACCEPTED_LEAK = 1e-5
-"""A search for the darkest stops when at most this part of the total power could still be removed."""
+"""A search for the darkest stops when at most this fraction of the total power could still be removed."""
 ACCEPTED_FLOOR_FRACTION = 0.1
 """A search for the darkest also stops at this fraction of the crosstalk, which no setting can remove."""
 _CONFIDENCE = 0.97

@@ -28,9 +28,9 @@ DITHER_RAD = 0.1
 DRIFT_RAD = 0.02
 """Assumed drift per reading; dithering can follow 0.01 to 0.03 rad (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
-"""Part of the half range at which a squeezer starts to move back."""
+"""Distance from mid-range, as a fraction of the half range, at which a squeezer starts to move back."""
 _BACK = 0.25
-"""Part of the half range at which a squeezer stops moving back."""
+"""Distance from mid-range, as a fraction of the half range, at which a squeezer stops moving back."""
 _RETURN_RAD = 0.1  # of a squeezer that moves back, per reading
 _CENTRING = 0.03  # grows with the cube of the position, so that it acts near the ends and hardly in the middle
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
@@ -211,7 +211,7 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at squeezer phases and its derivatives by s, t, o and ln P0."""
+        """Return the expected power at squeezer phases, and its derivatives by the estimated quantities."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -235,7 +235,7 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Raise the assumed drift while squared normalised innovations average above 1, lower it otherwise."""
+        """Raise the assumed drift while squared prediction errors average above their variance, else lower it."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))

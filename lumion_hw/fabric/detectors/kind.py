@@ -35,7 +35,7 @@ class WatchTargets:
 
     Attributes:
         bench: The bench.
-        circuits: Circuits in service, those of warm spares included.
+        circuits: Circuits in service, loopback circuits of warm spares included.
         units: Servers and accelerators in service.
         budgeted_photocurrent_ma: For each circuit with a photodiode at its output, the photocurrent that its link
             budget predicts.

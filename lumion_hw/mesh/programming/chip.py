@@ -37,7 +37,7 @@ class ChipParameters:
             observed (docs/calibration.md, 1.2).
         crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length and floor of the crosstalk kernel ``κ(d) =
             amplitude·exp(-d/length) + floor`` over distance, in rad/mW, mm and rad/mW, for arms and joints.
-        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to that of the nominal resistance.
+        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to the heat of the nominal resistance.
         delay_s: Group delay of a PUC.
         differential_slope_rad_per_hz: Change of every φu - φl (upper minus lower arm) per Hz of light frequency.
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz of optical frequency.
@@ -50,7 +50,7 @@ class ChipParameters:
             * ``crosstalk_directions``, shape ``(2,)``: see
               :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
-              addition to the kernel, in rad/mW.
+              addition to the function of distance, in rad/mW.
     """
 
     passive_phase_rad: Real
@@ -70,7 +70,7 @@ class ChipParameters:
     def from_record(cls, record: CalibrationRecord) -> ChipParameters:
         """Return the chip parameters of a record; unknown values get their neutral value.
 
-        The neutral values are balanced couplers, joints without phase, no crosstalk kernel and no passive phase. The
+        The neutral values are balanced couplers, waveguide joints without phase, no crosstalk and no passive phase. The
         crosstalk matrix in records of schema version 1 is ignored.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]

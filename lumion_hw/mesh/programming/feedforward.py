@@ -100,7 +100,7 @@ def find_block(
         avoid: PUCs that the block must not use.
 
     Raises:
-        ConfigError: The mesh has too few rows from its left to its right rim, or all of them use PUCs in ``avoid``.
+        ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
     """
     rows = _Rows(mesh)
     offsets = range(rows.count - n_modes + 1) if first_row is None else (first_row,)

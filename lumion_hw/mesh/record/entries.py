@@ -32,7 +32,7 @@ class HeaterEntry:
         law: Phase as a function of current; ``None`` if the heater has no effect.
         residual_sigma: Rms residual of the fringe fit, in units of the reading noise.
         note: Fault found at the heater; empty if there is none.
-        heat_factor: Ratio of the heat to that of the nominal resistance; only crosstalk depends on it.
+        heat_factor: Ratio of the heat to the heat of the nominal resistance; only crosstalk depends on it.
     """
 
     channel: int
@@ -148,7 +148,7 @@ class CrosstalkKernel:
 
 @dataclass(frozen=True)
 class CrosstalkEntry:
-    """Thermal crosstalk: a kernel over distance, a correction per PUC and heater, or both.
+    """Thermal crosstalk: a function of distance (kernel), a correction per PUC and heater, or both.
 
     Attributes:
         differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
@@ -160,7 +160,7 @@ class CrosstalkEntry:
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the differential phase of each PUC beyond the kernel, for heat of shape ``(2 n_pucs,)``."""
+        """Return the crosstalk on each PUC's differential phase beyond the kernel; heat has shape ``(2 n_pucs,)``."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -217,7 +217,7 @@ class Conditions:
     """Conditions of a calibration, and its range of validity.
 
     Attributes:
-        reference_hz: Optical frequency to which the phases refer; ``None`` means that of ``wavelength_nm``.
+        reference_hz: Optical frequency to which the phases refer; ``None`` means the frequency of ``wavelength_nm``.
         wavelengths_nm: All wavelengths used in the calibration.
         wavelength_range_nm: Smallest and largest wavelength at which the record is valid.
         temperature_set_c: Set temperature of the chip.

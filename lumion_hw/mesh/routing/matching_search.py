@@ -43,7 +43,7 @@ _SEARCHES = 10
 
 
 def round_robin(ports: Sequence[int]) -> list[Matching]:
-    """Return a round robin: matchings with each pair of ports once; one port idles in each if their number is odd."""
+    """Return a round robin: matchings with each pair of ports once; if the port number is odd, one idles in each."""
     seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
     for _ in range(len(seats) - 1):
@@ -178,7 +178,7 @@ class Matcher:
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Merge a matching that cannot be routed with two others and split the three again, as long as this helps."""
+        """Merge a matching that cannot be routed with two others and split it into three again, while this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors

@@ -155,7 +155,7 @@ class Negotiation:
         return paths, self._contested(paths)
 
     def _reroute_alone(self, index: int) -> Nodes:
-        """Return the cheapest path of one circuit at current prices; its path when routed alone if that fails."""
+        """Return a circuit's cheapest path at current prices; if that search fails, its path without other circuits."""
         try:
             found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:

@@ -26,7 +26,7 @@ OBJECTIVES = ("hops", "loss_db", "power_mw")
 """Quantities that can be minimised: number of PUCs, loss, and heater power of the PUC states."""
 
 _POWER_TIE_BREAK_DB = 1e-3
-"""Weight of the loss when heater power is minimised, so that of equally warm paths the one with less loss is used."""
+"""Weight of the loss when heater power is minimised: of equally warm paths, the one with the lower loss is used."""
 
 Progress = Callable[[str, int, int], None]
 """Progress callback: name of the stage, steps done, maximum number of steps."""
@@ -55,8 +55,8 @@ class RouteRequest:
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
         surcharge: Extra cost of each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
         faults: Known faults of the mesh.
-        unusable: ``(puc, state)`` pairs that must not be used, in addition to those of ``faults``.
-        fixed: States that are set and must not change; circuits may use them.
+        unusable: ``(puc, state)`` pairs that must not be used, in addition to pairs that ``faults`` rules out.
+        fixed: States that are set and must not change; circuits may pass PUCs in these states.
         active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
             joints.
         move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)

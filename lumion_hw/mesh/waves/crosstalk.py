@@ -1,4 +1,4 @@
-"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of the joints."""
+"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of waveguide joints."""
 
 from __future__ import annotations
 

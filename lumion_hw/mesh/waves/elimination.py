@@ -66,7 +66,7 @@ class Program:
 
 
 def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
-    """Return the program for a square pattern of elements; the pivots' diagonal elements must be in the pattern.
+    """Return the elimination program for a square matrix with a given pattern, which must include the pivots' diagonal.
 
     Args:
         rows: Rows of the elements.
@@ -149,7 +149,7 @@ class _Dissection:
     corners: NDArray[np.int64]
 
     def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-        """Return the PUCs of a part of the mesh in elimination order; those between its two halves come last."""
+        """Return the PUCs of a part of the mesh in elimination order; PUCs between its two halves come last."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
         along, cut = self._shortest_cut(positions, pucs)

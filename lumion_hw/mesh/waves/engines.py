@@ -103,7 +103,7 @@ class WaveEquations:
 
     @cached_property
     def for_kernel(self) -> tuple[object, ...]:
-        """Data of this mesh for the loops that numba compiles: elimination steps, and where each number belongs."""
+        """Arrays for the loops that numba compiles: elimination steps of this mesh, and the slot of each element."""
         program = self.program
         steps = (
             program.pivot,

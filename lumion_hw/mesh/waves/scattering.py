@@ -34,7 +34,7 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Position of every wave in the elimination: waves from outside first, then in the order of the dissection."""
+        """Position of every wave in the elimination: waves entering at ports first, then nested dissection."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
