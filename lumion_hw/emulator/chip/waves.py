@@ -28,7 +28,8 @@ class Mirrors:
 
     Attributes:
         facet: Shape ``(n_ports,)``; reflection of the wave that leaves the mesh at a port.
-        joint: Shape ``(2 J,)``; reflection of the wave that leaves into a joint: first ends, then second ends.
+        joint: Shape ``(2 J,)``; reflection of the wave that enters a joint, first for the first ends of all joints,
+            then for the second ends.
         passed: Shape ``(J,)``; transmission of each joint.
     """
 
@@ -58,7 +59,7 @@ class Waves:
         Args:
             transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.
             joint_phase: Shape ``(samples, J)``; phase of every joint in rad, for each sample.
-            sample: Shape ``(n,)``; index of the sample that each calculation uses. Each sample is eliminated once.
+            sample: Shape ``(n,)``; index of the sample that each calculation uses; each sample is solved once.
             port: Shape ``(n,)``; input port of each calculation.
             mirrors: Reflections; required if the solver was made with reflections.
 

@@ -22,7 +22,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 @dataclass
 class MeshTruth:
-    """Hidden parameters of the emulated mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
+    """Hidden parameters of E PUCs and J joints. Heater 2·PUC is on the upper arm of a PUC, 2·PUC + 1 on the lower arm.
 
     Faults, such as a stuck heater or a dead port, change these parameters. So does time
     (:mod:`lumion_hw.emulator.optics.slow_drift`).
@@ -36,7 +36,7 @@ class MeshTruth:
         p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
         nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW of its heat.
-        crosstalk: Phase per heat of each heater at other arms and at the joints.
+        crosstalk: Phase that the heat of each heater adds to other arms and to joints, per mW.
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
         stuck_current_ma: Actual current of each heater that ignores its drive.

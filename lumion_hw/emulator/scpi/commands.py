@@ -175,8 +175,8 @@ class Profile:
         error_number: Format of the number before the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
-        reports_busy: Whether ``*OPC?`` replies at once, 0 while an operation is running and 1 otherwise, and sets the
-            operation-complete event with the 1 (Keysight's optical instruments); otherwise it waits (IEEE 488.2).
+        reports_busy: Whether ``*OPC?`` replies at once (Keysight's optical instruments): 0 while an operation is
+            running, otherwise 1, which also sets the operation-complete event. If false, ``*OPC?`` waits (IEEE 488.2).
         slot_status: Whether the instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 

@@ -68,7 +68,7 @@ class ItlaSettings:
 
     Attributes:
         channel: Channel, from 1; 0 for none.
-        grid: Channel spacing as two signed register values: tenths of a GHz, and MHz.
+        grid: Channel spacing as two signed register values: one in tenths of a GHz, one in MHz, to be added.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.
@@ -98,7 +98,7 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """True light of one ITLA: fixed frequency and power errors, and a power that follows its setting.
+    """True light of one ITLA: fixed errors of frequency and power; the power follows its setting gradually.
 
     Args:
         rng: Random numbers for its errors.

@@ -36,7 +36,7 @@ class Outgoing:
 
 
 class _Board(Protocol):
-    """Interface of the board that a connection uses."""
+    """Interface through which a connection uses the board."""
 
     def now(self) -> float:
         """Return the time of the board's clock."""

@@ -60,8 +60,8 @@ class Bank:
             generation: Bank generation; a newer one than the present restarts the bank.
             channels: Channel numbers.
             codes: One code per channel number.
-            base: Table for the other channels of a restarted bank, which are then staged too; ``None`` for an empty
-                bank.
+            base: Codes of all other channels if the bank is restarted, staged together with ``codes``; ``None`` to
+                leave the other channels empty.
         """
         if generation != self.generation:
             self.clear()
@@ -231,7 +231,7 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep: the table driven now becomes the base table, the sweep's generation the active generation."""
+        """Start a sweep: the table driven now becomes the base table, and the sweep's generation becomes active."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
@@ -310,7 +310,7 @@ class BoardCore:
             self.trip(source, at_s, channel=channel, value=condition.value, limit=condition.limit)
 
     def leave_safe(self) -> None:
-        """Leave SAFE after the last fault was cleared: READY if configured, else BOOT; GRACE becomes READY."""
+        """Leave SAFE after its last fault is cleared: enter READY if configured, else BOOT. From GRACE, enter READY."""
         if self.state in (OutputsState.SAFE, OutputsState.GRACE) and not self.faults.latched:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 

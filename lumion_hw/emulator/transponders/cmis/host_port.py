@@ -196,7 +196,7 @@ class Passwords:
         core: The module, whose ``unlocked`` this class maintains.
 
     Attributes:
-        level: As in the reply to command 0000h: 0 locked, 1 the host's password, 80h the manufacturer's.
+        level: Access level as in the reply to command 0000h: 0 locked, 1 host password, 80h manufacturer's password.
     """
 
     def __init__(self, core: Core) -> None:
