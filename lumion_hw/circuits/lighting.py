@@ -77,7 +77,7 @@ class CircuitLighting:
             circuits: The new circuits of the plan.
             lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
-            align: Search the polarization at every new input. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone.
 
         Returns:

@@ -245,7 +245,7 @@ class CircuitService:
 
         Args:
             requests: The circuits to connect.
-            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone reached.
             progress: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
 

@@ -95,7 +95,7 @@ class PathSetup:
 
         Args:
             plan: The circuits to set up.
-            align: Search the polarization at every input. Otherwise only where the loss shows that it has moved.
+            align: Whether to search the polarization at every input, or only where the loss shows that it has moved.
             milestone: Called with the name of each milestone that the last circuit has reached.
 
         Raises:
@@ -137,7 +137,7 @@ class PathSetup:
 
         Args:
             requests: The circuits to connect.
-            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone that the last circuit has reached.
             progress: As for :func:`~lumion_hw.circuits.plan_circuits`.
 

@@ -72,7 +72,7 @@ class Outcome:
 
     Attributes:
         error: Reason why the request failed; empty if it succeeded.
-        exit_code: Exit code of a command that reports it.
+        exit_code: Exit code of a command that reports this outcome.
     """
 
     error: str = ""

@@ -130,7 +130,7 @@ class _Neighbourhood:
     def prices(self) -> NDArray[np.float64] | None:
         """Return arc prices that prove a request impossible, or ``None`` if circuits fit when split into fractions.
 
-        The linear program lets as much of each circuit pass as there is room for; its dual values are the prices.
+        The linear program routes the largest possible fraction of each circuit; its dual values are the prices.
         """
         import scipy.sparse as sp
         from scipy.optimize import linprog
