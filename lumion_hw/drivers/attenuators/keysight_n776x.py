@@ -134,7 +134,7 @@ class KeysightN776x(ScpiDriver):
     def _hold(
         self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set and verify a number, and check it from now on; the reply times ``scale`` is in the unit of ``value``."""
+        """Set and verify a number; check it with every reading. ``scale`` converts replies to the unit of ``value``."""
         restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
         setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))

@@ -23,7 +23,7 @@ from lumion_hw.sessions.lines import LineSession
 CHANNEL = 1
 STEP_DB = 0.01
 READBACK_DB = 0.1
-"""Largest accepted difference between the attenuation set and read back: the motor has steps (unverified)."""
+"""Largest accepted difference between the attenuation set and read back, for the motor's steps (unverified)."""
 ERRORS = {
     "Error-2": "the unit does not know this command or its value",
     "Error-5": "the home sensor failed; the unit must be repaired",
@@ -206,6 +206,6 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the text that a pattern captures in the capitalized reply, whose first line may begin with an echo."""
+    """Return the text that a pattern captures in a reply in capitals; an echo may precede it in the first line."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

@@ -3,9 +3,9 @@
 Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
 AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). The emulation follows
 their findings about real units. It also answers the queries that a third driver (``amonics_edfa``, written from the
-programming manual) sends on connecting: mode names separated by blanks, the number of monitors of each kind, and
-readings as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no reply. A
-channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
+programming manual) sends on connecting. It replies mode names separated by blanks, the number of monitors of each kind,
+and readings such as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no
+reply. A channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
 
 Model choices (unverified): a set point beyond the limits, a change of mode during emission, and an activation of a
 channel that is off are silently ignored; the amplifier is busy for 0.5 s after switching on; the steps and smallest
@@ -163,7 +163,7 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the pump current in mA; in constant-power mode, the one whose saturation power is the set power."""
+        """Return the pump current in mA; in constant-power mode the current whose saturation power is the set power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":

@@ -171,7 +171,7 @@ class Chip:
         )
 
     def output_fields(self, cells: ChipCells, ports: Integers) -> Complex:
-        """Return the fields at all ports for unit light into one port.
+        """Return the fields at all ports for light of unit power into one port.
 
         Args:
             cells: The chip at one frequency, or at one frequency per port.

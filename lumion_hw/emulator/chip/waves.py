@@ -54,14 +54,14 @@ class Waves:
     def output_fields(
         self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
     ) -> Complex:
-        """Return the fields at all ports for unit light into one port, for n calculations.
+        """Run n calculations, each of the fields at all ports for light of unit power into one port.
 
         Args:
             transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.
             joint_phase: Shape ``(samples, J)``; phase of every joint in rad, for each sample.
             sample: Shape ``(n,)``; index of the sample that each calculation uses; each sample is solved once.
             port: Shape ``(n,)``; input port of each calculation.
-            mirrors: Reflections; required if the solver was made with reflections.
+            mirrors: Reflections; required if the solver was created with ``sends_back``.
 
         Returns:
             Shape ``(n, n_ports)``.

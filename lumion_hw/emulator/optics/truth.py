@@ -73,7 +73,7 @@ class MeshTruth:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes with any parameter that affects the light or the heat."""
+        """Return a value that changes whenever a parameter that affects the light or the heat changes."""
         arrays = (
             self.loss_db,
             self.eta_in,
@@ -118,7 +118,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes with any parameter that affects the light."""
+        """Return a value that changes whenever a parameter that affects the light changes."""
         return self.frequency_hz, self.launch.tobytes(), self.fibre_in.tobytes(), self.fibre_out.tobytes()
 
 

@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True)
 class PendingReply:
-    """Reply of a command that completes at a later time; later commands of the same connection wait until then.
+    """Reply of a command that completes later; the next commands of the same connection wait for its completion.
 
     Attributes:
         due_s: Returns the instant, ``None`` while it is unknown. Called repeatedly, so the instant may change.

@@ -181,7 +181,7 @@ class MeshStreamContract(DeviceContract):
     def test_other_calls_work_during_and_after_telemetry(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Other calls work during telemetry and after it; samples name a table that is programmed in the meantime."""
+        """Other calls work during telemetry and after it; if a table is programmed meanwhile, later samples name it."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller))
             controller.program(allowed_table(limits))

@@ -28,11 +28,11 @@ class ItlaProfile:
     """Properties of one ITLA module.
 
     Attributes:
-        manufacturer: AEA string of register 02.
-        model: AEA string of register 03.
-        date: AEA string of register 05, day-month-year.
-        release: AEA string of register 06.
-        msa: Version of the agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
+        manufacturer: Manufacturer's name, the string of register 02.
+        model: Model name, the string of register 03.
+        date: Manufacturing date, the string of register 05: day-month-year.
+        release: Firmware release, the string of register 06.
+        msa: Version of the ITLA agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
         power_dbm: Smallest and largest optical power.
         frequency_thz: Lowest and highest frequency.
         min_grid_ghz: Smallest channel spacing.

@@ -88,7 +88,7 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; a host that respects it is as slow as on a real wire."""
+        """Number of bytes that the host may write now; a host that keeps to it is as slow as on a real wire."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:

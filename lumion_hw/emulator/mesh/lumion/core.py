@@ -44,7 +44,7 @@ class Bank:
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts codes of a generation: a newer one restarts it, an equal one continues it."""
+        """Return whether the bank accepts codes of a generation: its own (to continue) or a newer one (to restart)."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -251,7 +251,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C; above ``temp_trip`` it is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C; a temperature above ``temp_trip`` is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:

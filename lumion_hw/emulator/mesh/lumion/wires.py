@@ -48,7 +48,7 @@ class TimedBytes:
         raise IndexError("no byte at this index")
 
     def next_run_end_s(self) -> float | None:
-        """Return the time at which the last byte of the oldest run passes, or ``None``."""
+        """Return the time at which the last byte of the oldest queued write passes, or ``None``."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]

@@ -474,7 +474,7 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Return the ConfigStatus of lanes with AppSel 0 (unused), legal for complete, deactivated data paths."""
+        """Return the ConfigStatus of lanes with AppSel 0 (unused): only complete, deactivated data paths are legal."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
