@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Sparse pattern by columns: indices of elements in the diagonal ones and ``values``, rows, and column starts."""
+        """Sparse pattern by columns: element indices in the diagonal ones and ``values``, rows, and column starts."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))
