@@ -91,7 +91,7 @@ class SweepImage:
     Two images are equal if they have the same bytes.
 
     Attributes:
-        points: Sweep points, at least one. Each changes the codes of the previous point; the first, the start table.
+        points: Sweep points, at least one. Each changes codes of the previous point; the first, of the start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
         dwell_us: Default minimum time from the latch of a point to the next one, in µs.

@@ -82,7 +82,7 @@ class FaultEvent:
     Attributes:
         kind: Kind of the fault.
         direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both directions).
-        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the next byte.
+        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the byte after them.
         duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time in which reconnecting fails.
         n_bytes: Length of a burst, in bytes.
     """

@@ -1,10 +1,10 @@
 """Driver for OZ Optics DA-100, DD-100 and DD-600 attenuators: motorized, text over a serial line at 9600 baud.
 
 Every reply is zero or more lines followed by ``Done`` or by ``Error-`` and a number. Commands may be echoed, even
-without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients:
-QMI's ``dd100mc`` (reply ``DPos:1234`` and ``ATTEN:3.00`` to ``D``, with echo), pyLabLib's ``DD100`` (``CD`` with
-``IL:`` and ``MAX ATTEN:``), and the Caltech Optical Observatories' ``ozoptics`` (list of commands, ``Atten: 3.00(dB)``
-or ``unknown``, errors). Nothing is verified on a unit.
+without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients.
+QMI's ``dd100mc`` expects ``DPos:1234`` and ``ATTEN:3.00`` as reply to ``D``, with echo. pyLabLib's ``DD100`` expects
+``IL:`` and ``MAX ATTEN:`` as reply to ``CD``. The Caltech Optical Observatories' ``ozoptics`` lists commands and
+errors, and expects ``Atten: 3.00(dB)`` or ``unknown``. Nothing is verified on a unit.
 """
 
 from __future__ import annotations
