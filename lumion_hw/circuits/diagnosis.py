@@ -38,7 +38,7 @@ Place = Literal[
     "receiver",
     "budget",
 ]
-"""Where the fault is, in the order of the light."""
+"""Where the fault is, in the order in which light passes these places."""
 
 _SHARE = 0.1
 """Fraction of a source's light that must leave at the port a fault predicts; low, as a PUC may be stuck half way."""
