@@ -79,7 +79,7 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit error ratio over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, plotted as log10 of the ratio.
+    """Bit error ratio (as log10) over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, optical plus other noise.
 
     Attributes:
         penalty_db: Implementation penalty: additional OSNR needed compared with theory, without transceiver noise.
