@@ -1,8 +1,8 @@
 """Base of the message classes: packs and unpacks a payload by its layout.
 
-The growth rule of section 5 is implemented here: bytes after the known layout are ignored, and a payload that is too
-short for its layout or its own counts raises :class:`PayloadError`. Ranges of received messages are not checked here:
-the board replies BAD_VALUE itself (:meth:`Message.out_of_range`). Values that do not fit their field cannot be sent.
+Newer versions may append fields (section 5): bytes after the known layout are ignored. A payload that is too short for
+its layout or its own counts raises :class:`PayloadError`. Ranges of received messages are not checked here: the board
+replies BAD_VALUE itself (:meth:`Message.out_of_range`). Values that do not fit their field cannot be sent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> objec
 
 
 def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
-    """Return the bytes of a payload's fixed part. Raises ``FieldError`` for a value that its field cannot hold."""
+    """Return the bytes of a payload's fixed-size fields. Raises ``FieldError`` for a value that does not fit."""
     sent = [_to_wire(layout, field, values.get(field.name)) for field in layout.named]
     try:
         return layout.packer.pack(*sent)
@@ -101,7 +101,7 @@ def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
 
 
 def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
-    """Return the named fields of a payload's fixed part. Raises ``PayloadError`` if the payload is too short."""
+    """Return the named fixed-size fields of a payload. Raises ``PayloadError`` if the payload is too short."""
     packer = layout.packer
     if len(payload) < packer.size:
         short = next(field for field in layout.fixed if field.offset + field.size > len(payload))
@@ -117,7 +117,7 @@ def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
 
 
 def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> bytes:
-    """Return ``size`` bytes of a payload's variable part. Raises ``PayloadError`` if the payload is too short."""
+    """Return ``size`` bytes of a payload's array or text. Raises ``PayloadError`` if the payload is too short."""
     end = field.offset + size
     if len(payload) < end:
         raise PayloadError(layout.name, field.name, offset=field.offset, length=len(payload), minimum=end)

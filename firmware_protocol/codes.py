@@ -1,4 +1,4 @@
-"""Codes, bits and states of the protocol as enums, one member per code (sections 3, 5, 6, 11, 12).
+"""Enums of the codes, bits and states of the protocol (sections 3, 5, 6, 11, 12).
 
 Members have the other columns of the specification's table as attributes, so each code is defined only once.
 """
@@ -50,7 +50,7 @@ class HeaderFlag(IntFlag):
 
 
 class OutputsState(IntEnum):
-    """State of the outputs (section 11.1). BOOT and SAFE drive zeros; in GRACE the watchdog tripped but drives on."""
+    """State of the outputs (section 11.1). BOOT and SAFE drive zeros; GRACE keeps outputs on after a watchdog trip."""
 
     BOOT = 0
     READY = 1
@@ -123,7 +123,7 @@ class Command(IntEnum):
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeat is executed again instead of getting the stored reply. CONFIG ops 3, 4 too, without mark."""
+        """Whether a repeat is executed again instead of getting the stored reply; true of CONFIG ops 3, 4 too."""
         return "R" in self.marks
 
 

@@ -149,7 +149,7 @@ def signed32(value: int) -> int:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A status other than OK, as a value (protocol sections 5 and 12).
+    """A reply with a status other than OK: returned as a value, not raised (protocol sections 5 and 12).
 
     Attributes:
         status: Status code; reserved and vendor codes are kept as numbers.

@@ -123,12 +123,12 @@ class Layout:
 
     @cached_property
     def packer(self) -> struct.Struct:
-        """The fixed part of the payload as a :class:`struct.Struct`."""
+        """The fixed-size fields of the payload as a :class:`struct.Struct`."""
         return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property
     def fixed_size(self) -> int:
-        """Bytes of the fixed part: the version-1 minimum of the payload."""
+        """Bytes of all fixed-size fields: the shortest payload in version 1."""
         return sum(field.size for field in self.fixed)
 
     def offset_of(self, name: str) -> int:

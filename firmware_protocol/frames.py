@@ -39,12 +39,12 @@ class Header:
     """The eight bytes before every payload (protocol section 3).
 
     Attributes:
-        kind: REQ 0, RSP 1, EVT 2; other received values are kept.
+        kind: Request 0, reply 1, event 2; other received values are kept.
         command: Command code, in an event the event code.
-        seq: REQ: host counter; RSP: echo; EVT: low 16 bits of the stream's event number.
+        seq: Request: host counter; reply: number of the request; event: low 16 bits of the stream's event number.
         session: Session id, 0 for none.
         flags: Bits of ``HeaderFlag``.
-        status: REQ 0; RSP status code; EVT stream id.
+        status: Request: 0; reply: status code; event: stream id.
         version: Protocol major, 0…15.
     """
 
@@ -92,7 +92,7 @@ class BadFrame:
 
     Attributes:
         cause: Problem of the bytes.
-        length: Number of bytes between the delimiters. Of an oversize frame: MTU − 1, where it was discarded.
+        length: Number of bytes between the delimiters; for an oversize frame MTU − 1, where reading stopped.
     """
 
     cause: BadCause

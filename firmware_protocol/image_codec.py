@@ -1,4 +1,4 @@
-"""Bytes of the sweep image: header, point records and the checks of their structure (sections 10.1 and 10.2)."""
+"""Encodes and decodes sweep images, the sweeps loaded into a controller: header and points (sections 10.1, 10.2)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """The fixed part of a sweep image, with the fields of the layout ``SweepImageHeader``."""
+    """Header of a sweep image (a sweep encoded for the controller), with the fields of ``SweepImageHeader``."""
 
     img_flags: int
     n_avg: int
@@ -66,7 +66,7 @@ class ImageHeader:
 
 
 def changes_array(changes: object) -> NDArray[Any]:
-    """Return changes as a read-only array of ``PAIR_DTYPE``. Raises ``FieldError`` for a value that does not fit."""
+    """Return a point's changes as read-only ``PAIR_DTYPE``. Raises ``FieldError`` for a value that does not fit."""
     return wire_array(IMAGE_LAYOUT, _CHANGES, changes)
 
 

@@ -1,7 +1,7 @@
 """Every payload layout by name, in the order of the document and of the C header.
 
 The fields of a message are in its class (``messages``, ``config``, ``stream_messages``). The fields of the error reply
-and of the image header are next to the classes that use them. Parts without a class are here.
+and of the image header are next to the classes that use them. Layouts of parts without a class are here.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class EstopReply(Message):
 
 
 class EstopRequest(Message):
-    """Emergency stop, without session and sequence rules (protocol section 11.4)."""
+    """Emergency stop, accepted without a session and with any sequence number (protocol section 11.4)."""
 
     command: ClassVar[Command] = Command.ESTOP
     reply: ClassVar[type[EstopReply]] = EstopReply
@@ -177,7 +177,7 @@ class StageReply(Message):
 
 
 class StageRequest(Message):
-    """Stage codes of neighbouring channels (protocol section 8.1)."""
+    """Store codes of neighbouring channels in a staging bank, without driving them (protocol section 8.1)."""
 
     command: ClassVar[Command] = Command.STAGE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -190,7 +190,7 @@ class StageRequest(Message):
 
 
 class StageSparseRequest(Message):
-    """Stage single channels (section 8.2); ``pairs`` is an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
+    """Stage codes of single channels (8.2); ``pairs`` is an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
 
     command: ClassVar[Command] = Command.STAGE_SPARSE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -202,7 +202,7 @@ class StageSparseRequest(Message):
 
 
 class CommitReply(Message):
-    """Confirmation of a latch, or of an armed commit (protocol section 8.3)."""
+    """Confirmation that staged codes are driven (latched) or will be later (armed) (protocol section 8.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the latch, or planned edge (0 for a trigger)")

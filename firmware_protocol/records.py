@@ -45,7 +45,7 @@ def ring_capacity(sweep_ring: int, n_selected: int) -> int:
 
 
 def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
-    """Return how many array elements one message can hold under an MTU, for any values (protocol section 2.4).
+    """Return how many array elements a message can hold under an MTU, whatever their values (section 2.4).
 
     Args:
         message: Class of the message, with an array.

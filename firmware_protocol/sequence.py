@@ -48,7 +48,7 @@ class Judgement:
     """Decision of a board on a request.
 
     Attributes:
-        verdict: EXECUTE it; REPLAY ``stored`` with the flag RETRY; DROP it silently; or reply STALE.
+        verdict: EXECUTE the request; REPLAY ``stored`` with the flag RETRY; DROP the request silently; or reply STALE.
         stored: The reply to send again.
         gap: Number of skipped sequence numbers, to be added to the counter ``seq_gaps``.
         repeat: Whether the same number was executed before.
@@ -70,7 +70,7 @@ class _Slot:
 class ReplyRing:
     """The board's side: decides which requests are executed, and keeps the last replies (protocol section 4.2).
 
-    Usage: ``judge(seq)``; after an EXECUTE, one of ``store``, ``store_read`` or ``store_silent``.
+    Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``.
 
     Args:
         window: Depth W of the ring: 1, 2, 4, 8 or 16.
@@ -130,7 +130,7 @@ class SendWindow:
     distance, not on the count of unanswered requests.
 
     Args:
-        window: W as the board reported it.
+        window: Window size W, as the board reported it.
         last: Sequence number of the HELLO that opened the session.
     """
 

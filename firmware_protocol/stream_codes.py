@@ -1,4 +1,4 @@
-"""Bits and states of streams and sweeps, one row per code (sections 9 and 10)."""
+"""Enums of the bits and states of streams and sweeps (sections 9 and 10)."""
 
 from __future__ import annotations
 

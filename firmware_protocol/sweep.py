@@ -91,13 +91,13 @@ class SweepImage:
     Two images are equal if they have the same bytes.
 
     Attributes:
-        points: Sweep points, at least one. Each changes the table of the previous point, the first the start table.
+        points: Sweep points, at least one. Each changes codes of the previous point; the first, of the start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
         dwell_us: Default minimum time from the latch of a point to the next one, in µs.
         end_action: Which table is driven after the last pass.
         trigger: Start condition of each point; ``EXTERNAL`` needs the feature SWEEP_TRIGGER.
-        mask: Monitors to record; empty for all of them. Sent with an even length.
+        mask: Channel mask of the monitors to record; empty for all. Padded to an even number of bytes.
         start_table: Table before the first point; ``None`` for the table driven at SWEEP_START.
     """
 

@@ -1,4 +1,4 @@
-"""Times that a host waits for a reply before it sends a request again (section 4.5). The caller has the clock."""
+"""Times that a host waits for a reply before it sends a request again (section 4.5). No clock is read here."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def find_dead_heater(
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
-    """Return the decrease of the robust cost when other observations replace the readings."""
+    """Return by how much the robust cost decreases when other observations replace the readings."""
     judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())

@@ -136,7 +136,7 @@ class DriftTrajectories:
 
     @property
     def moved(self) -> bool:
-        """Whether temperature, frequency or power drifted by more than the fit tolerates in each setting."""
+        """Whether temperature, frequency or power drifted in the run by more than a fit absorbs without correction."""
         return bool(
             np.ptp(self.temperature_rad) > _FOLLOWED_RAD
             or self.hops
@@ -329,7 +329,7 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
 
 
 def _without_small_drift(trajectory: Real, most: float) -> Real:
-    """Return a drift trajectory, or zeros if the drift is small enough for the fit to absorb in each setting."""
+    """Return a drift trajectory, or zeros if the drift is so small that a fit absorbs it without correction."""
     return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
@@ -363,7 +363,7 @@ def _spread(values: Real) -> float:
 def _temperature(drift: Drift) -> Real:
     """Fit the phase of all PUCs due to temperature for every setting, with a free frequency for each source.
 
-    The trajectory is piecewise linear; a common deviation of neighbouring settings from it is added. A phase
+    The trajectory is piecewise linear, plus the deviation that neighbouring settings have in common. A phase
     proportional to the heat of a setting is crosstalk and not temperature: the chosen settings at the end of a run heat
     less.
     """

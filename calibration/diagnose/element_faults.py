@@ -160,7 +160,7 @@ def mark_unseen_pucs(
     sources: Sequence[int],
     monitors: Sequence[int],
 ) -> tuple[Defect, ...]:
-    """Return the defects, but report PUCs without light as unseen instead of as stuck or without heaters.
+    """Return the defects; PUCs without light are reported as unseen, not as stuck or as without heaters.
 
     Args:
         defects: Defects found.
@@ -217,7 +217,7 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return the defects, but in low light report dark elements as faint or unseen instead of as dead.
+    """Return the defects; in low light, dark elements are reported as faint or unseen, not as dead.
 
     Args:
         defects: Defects to relabel.
@@ -319,7 +319,7 @@ def defects_from_fit(
 
     Args:
         parameters: Fitted parameters; dead heaters have no law.
-        covariance: Shape ``(size, size)``.
+        covariance: Shape ``(size, size)``; covariance of all parameters.
         phases: Slice of the passive phases in the rows and columns of the covariance.
         channels: Drive channel of every heater.
         max_ma: Largest heater current allowed, in mA.

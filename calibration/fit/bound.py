@@ -1,8 +1,8 @@
 """The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
 
 The Fisher information of a plan comes from the normal equations at the readings that the model predicts. Combinations
-of parameters without any information are described as text. Joint phases enter as loop phases, so their unobservable
-part does not appear among these combinations (docs/calibration.md, 1.2).
+of parameters without any information are described as text. Phases of waveguide joints enter as loop phases (sums
+around closed paths), so their unobservable part does not appear among these combinations (docs/calibration.md, 1.2).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Bound:
         free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
-        reachable_rank: Rank that random settings with the same ports reach; ``None`` if not calculated. Near the
-            threshold, settings chosen for their information may reach a higher rank.
+        reachable_rank: Rank that random settings with the same ports reach; ``None`` if not calculated. Settings chosen
+            for their information may reach a slightly higher rank, if a combination is close to unobservable.
     """
 
     space: ParameterSpace
@@ -85,7 +85,7 @@ class Bound:
         return sigma
 
     def rms(self, name: str) -> float:
-        """Return the rms standard error of a parameter group; for ``loops`` per loop (docs/calibration.md, 1.2)."""
+        """Return the rms standard error of a group; for ``loops``, of loop phases (docs/calibration.md, 1.2)."""
         return float(np.sqrt(np.mean(self.sigma(name) ** 2)))
 
     def unseen(self) -> tuple[str, ...]:
@@ -156,12 +156,12 @@ def plan_bound(
     free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
     drift: SettingDrift | None = None,
 ) -> Bound:
-    """Return the bound of the given settings. Readings only mark which values are missing or saturated.
+    """Return the Cramér-Rao bound (smallest possible parameter errors) of a measurement with the given settings.
 
     Args:
         model: Model of the mesh.
         parameters: The point of evaluation; preferably the true parameters, otherwise the best estimate.
-        plan: The settings. Readings that are saturated or not a number are ignored.
+        plan: The settings. Values of readings do not matter, but saturated or missing ones give no information.
         noise: Noise of a reading.
         prior: Prior whose information is added to that of the readings; ``None`` for readings alone.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
@@ -179,7 +179,7 @@ def plan_bound(
 
 
 def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return the bound of a fit's readings, with the rank that settings of the same ports can reach.
+    """Return the Cramér-Rao bound of a fit's readings, with the rank that settings of the same ports can reach.
 
     Random settings reach the rank that the ports of the model allow; more settings do not raise it
     (docs/calibration.md, 1.3).

@@ -144,7 +144,7 @@ class FaultDiagnosis:
         free: Shape ``(size,)``; which parameters are free.
         reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit, for E PUCs.
         channels: Drive channel of every heater, for messages.
-        swept_sigma: By heater, the size of its effect in the sweep, in units of noise.
+        swept_sigma: By heater, the size of its effect in its sweep, in units of noise.
         heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
         whole: All settings of the run. The likelihood contains only the last ones, without reference settings.
@@ -260,7 +260,7 @@ class FaultDiagnosis:
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Add the likely reasons to the doubts of a fit that does not explain its readings."""
+        """Add the likely reasons to ``doubts`` of a fit that does not explain its readings."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
@@ -296,7 +296,7 @@ class FaultDiagnosis:
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
         """Add effects and fit again; if that does not help, return the old fit with these effects marked as refused."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
-        _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
+        _log.info("adding %s; model discrepancy without: %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
@@ -411,12 +411,12 @@ class FaultDiagnosis:
             if rows and sum(row.gain for row in rows) > max(others):
                 return self._add_rows(now, rows)
             if death is not None and (trajectories is None or death.gain > self._drift_gain(now, trajectories)):
-                _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
+                _log.info("assuming %s; model discrepancy without: %.3g", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
         if trajectories is not None and (
             trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
         ):
-            _log.info("the run drifted; discrepancy %.3g before", now.fit.discrepancy)
+            _log.info("correcting drift of the run; model discrepancy without: %.3g", now.fit.discrepancy)
             return self._follow_trajectories(now, trajectories)
         if now.rough:  # the start may not have been near enough: fit with damping from the start
             return now
@@ -546,7 +546,7 @@ class FaultDiagnosis:
                 least, best = cost, (found, ((one, other),))
         if best is None:
             return now
-        _log.info("channels of heaters %s exchanged; discrepancy %.3g before", best[1][0], now.fit.discrepancy)
+        _log.info("exchanging channels of heaters %s; discrepancy without: %.3g", best[1][0], now.fit.discrepancy)
         fit = replace(now.fit, parameters=best[0])
         case = DiagnosedFit(fit, self._readings_of_live_monitors, dead, exchanged=best[1])
         again = self._correct_causes(self._refit(case))

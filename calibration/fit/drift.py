@@ -75,7 +75,7 @@ class DriftModel:
 
 
 class Posterior(Protocol):
-    """Last known parameters and errors: a :class:`~calibration.fit.global_fit.FitResult`, or its part in a record."""
+    """Last known parameters and errors: a :class:`~calibration.fit.global_fit.FitResult`, or read from a record."""
 
     @property
     def parameters(self) -> MeshParameters:
@@ -99,7 +99,7 @@ class Renewal:
 
     Attributes:
         fit: The new fit.
-        covariance: Shape ``(size, size)``; of all parameters, prior included; 0 for fixed parameters.
+        covariance: Shape ``(size, size)``; covariance of all parameters, prior included; 0 for fixed parameters.
         holds: Whether the measured drift agrees with the drift model.
         worst_pucs: PUCs with the largest misfit, the worst first; measure them again if ``holds`` is false.
     """
@@ -206,7 +206,7 @@ class Health:
     Attributes:
         readings: Number of compared readings.
         chi2_per_reading: Mean squared residual, correlations included.
-        but_temperature: Mean squared residual with fitted chip temperature, which does not affect switching.
+        but_temperature: Mean squared residual after fitting the chip temperature, which does not affect switching.
         worst_sigma: Largest residual.
         worst_at: Monitor and source port of the largest residual.
     """
@@ -288,7 +288,7 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
 def _chi2_at_best_temperature(
     model: MeshModel, likelihood: Likelihood, vector: Real, spread: Real, warmed: Real
 ) -> float:
-    """Return χ² per reading at the best-fitting temperature, including the deviation of the temperature itself.
+    """Return χ² per reading at the best-fitting temperature, including a penalty for the temperature change.
 
     A tenth of a kelvin moves a ring resonance too far for a linear model. Several temperatures are tried, and the best
     one is refined step by step.
@@ -297,7 +297,7 @@ def _chi2_at_best_temperature(
         model: Model of the mesh.
         likelihood: Readings with their noise.
         vector: Parameter vector of the fit or record.
-        spread: Covariance of all changes except that of the temperature, shape ``(size, size)``.
+        spread: Covariance of all changes except the temperature change, shape ``(size, size)``.
         warmed: Change of the parameters for one sigma of temperature.
     """
 

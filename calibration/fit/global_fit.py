@@ -103,7 +103,7 @@ class FitResult:
         readings: Number of readings used.
         rounds: All steps.
         settings: Number of fitted settings.
-        gathered_sigma: Rms distance, in standard errors, from the end to the point of ``information``.
+        gathered_sigma: Rms distance from the end to the point where ``information`` was calculated, in standard errors.
         stated: Shape ``(P, P)``; covariance of the free parameters including the effects that the model leaves out
             (:mod:`calibration.fit.stated_errors`); ``None`` before this covariance is calculated.
     """
@@ -157,7 +157,7 @@ class _FitState:
     """State of a running fit; P free parameters.
 
     Attributes:
-        point: Shape ``(size,)``.
+        point: Shape ``(size,)``; current parameter vector.
         equations: Normal equations at ``point``; their information matrix may come from a nearby point.
         discrepancy: Model discrepancy η used for the reading weights of ``equations``.
         curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
@@ -234,8 +234,8 @@ class GlobalFit:
             near: Whether the start is at or near the end of another fit; then all steps are full steps.
             known: A fit of the first settings, if its information matrix is still valid at the start point.
             allow_near_information: Whether the returned information may come from a point near the end. This is enough
-                for a fit that is continued. For final errors call :meth:`stated`, because the information of some
-                parameters changes near their zero.
+                for a fit that is continued. For final errors call :meth:`stated`, because the information about some
+                parameters changes strongly where they are near zero.
             convergence_sigma: Rms step, in standard errors, at which the fit ends.
         """
         point = self._model.space.pack(start)
@@ -379,7 +379,7 @@ class GlobalFit:
         return float(np.minimum(squares, 9.0).mean()) if len(squares) else 0.0
 
     def _squares(self, equations: NormalEquations) -> Real:
-        """Return the squared residuals of the readings used, against noise alone, corrected for drift."""
+        """Return the squared residuals of the readings used, relative to noise alone, corrected for drift."""
         residual, sigma = self._likelihood.residual(equations.reading_ma, 0.0), self._likelihood.sigma_ma(0.0)
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares

@@ -4,7 +4,7 @@ How much better an additional effect would explain the readings can be predicted
 uses the slope of the likelihood and the information for the effect's parameters at the end of the fit, after
 elimination of the fitted parameters. The evidence of an effect whose parameters have a prior width s around zero is
 
-    L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ, u: eigenvalues of that information, slope along its vectors
+    L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ: eigenvalues of this information; u: slope along eigenvectors
 
 (Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). Cross-validation decides
 whether the parameters are added: each half of the settings judges the values from the other half.
@@ -117,7 +117,7 @@ def pair_directions(
 ) -> PairDirections:
     """Return the best-determined directions of pair crosstalk for a fit that includes other directions.
 
-    Additional settings determine other combinations of pairs than those chosen first.
+    Additional settings determine other combinations of pairs than the first settings do.
 
     Args:
         model: Model of the mesh that was fitted.
@@ -149,7 +149,7 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the parameter errors per relative deviation of each heater law from its three terms, shape ``(P, 2E)``.
+    """Return the parameter errors per relative deviation of each heater law from its three-term form, ``(P, 2E)``.
 
     The three terms absorb only part of the deviation; their fitted standard errors do not show the rest.
     """

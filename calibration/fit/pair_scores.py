@@ -1,4 +1,4 @@
-"""Scores of pairwise crosstalk: the crosstalk from one heater to one waveguide, beyond the kernel over distance.
+"""Scores of pairwise crosstalk: crosstalk from one heater to one waveguide that distance alone does not explain.
 
 There are more heater-waveguide pairs than the readings can determine, so only their best-determined combinations
 ("directions") are fitted. See docs/decisions/0023-pairs-that-are-not-fitted.md.
@@ -38,10 +38,10 @@ _ASKED_SIGMA = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Effect of crosstalk pairs in unfitted directions on P fitted parameters.
+    """Errors of P fitted parameters due to pair crosstalk in directions (combinations of pairs) that are not fitted.
 
     Attributes:
-        covariance: Shape ``(P, P)``.
+        covariance: Shape ``(P, P)``; resulting covariance of the fitted parameters.
         as_noise: Shape ``(P,)``; part of these variances that the reading weights already include.
     """
 
@@ -72,7 +72,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, ``(N·M, c)``, for pair crosstalk along c directions ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for c combinations of pair crosstalk, ``(2E, W, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -98,7 +98,7 @@ class Pairs:
         """Score pair crosstalk in its best-determined directions, given other effects that are added at the same time.
 
         Args:
-            ahead: Information of the prior of the fitted parameters, for these settings.
+            ahead: Prior information about the fitted parameters, multiplied by ``share``.
             other_effects: Parameter positions and prior widths of the other effects to be added.
             share: Fraction of all settings used here.
         """
@@ -137,7 +137,7 @@ class Pairs:
     def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of the known parameters plus parameters with the given derivative columns."""
+        """Return the normal equations of the known parameters and of further ones with the given derivatives."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -149,7 +149,7 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the extended normal equations, with pair crosstalk in all other directions treated as noise."""
+        """Return the normal equations with further parameters, treating all other pair crosstalk as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -170,11 +170,11 @@ class Pairs:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
-        """Return the best-determined directions of pair crosstalk, with all fitted parameters eliminated.
+        """Return the best-determined directions (combinations) of pair crosstalk, with fitted parameters eliminated.
 
         Args:
             before: The best directions for fewer settings.
-            ahead: Information of the prior of the fitted parameters, for these settings.
+            ahead: Prior information about the fitted parameters, multiplied by ``share``.
             width: Prior width of the relative deviation of a pair.
             share: Fraction of all settings used here.
         """
@@ -193,7 +193,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return c random directions of pair crosstalk with elements of order 1, shape ``(2E, W, c)``."""
+        """Return c random combinations of pair crosstalk with elements of order 1, shape ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions

@@ -172,14 +172,14 @@ class SearchPlan:
         portion: Number of settings used in each step.
         monitors: Number of monitors used per setting, drawn again for every chunk of settings.
         steps: Maximum number of steps from one start.
-        patience: Number of steps after which a search with much unexplained light ends unless it gained a fifth.
+        patience: Number of steps in which a search with much unexplained light must reduce it by a fifth, or end.
         starts: Maximum number of starts.
         unexplained: Fraction of the light that the ideal model may leave unexplained.
         plausible: Unexplained fraction below which the global fit is a better use of time than another start. A single
             heater law that is wrong by 7 % leaves 0.5 % from every start.
         source_phase_rad: Spread of the common phase per PUC between sources with their own lasers; 0 for a single
             laser.
-        source_prior: Cost of a source phase one ``source_phase_rad`` from the others, as a fraction of the light.
+        source_prior: Cost of a source phase that is ``source_phase_rad`` off the others, as a fraction of the light.
         one_laser_first: Whether to search in the light of one source first, and then find the phases of the other
             lasers.
     """
@@ -199,8 +199,9 @@ class SearchPlan:
         """Return the plan for a mesh with this many PUCs.
 
         On a larger mesh a step needs more readings, and the search more steps. Light passes more imperfect elements:
-        even the true phases leave 0.6 % unexplained on 265 PUCs and 0.2 % on 72. Groups of lasers may also settle in
-        different minima: with all sources at once, no start found the right minimum (docs/performance.md).
+        even the true phases leave 0.6 % of the light unexplained on 265 PUCs, and 0.2 % on 72. Groups of lasers may
+        also settle in different minima: with all sources at once, no start found the right minimum
+        (docs/performance.md).
         """
         if n_pucs <= _MAX_UNSCALED_PUCS:
             return self
@@ -585,7 +586,7 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels after a step part of the way towards their best fit."""
+        """Return the square roots of the power levels after a partial step towards their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)

@@ -24,9 +24,9 @@ from calibration.model.symmetric import solved
 Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
-"""Effects given by the slice of their parameters and their prior widths."""
+"""Effects to score together: for each, the slice of its parameters in the vector, and its prior width."""
 MIN_GAIN = 25.0
-"""Smallest gain in log evidence, and on held-out readings, for which an effect is added."""
+"""Smallest gain, in log evidence and in the log likelihood of held-out readings, for which an effect is added."""
 # Rows with at least this share of the best gain count as equal; the cheapest of them is chosen.
 _NEAR_BEST_GAIN_FRACTION = 0.8
 # Number of readings per matrix product.
@@ -51,7 +51,7 @@ class RowScore:
         width: Most likely prior width of the effect's parameters.
         excluded_effect: Shape ``(P, k)``, in single precision; factor F of the covariance F·Fᵀ of the fitted parameters
             that results from leaving the effect out. The covariances of all effects themselves would take gigabytes.
-        pairs: Directions of pair crosstalk, if this is the effect.
+        pairs: Directions of pair crosstalk, if the effect is pair crosstalk.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Pass:
         misfit: Shape ``(N, M)``; whitened residuals.
         rows: Shape ``(N, M, P + p)``; whitened derivatives, in single precision.
         by_phase: Shape ``(N, M, W)``; derivatives by the phases of waveguides.
-        heat_mw: Shape ``(N, 2E)``.
+        heat_mw: Shape ``(N, 2E)``; heat of every heater in every setting.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return for one half: information on fitted parameters, the cross terms with effect parameters, all slopes."""
+        """Return, for half of the settings, information on fitted parameters, cross terms with effects, and slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -228,13 +228,13 @@ class Selection:
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
-        """Score all effects, the largest gain first; only effects in ``excluded`` get held-out gains here."""
+        """Score all effects, the largest gain first; only ``excluded`` effects get their held-out gain here."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
-        """Select the effects to add, one by one: the one with the least computing time among the largest gains."""
+        """Select the effects to add, one by one: among those with the largest gains, the fastest one to compute."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
@@ -365,8 +365,8 @@ class _CrossValidation:
 
     Attributes:
         information: Shape ``(m, m)``; information of the half that finds the values.
-        slope: Shape ``(m,)``.
-        judged_information: Shape ``(m, m)``; information of the judging half, at the fit of the first half.
+        slope: Shape ``(m,)``; slope of the log likelihood of the half that finds the values.
+        judged_information: Shape ``(m, m)``; information of the judging half, at the values from the other half.
         judged_slope: Shape ``(m,)``; slope of the log likelihood of the judging half.
     """
 

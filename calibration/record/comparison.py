@@ -93,8 +93,8 @@ def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comp
     Passive phases are compared modulo 2π, joint phases through loop phases (docs/calibration.md, 1.2).
 
     Raises:
-        CalibrationError: The records belong to different meshes, or a record has crosstalk that is not a distance
-            kernel.
+        CalibrationError: The records belong to different meshes, or the crosstalk of a record is not a function of
+            distance.
     """
     if first.mesh_sha256 != second.mesh_sha256:
         raise CalibrationError(

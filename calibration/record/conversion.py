@@ -164,7 +164,7 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
     See :func:`space_from_record`.
 
     Raises:
-        CalibrationError: The crosstalk of the record is not a distance kernel.
+        CalibrationError: The crosstalk of the record is not a function of distance (kernel).
     """
     crosstalk = record.crosstalk
     if crosstalk is not None and crosstalk.differential_rad_per_mw:
@@ -204,7 +204,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
-    """Return the origin (contents besides the parameters) for a record derived from another; the date is not copied."""
+    """Return a record's contents besides the parameters, without its date, for a record that is derived from it."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
     reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}

@@ -100,7 +100,7 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the record's reference frequency minus that of the hidden truth, in Hz.
+    """Return the reference frequency of the record minus the one of the hidden truth, in Hz.
 
     Light from several modules determines only frequency differences; the true mean is taken to be the stated mean.
     """
@@ -136,7 +136,7 @@ Real = NDArray[np.float64]
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
 REST_S = 0.15
-"""Time until a chip is in thermal equilibrium, which a record assumes; some chips have slow heat."""
+"""Time until a chip is in thermal equilibrium, which a record assumes; heat spreads slowly in some chips."""
 _LAW_POWERS = np.array([1, 2, 3])
 
 
@@ -144,7 +144,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a perfect calibration for a record with the same sources and monitors.
 
     Heater laws are three-term fits to the true laws over the current range of the record. Frequencies and phases refer
-    to the record's reference. The entering power is that of the record, because emulated fibres drift.
+    to the record's reference. The entering power is copied from the record, because emulated fibres drift.
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -83,7 +83,7 @@ class Readings:
 
     Attributes:
         taken: Readings with light from sources in the record, at monitors in the record.
-        sweeps: The sweeps among them.
+        sweeps: Sweeps of single heaters among the readings in ``taken``.
 
     Raises:
         CalibrationError: The readings belong to another mesh, or the record lacks values for the model: another kind of

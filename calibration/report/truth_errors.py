@@ -157,7 +157,7 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
 
     Raises:
         ConfigError: The bench is not emulated.
-        CalibrationError: The record has no covariance, or its crosstalk is not a distance kernel as in the global fit.
+        CalibrationError: The record has no covariance, or its crosstalk is not a function of distance.
     """
     truth = true_parameters(bench, record)
     normalised, phases = phase_errors(bench, record, truth)

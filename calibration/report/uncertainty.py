@@ -88,7 +88,7 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
     """Return the rms phase error of an arm after crosstalk compensation, with all heaters at π.
 
-    The value follows from the covariance of the kernel; ``None`` without a covariance.
+    The value follows from the covariance of the fitted crosstalk; ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     place = None if entry is None else entry.rows_of("crosstalk")

@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench, without uncertain heater laws if the fit explains all readings.
+    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out.
 
     Args:
         start: Start of the run.
@@ -84,7 +84,7 @@ def find_worst_misfits(
         model: Model of the mesh.
         parameters: Result of the fit.
         likelihood: Readings with their noise.
-        min_misfit: Smallest mean squared residual, relative to that of all readings, that is listed.
+        min_misfit: Smallest mean squared residual that is listed, relative to the mean over all readings.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)

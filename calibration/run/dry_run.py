@@ -1,7 +1,7 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
 All input comes from the bench file. The design uses a nominal mesh with random phases; the accuracy that settings give
-hardly depends on the phases (10 % from 50 settings on, docs/calibration.md, 4).
+hardly depends on these phases (by 10 % from 50 settings on, docs/calibration.md, 4).
 """
 
 from __future__ import annotations

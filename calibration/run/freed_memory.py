@@ -25,7 +25,7 @@ _running: list[object] = []
 
 @contextlib.contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Keep up to 1 GiB of freed memory, in arrays of up to 64 MiB, during a block.
+    """Keep up to 1 GiB of freed memory, in arrays of up to 64 MiB, during a ``with`` block.
 
     The memory is returned to the system after the last such block. Without ``mallopt`` in the C library, nothing is
     done.

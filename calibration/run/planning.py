@@ -53,8 +53,8 @@ class Goal:
     """Required accuracy of a calibration, and limits of its effort.
 
     Attributes:
-        sigma_rad: Required rms standard error of passive phases and of loops. The default of 1 mrad is less than a step
-            of a 14-bit drive (1.5 mrad), a step of 0.001 in the coupling (2 mrad) and the drift with a locked
+        sigma_rad: Required rms standard error of passive phases and of loop phases. The default of 1 mrad is less than
+            a step of a 14-bit drive (1.5 mrad), a step of 0.001 in the coupling (2 mrad) and the drift with a locked
             temperature (6 mrad at 10 mK, assumed). Higher accuracy would be useless.
         hardware_s: Maximum hardware time of the whole calibration.
         settings: Maximum number of settings of the whole calibration.
@@ -89,7 +89,7 @@ class Knowledge:
         return cls(sigma, limit, phases & (limit <= goal_rad))
 
     def rms_rad(self, space: ParameterSpace, among: NDArray[np.bool_] | None = None) -> float:
-        """Return the rms standard error of passive phases or of loops, whichever is larger; 0 without phases."""
+        """Return the larger of the rms standard errors of passive phases and of loop phases; 0 without phases."""
         spreads = []
         for name in PHASE_GROUPS:
             chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if among is None else among)
@@ -102,7 +102,7 @@ class PlanningOutcome:
     """Result of the planning.
 
     Attributes:
-        sigma_rad: Rms standard error of passive phases or of loops that was reached, whichever is larger.
+        sigma_rad: The larger of the rms standard errors reached for passive phases and for loop phases.
         settings: Settings chosen and measured.
         shortfall: Why the goal was missed; empty if it was reached.
     """
@@ -223,7 +223,7 @@ class AdaptiveMeasurement:
         return design.plan, promised, ""
 
     def _measure(self, plan: Observations) -> Observations:
-        """Measure settings, grouped by source, and return them with their readings."""
+        """Measure settings, grouped by source, and return the settings with their readings."""
         first = len(self.logbook)
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):

@@ -247,7 +247,7 @@ class Calibration:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; return the start with the new readings, and the last fit."""
+        """Measure and fit until the phases reach the goal; return bootstrap result with all readings, and fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -284,7 +284,7 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis for the random settings of a start."""
+        """Return the fault diagnosis for the random settings of a bootstrap result."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -457,13 +457,13 @@ def first_fit(
     found: Callable[[Start, DiagnosedFit], None],
     work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from one start after another until a fit explains the readings; return its start and its diagnosed fit.
+    """Fit from one start point after another until a fit explains the readings; return start point and diagnosed fit.
 
     Args:
         bootstrap: The stages before the fit, which can repeat the phase search.
         start: Result of the first search.
-        diagnosis: Function that returns the fault diagnosis for a start.
-        found: Function called with every start and its diagnosed fit.
+        diagnosis: Function that returns the fault diagnosis for a start point.
+        found: Function called with every start point and its diagnosed fit.
         work: Counter and limit of the work; unlimited if not given.
     """
     work = work or FitWork()
@@ -507,7 +507,7 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from another start; return this start and fit, or the present ones if they explain the readings better."""
+    """Fit from another start point; return it and its fit, or the present ones if they explain the readings better."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

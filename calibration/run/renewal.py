@@ -115,8 +115,8 @@ Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0
 """Hardware time of the random settings. With 72 PUCs and eight sources, this allows 30 settings that change all heaters
-(3.6 mrad), 100 that change 18 heaters each (1.8 mrad), or 100 of these that are each the best of eight candidates (1.2
-mrad)."""
+(phases to 3.6 mrad), or 100 that change 18 heaters each (1.8 mrad; 1.2 mrad if each is the best of eight
+candidates)."""
 WANTED_RAD = 1e-3
 _TRIES = 8
 # Settings per source before the source changes.

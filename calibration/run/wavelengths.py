@@ -175,7 +175,7 @@ class WavelengthExtension:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
-        likelihood: Source of the noise and drift of readings; the readings in it are ignored.
+        likelihood: Source of the noise and drift of readings; its own readings are ignored.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.

@@ -166,7 +166,7 @@ enum lum_fault_state {
     LUM_FAULT_STATE_PRESENT = 0x02,
 };
 
-/* State of the outputs (section 11.1). BOOT and SAFE drive zeros; in GRACE the watchdog tripped but drives on. */
+/* State of the outputs (section 11.1). BOOT and SAFE drive zeros; GRACE keeps outputs on after a watchdog trip. */
 enum lum_outputs_state {
     LUM_OUTPUTS_STATE_BOOT = 0x00,
     LUM_OUTPUTS_STATE_READY = 0x01,

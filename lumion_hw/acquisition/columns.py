@@ -116,7 +116,7 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart time averages such as link performance and wait one averaging time; the next read reports errors."""
+        """Restart the averages of link performance and wait one averaging time; the next reading reports errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources
@@ -334,7 +334,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link quantity, averaged since the last row or else present; ``NO_SIGNAL`` if the link is down."""
+    """Return a link quantity: the average since the last row, else the present value; ``NO_SIGNAL`` without a link."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)

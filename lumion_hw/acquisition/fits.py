@@ -35,7 +35,7 @@ class FringeFit(FittedCurve):
         mean: Mean of the fringe, in the unit of the reading.
         mean_error: Standard error of ``mean``.
         bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short for it.
-        bend_error_per_mw: Standard error of ``bend_per_mw``; for a short sweep, the value assumed in the other errors.
+        bend_error_per_mw: Standard error of ``bend_per_mw``; if the sweep is too short, an assumed value.
     """
 
     p_pi_mw: float
@@ -79,10 +79,10 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit error ratio over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, plotted as log10 of the ratio.
+    """Bit error ratio (as log10) over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, optical plus other noise.
 
     Attributes:
-        penalty_db: Implementation penalty: OSNR needed above theory, where transceiver noise is negligible.
+        penalty_db: Implementation penalty: additional OSNR needed compared with theory, without transceiver noise.
         penalty_error_db: Standard error of ``penalty_db``.
         inverse_floor: 1 / SNR of the transceivers alone, independent of the OSNR; may scatter around zero.
         inverse_floor_error: Standard error of ``inverse_floor``.
@@ -111,7 +111,7 @@ class BerFit(FittedCurve):
         return 10.0 * math.log10(self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ / noise) + self.penalty_db
 
     def penalty_at_db(self, ber: float) -> float:
-        """Return the OSNR in dB needed above theory at a bit error ratio, transceiver noise included."""
+        """Return the additional OSNR in dB, compared with theory, for a bit error ratio; includes transceiver noise."""
         ideal = self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * snr_of_ber(ber, self.modulation)
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
@@ -234,7 +234,7 @@ class _Fringe(NamedTuple):
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
-        """Return the smallest residual at a given bend, its Pπ, and the mean, cosine and sine parts of that fringe."""
+        """Search Pπ at a given bend; return the smallest residual, its Pπ, and the fringe's mean, cosine and sine."""
         few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
         # From half a fringe over the whole sweep to one fringe per four points.

@@ -29,7 +29,7 @@ _MIN_SINGULAR_VALUE_RATIO = 1e-9
 
 
 class FitTerm(NamedTuple):
-    """One quantity of a fit's summary: its name, the attributes with value and error, number format and unit."""
+    """One quantity in a fit's summary: name, names of the attributes with value and error, number format, unit."""
 
     name: str
     value: str

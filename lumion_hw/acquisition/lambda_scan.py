@@ -100,7 +100,7 @@ class LambdaScan:
         self.max_points_per_sweep = max_points
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Sweep the given points; return the results, or the reason of a failure, with the bench at the first point."""
+        """Set the first point, then sweep all given points; return the results, or the reason of a failure."""
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)

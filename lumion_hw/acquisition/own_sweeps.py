@@ -24,8 +24,8 @@ class InstrumentSweep(Protocol):
 
     Attributes:
         description: Text that names the instruments.
-        points_in_pass: Number of points in one pass of the swept axes. A group of points stays within one pass, in the
-            order in which the scan visits them.
+        points_in_pass: Number of points in one pass of the swept axes. Each call of :meth:`run` gets points of one
+            pass only, in the order in which the scan visits them.
         max_points_per_sweep: Largest number of points in one call of :meth:`run`.
     """
 

@@ -75,7 +75,7 @@ class RingFit(FittedCurve):
         fwhm_error_ghz: Standard error of ``fwhm_ghz``.
         q: Loaded quality factor of the reported resonance, ν0 / fwhm.
         q_error: Standard error of ``q``.
-        extinction_db: Highest over lowest transmission of its fitted curve; a lower bound if its error is infinite.
+        extinction_db: Highest over lowest transmission at that resonance; a lower bound if its error is infinite.
         extinction_error_db: Standard error of ``extinction_db``; infinite if the lowest light is within its error.
         fsr_nm: Free spectral range in vacuum wavelength, at the reported resonance.
         resonances: All resonances, by frequency.

@@ -199,7 +199,7 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
-    """Yield start points and spacings of combs to try: distances of large dips or peaks, and fractions."""
+    """Yield start points and spacings of combs to try: distances between large dips or peaks, or fractions of these."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
@@ -215,7 +215,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Extend a comb of dips or peaks from one of these to both sides; return its score, and its members by number."""
+    """Extend a comb from one dip or peak to both sides; return its score, and its dips or peaks by resonance number."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0

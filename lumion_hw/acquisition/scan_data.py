@@ -41,8 +41,8 @@ class ScanData:
         unit: Units of the readings, by name.
         time_s: Time of each point in s since the start; NaN for missing points.
         by_instrument: Whether an instrument swept each point; the time of the point is then the end of the sweep.
-        setting_was: Actual values of settings that deviate from the plan, by name, such as the wavelengths that a laser
-            logs during its sweep; NaN for missing points.
+        setting_was: For each setting that did not take its planned values: the actual values, by name of the setting.
+            Example: the wavelengths that a laser logs during its sweep. NaN for missing points.
     """
 
     header: LogHeader
@@ -246,7 +246,7 @@ class ScanData:
 
 
 def _deviating_settings(plan: ScanPlan, actual: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return the actual values, in the shape of the scan, of settings that deviate from the plan."""
+    """Return the actual values of settings that did not take their planned values, in the shape of the scan."""
     planned = [(number, item) for number, axis in enumerate(plan.axes) for item in axis.settings]
     was = {}
     for (number, setting), numbers in zip(planned, actual, strict=True):

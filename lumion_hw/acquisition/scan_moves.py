@@ -133,7 +133,7 @@ class Moves:
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Record that a device has gone to a scan point itself, and the arrays that it applies there."""
+        """Record that a device has set a scan point itself, and the array settings at this point."""
         self._at = place
         self._driven |= arrays
 

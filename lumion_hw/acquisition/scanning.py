@@ -90,7 +90,7 @@ class PreparedScan:
 
     @property
     def swept(self) -> list[str]:
-        """Names of the settings to restore after the scan: whole arrays, and frequencies instead of wavelengths."""
+        """Names of the settings to restore after the scan; arrays as a whole, wavelengths as frequencies."""
         moved = dict.fromkeys(setting.part_of or setting.name for setting in self.moves.settings)
         return list(moved | dict.fromkeys(self.moves.plan.followers))
 

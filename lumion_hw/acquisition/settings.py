@@ -64,7 +64,7 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` if the setting gives it a meaning."""
+"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` only if the setting defines it."""
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -93,8 +93,8 @@ class Setting:
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
         none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not a valid value.
-        part_of: Name of the array setting of which this setting is an element, or of the setting that it gives in
-            another unit; empty for independent settings.
+        part_of: Name of another setting with the same value: the array that contains this setting as an element, or
+            the quantity in another unit; empty for independent settings.
         place: Index in the array of ``part_of``, from 0; ``None`` if this is not an element of an array.
         switches: ``light`` if this setting switches a source on and off; ``supply`` if the device accepts other
             settings only while this setting is on.

@@ -72,7 +72,7 @@ class MeterMonitors:
 
 
 def _facet_ma_per_w(out: OutputPath) -> float:
-    """Return the ratio, in mA/W, of the photocurrent that represents the facet power to the power at the meter."""
+    """Return the factor, in mA/W, that converts power at the meter to the photocurrent of the power at the facet."""
     for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(

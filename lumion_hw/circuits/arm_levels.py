@@ -1,9 +1,9 @@
 """Powers of the two arms of a dual-polarization circuit, measured and equalized at its receiver.
 
-No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without meters there does not know
-it. The receiver's power reading includes it and needs no lock, but it sums both arms. So set-up diverts one arm at a
-time at a PUC that only this arm uses, for a few readings. The remaining light is that of the other arm, which is
-thereby verified. Then the stronger arm is trimmed by the difference.
+No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without power meters there cannot
+measure this loss. The receiver's power reading includes the loss and needs no lock, but sums both arms. So set-up
+diverts one arm at a time at a PUC that only this arm uses, for a few readings. The remaining light comes from the other
+arm, which this verifies. Then the stronger arm is trimmed by the difference.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _ROUNDS = 2
 _MAX_LEVELLED_DB = 6.0
 """Largest difference that is levelled: an arm weaker than that has lost its light, and trimming would hide the loss."""
 _DARK_ENOUGH_DB = -25.0
-"""An arm is diverted only if no receiver gets more than this level of its light."""
+"""An arm is diverted only if no receiver gets more stray light than this, relative to the circuit's weakest arm."""
 _MIN_TRIM_DB = 0.02
 _MAX_TRIMS = 5
 _HARMLESS_DB = -35.0
-"""Trims that send less than this from one arm to the end of the other count as equally good."""
+"""Trims that send less light than this from one arm to the end of the other count as equally good."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ class ArmLeveller:
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
         """Measure the arms of a circuit separately, and attenuate the stronger arm until both are equal.
 
-        No arm stays diverted, whatever happens.
+        No arm stays diverted, even after an error.
 
         Args:
-            plan: All active circuits, as the mesh is driven.
+            plan: Plan of all active circuits, whose heater currents are driven now.
             circuit: One of these circuits, with two arms.
 
         Returns:
-            The plan as it is driven afterwards, and the last measurement.
+            The plan that is driven afterwards, and the last measurement.
 
         Raises:
             LumionError: A device failed.
@@ -172,15 +172,15 @@ class ArmLeveller:
     ) -> float:
         """Return the strongest stray light at receivers in a setting, relative to the circuit's weakest arm, in dB.
 
-        Counted are light of an arm at a receiver's port other than its end, and all other light at the ends of this
-        circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
+        Stray light is an arm's light at a receiver's port other than its own end, and all other light at the ends of
+        this circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
         receiver.
 
         Args:
             plan: All circuits with light.
             circuit: The circuit.
             currents_ma: Heater currents of the setting.
-            diverted: An arm that is diverted in it, none of whose light may reach a receiver.
+            diverted: The arm that this setting diverts; none of its light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {

@@ -2,7 +2,7 @@
 
 Each of the two tributaries (arms) of such a signal leaves the mesh at its own output, where its power is measured while
 both are on. Only the receiver can judge both together: by its lock, PDL, DGD, SOP rate and bit error ratio before
-correction. Power cannot guide its polarization search: turning the signal does not change the power.
+correction. A polarization search by power is impossible: turning the signal's polarization does not change it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Acceptance:
         dgd_ps: Delay between the polarizations.
         sop_krad_per_s: Rate at which the polarizations turn.
         prefec_ber: Bit error ratio before correction.
-        max_ber: Largest bit error ratio that a module which just meets its specification would have here.
+        max_ber: Largest bit error ratio on this circuit of a module that just meets its specification.
         failures: Reasons why the signal is not accepted, one clause each.
     """
 
@@ -59,7 +59,7 @@ class Acceptance:
 
 
 def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
-    """Return the modules whose transmitters circuits need; a coherent receiver mixes with its own laser's light."""
+    """Return the modules whose lasers circuits need: transmitters, and coherent receivers, which need their own."""
     names = [
         name
         for circuit in circuits

@@ -38,17 +38,17 @@ Place = Literal[
     "receiver",
     "budget",
 ]
-"""Where the fault is, in the order of the light."""
+"""Where the fault is, in the order in which light passes these places."""
 
 _SHARE = 0.1
-"""Part of a source's light that confirms a hypothesis about its port: a PUC may be stuck half way."""
+"""Fraction of a source's light that must leave at the port a fault predicts; low, as a PUC may be stuck half way."""
 _FLOOR_DB = 25.0
-"""Light this far below the expected power counts as none: PUCs leak less."""
+"""Light weaker than the expected power by this much counts as darkness: PUCs leak less."""
 _BACKGROUND_VARIATION = 0.05
-"""Light of other circuits that changes by less than this part (0.2 dB) has not changed: fibres and lasers drift."""
+"""Relative change of other circuits' light that is ignored (0.2 dB): fibres and lasers drift."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
-"""Loss beyond the prediction that is attributed to one place."""
+"""Smallest deviation from the predicted power that is attributed to a fault at one place."""
 _SAME_LIGHT_DB = 2.0
 """Two output fibres may differ in loss by this much and still carry the same light."""
 

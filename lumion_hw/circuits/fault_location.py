@@ -15,17 +15,17 @@ from typing import Literal
 FaultPlace = Literal[
     "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: the mesh has
-no monitor that shows the place."""
+"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: light is lost
+before the output's tap, and the mesh has no monitor that shows where."""
 
 BROKEN_DB = 3.0
 """Loss of light in dB since the proof, from which a circuit counts as broken; a smaller loss is a degradation."""
 _SAME_DB = 2.0
-"""Light that has changed by less than this counts as unchanged."""
+"""Change in dB below which light counts as unchanged."""
 _ELSEWHERE = 0.2
-"""Part of the lost light that proves, if it appears at other ports, that the mesh sends it there."""
+"""If this fraction of the lost light appears at other ports, the mesh sends the light there."""
 _NOISE = 1e-3
-"""Part of the light at the output port below which a port's reading is not used."""
+"""Readings of ports with less than this fraction of the output port's light are not used."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Clock for circuit leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
 
 The time of day may jump, by hand, by a time server or after a flat battery; a lease of an hour still lasts an hour.
-Only if the clock itself has restarted with the host does the recorded time of day decide.
+If the host has rebooted, that clock has restarted, and the recorded time of day decides.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import w_from_dbm
 
 _STRAY_DB = 15.0
-"""Light this far below the expected level may be at an output before its transmitter is on: leakage is weaker."""
+"""Before a transmitter is on, its output may have light up to this far below the expected level, from leakage."""
 _ALIGNED_WITHIN_DB = 0.3
 """Extra loss up to which the polarization counts as unchanged: monitors, launch reports and predictions err by less."""
 _DARK_RATIO = 300.0
@@ -37,7 +37,7 @@ _DARK_RATIO = 300.0
 _BRIGHT_RATIO = 30.0
 """Another port has the light if it has more than 1/30 of it: enough TE for any polarization but an orthogonal one."""
 _DARK_READS = 30
-"""Readings after which two squeezers have covered their range; one alone may turn around the polarization itself."""
+"""Readings after which two squeezers have covered their range; one alone may not turn some polarization at all."""
 _MAX_SETTLE_S = 0.02
 """Heaters settle in milliseconds; light that is missing after this time will not arrive."""
 _REREAD_S = 0.5e-3
@@ -74,10 +74,10 @@ class CircuitLighting:
 
         Args:
             plan: All circuits that the mesh is programmed for.
-            circuits: The new ones among them.
+            circuits: The new circuits of the plan.
             lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
-            align: Search the polarization at every new input. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone.
 
         Returns:

@@ -39,7 +39,7 @@ _PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
 """Fault places that may also be caused by a controller whose heaters are off."""
 _BROKEN = "broken: "
 _OWN_SHARE = 0.9
-"""Part of the light at a port from which the port counts as one circuit's own."""
+"""Fraction of the light at a port that must come from one circuit, so that the port is that circuit's own."""
 # From this loss on, the cause may be a fault or a fade, which the detectors distinguish.
 _DARK_DB = 10.0
 _SEEN_S = 0.02
@@ -201,7 +201,7 @@ class CircuitMaintenance:
         """Check all circuits once, end expired leases, and repair circuits where possible.
 
         Raises:
-            SafetyError: A fault keeps the heaters off and must be cleared by its name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
             LumionError: As :meth:`run`.
         """
         # Another program may have taken the bench over. The check also renews the sign of life that other hosts see.
@@ -265,8 +265,8 @@ class CircuitMaintenance:
     def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Measure the margins of all circuits for a display; change no setting and raise no device errors.
 
-        :meth:`step` measures anyway; beside :meth:`track_polarizations`, another thread calls this on a real clock. A
-        circuit with a silent device keeps its last measurement.
+        :meth:`step` includes this measurement. While :meth:`track_polarizations` runs on a real clock, another thread
+        calls this method. A circuit with a silent device keeps its last measurement.
 
         Args:
             is_over: Returns whether a change has begun: readings may then be of other light and are ignored.
@@ -332,7 +332,7 @@ class CircuitMaintenance:
         return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
-        """Continue polarization tracking of circuits tracked before, and start it where a search has run since."""
+        """Continue tracking the polarization of circuits tracked before; start it for circuits searched since then."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization

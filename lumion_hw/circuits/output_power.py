@@ -141,7 +141,7 @@ class OutputPowerReader:
         return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
 
     def budgeted_photocurrent_ma(self, circuit: PlannedCircuit) -> float | None:
-        """Return the photocurrent at a circuit's output by its budget, in mA; ``None`` without a photodiode."""
+        """Return the photocurrent in mA that a circuit's link budget predicts; ``None`` without a photodiode."""
         if not self._has_photodiode(circuit.exit):
             return None
         budget, entry, port = circuit.budget, circuit.entry, circuit.exit.port

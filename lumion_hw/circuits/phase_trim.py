@@ -20,14 +20,14 @@ from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 DITHER_RAD = 0.2
-"""Costs 0.043 dB; readings with 0.01 dB noise then give a phase to 0.012 rad."""
+"""Phase change for a measurement; it costs 0.043 dB. Reading noise of 0.01 dB then gives a phase error of 0.012 rad."""
 _SIGMA_RAD = 0.012
 MAX_DRIFT_RAD = 0.6
 """Larger errors are not drift: the readings are disturbed by something else."""
 READS = 4
 """Readings per PUC in the order +, -, -, +, so that steady drift cancels."""
 _MIN_CORRECTION_RAD = 0.03
-"""Smaller errors cost less than 0.001 dB and can hardly be measured."""
+"""Smaller phase errors cost less than 0.001 dB, can hardly be measured, and are not corrected."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class PhaseError:
 def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Callable[[], float]) -> PhaseError:
     """Measure the phase error of a PUC on a circuit in service, and correct it.
 
-    The heaters end as they were, or with the error of this PUC corrected, whatever happens.
+    Even after an error, the heaters end with their former currents or with this PUC corrected.
 
     Args:
         mesh: The mesh.
         record: Calibration of the mesh.
         puc: The PUC.
-        read_w: Reads the power at the output of its path.
+        read_w: Reads the power at the output of the circuit that uses the PUC.
 
     Raises:
         LimitError: The heaters cannot reach the dithered phases; nothing was changed.
@@ -113,7 +113,7 @@ def shifted_currents_ma(
 def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
     """Return a new calibration record whose passive phases include drift measured in service.
 
-    The child has no covariance and no raw readings: those of its parent do not apply to the new phases.
+    The new record has no covariance and no raw readings: those of the old record do not apply to the new phases.
 
     Args:
         record: The record.

@@ -20,7 +20,7 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 LAUNCH_SIGMA_DB = 0.1
 """Drift of a module's reported launch power; its fixed error is part of the calibrated input loss."""
 UNCALIBRATED_LAUNCH_SIGMA_DB = 1.5
-"""Fixed error of that report, at most ±3 dB (SFF-8472), where no calibration has removed it."""
+"""Fixed error of a module's reported launch power, at most ±3 dB (SFF-8472), if no calibration has removed it."""
 METER_SIGMA_DB = 0.1
 """Fixed error of a power meter, ±2.5 % (Keysight N77xx)."""
 MONITOR_SIGMA_DB = 0.05
@@ -28,7 +28,7 @@ MONITOR_SIGMA_DB = 0.05
 UNALIGNED_SIGMA_DB = 0.1
 """Loss that remains after a polarization search."""
 LEAKAGE_SIGMA_DB = 0.05
-"""Light that leaks out of the path and back, 25 dB down each time: 20 log10(1 + 10^-2.5)."""
+"""Effect of light that leaks out of the path and back in, 25 dB weaker at each leak: 20 log10(1 + 10^-2.5)."""
 _SIGMAS = 4.0
 """Acceptance limit: 4 sigma, so 1 in 10,000 good circuits is rejected."""
 _LOS_DEADLINE_S = 1.0
@@ -37,7 +37,7 @@ _LOS_POLL_S = 0.02
 
 @dataclass(frozen=True)
 class CircuitProof:
-    """Measured result of one circuit.
+    """Result of measuring one circuit.
 
     Attributes:
         circuit: The circuit as planned.

@@ -245,7 +245,7 @@ class CircuitService:
 
         Args:
             requests: The circuits to connect.
-            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone reached.
             progress: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
 
@@ -350,7 +350,7 @@ class CircuitService:
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
-        """Record a change of circuits before and after; record a failed one as undone if the mesh confirms it.
+        """Record the start and end of a circuit change; record a failed change as undone if the mesh confirms that.
 
         Args:
             what: Kind of change, such as ``connect``.

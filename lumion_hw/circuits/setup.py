@@ -88,14 +88,14 @@ class PathSetup:
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Replace all active circuits by those of a plan and verify each by its light, or restore the mesh.
+        """Replace all active circuits by the circuits of a plan and verify each by its light, or restore the mesh.
 
         The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first:
         heaters that no active circuit uses are set in a commit of their own.
 
         Args:
             plan: The circuits to set up.
-            align: Search the polarization at every input. Otherwise only where the loss shows that it has moved.
+            align: Whether to search the polarization at every input, or only where the loss shows that it has moved.
             milestone: Called with the name of each milestone that the last circuit has reached.
 
         Raises:
@@ -137,7 +137,7 @@ class PathSetup:
 
         Args:
             requests: The circuits to connect.
-            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone that the last circuit has reached.
             progress: As for :func:`~lumion_hw.circuits.plan_circuits`.
 

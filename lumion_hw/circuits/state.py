@@ -1,9 +1,9 @@
 """Journal of connected circuits: a file through which circuits outlive the program that set them up.
 
-The journal (:mod:`lumion_hw.storage.line_journal`) holds two entries for every change: ``begun`` is on the disk before
-anything changes and holds the heater currents until then; ``ended`` holds all circuits that are active afterwards. If a
-program is killed in between, only ``begun`` remains: the next program reads the mesh back and decides whether it is as
-before, dark, or changed (:func:`compare_with_mesh`).
+The journal (:mod:`lumion_hw.storage.line_journal`) holds two entries for every change: ``begun`` is written to the disk
+before anything changes and holds the heater currents before the change; ``ended`` holds all circuits that are active
+afterwards. If a program is killed in between, only ``begun`` remains. The next program then reads the heater currents
+back and decides whether the mesh is as before, dark, or changed (:func:`compare_with_mesh`).
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
     """Compare the driven heater currents with the journal.
 
     Args:
-        mesh: The mesh. If its controller measures its outputs, the readings must confirm the currents.
+        mesh: The mesh. If its controller measures output currents, these must confirm the programmed ones.
         state: State after the last finished change.
         unfinished: A later change that was not finished.
 

@@ -47,7 +47,7 @@ def fabric() -> None:
     "hook",
     multiple=True,
     metavar="WORD",
-    help="Program to call when a job's circuits change; repeat for each argument.",
+    help="Program to call when a job's circuits change. Give --hook again for each argument of the program.",
 )
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.

@@ -340,7 +340,7 @@ def _ratios(result: Overprovisioning, counting: str) -> dict[str, float | None]:
 
 def _print_policies(result: Overprovisioning, level: float) -> None:
     echo_table(
-        f"Number of accelerators, mean of {result.states} states; {result.failed:.4g} failed under a job",
+        f"Number of accelerators, mean of {result.states} states; {result.failed:.4g} failed ones were in use by jobs",
         ("policy", "scope of spares", "stranded", "+-", "idle spares", f"reserved for {level:g}", "sufficient"),
         [
             (

@@ -66,7 +66,7 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
 @_PORTS
 @json_option
 def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: int, ports: int, as_json: bool) -> None:
-    """Place one slice among busy accelerators, on both kinds of rack.
+    """Place one slice among busy accelerators, in a torus rack and in a rack with a circuit fabric.
 
     Example: `lumion slice place 8 --topology torus --busy 0,5,10,15,21`
     """
@@ -143,7 +143,7 @@ def stream(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Serve random requests on both kinds of rack; compare acceptance, fragmentation and bandwidth."""
+    """Serve random requests in a torus rack and a circuit-fabric rack; compare acceptance, fragmentation, bandwidth."""
     from lumion_hw.planning import job_mix, serve_stream
 
     jobs = job_mix(mix, counted_by)

@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 160
-"""Longest joined message in characters. Input queues are finite, and Keysight's guides do not state their size."""
+"""Longest message of joined queries, in characters. Keysight's guides do not state the size of the input queue."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HeldSetting:
         value: Value that the driver set, in the unit of the reply, or the keyword in capitals.
         name: Name of the setting, for messages.
         restore: Function that sets the value again. Raises ``LumionError``.
-        tolerance: Largest difference of a number that still counts as unchanged.
+        tolerance: Largest difference from ``value`` at which a number counts as unchanged.
     """
 
     query: str
@@ -72,7 +72,7 @@ class HeldSetup:
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Restore this unchecked setting too whenever a checked one has changed, because ``*RST`` changes both.
+        """Also restore this setting, which is not checked, when a checked setting has changed: ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.
@@ -91,7 +91,7 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
-        """Return the result of ``read``, made while all checked settings were unchanged. Raises as :meth:`query`."""
+        """Call ``read`` while all checked settings are unchanged; return its result. Raises as :meth:`query`."""
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:

@@ -69,7 +69,7 @@ def not_open(label: str, device: str, address: str) -> ConnectError:
 
 
 class SelfIdentifying(Protocol):
-    """Protocol for identities: the attributes that every device reports."""
+    """Type of an identity: model and serial number, which every device reports."""
 
     @property
     def model(self) -> str:

@@ -36,7 +36,7 @@ def check_range(
 
 
 def check_fault_id(fault_id: object, device: str, address: str) -> None:
-    """Refuse a fault id that is not a whole number: ``True`` would clear fault 1.
+    """Refuse a fault id that is not an integer; ``True`` is refused too, because it would clear fault 1.
 
     Raises:
         BadValueError: The id is not an integer; nothing was cleared.

@@ -203,8 +203,8 @@ class StrictScpi:
     def operations_done(self) -> bool:
         """Return whether no operation is pending, without waiting.
 
-        ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until
-        then, or (Keysight's optical instruments) returns 0.
+        ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until all
+        operations have ended; Keysight's optical instruments return 0 instead.
         """
         with self.session.transaction():
             self.number("*ESR?")  # clears the bit of an operation that ended earlier

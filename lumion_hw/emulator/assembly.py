@@ -63,7 +63,7 @@ class EmulationSpec:
         wiring: Fibres between modules, instruments and mesh.
         devices: All devices.
         controller: Name of the device that drives the heaters of the mesh; other controllers drive no heater.
-        heater_channels: Drive channel of each heater; heater 2·PUC + arm, with arm 0 upper and 1 lower.
+        heater_channels: Drive channel of each heater; heater number 2·PUC + arm, with arm 0 upper and 1 lower.
         monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
@@ -84,7 +84,7 @@ class EmulationSpec:
 
 
 class EmulatedBench:
-    """All emulated devices of a bench, on one clock and drawn from one random seed.
+    """All emulated devices of a bench. They share one clock, and one seed determines all random parameters.
 
     Args:
         spec: Bench to emulate.
@@ -99,9 +99,9 @@ class EmulatedBench:
         warm: Whether pluggable modules have been powered for a long time.
         world: Optical model. Its hidden parameters are for tests only.
         slow_drift: Slow drift of the chip's parameters with the age of the bench.
-        chip_id: Name of the emulated chip; every combination of seed, mesh and physics has another name.
+        chip_id: Name of the emulated chip; different for every combination of seed, mesh and physics.
         faults: Scripted faults.
-        devices: The emulated devices by name; for a module, the bridge between it and the host.
+        devices: The emulated devices by name; for a pluggable module, the I2C bridge between module and host.
         transponders: The emulated modules themselves by device name, for their faults and pins.
     """
 
@@ -157,7 +157,7 @@ class EmulatedBench:
     # -- for the kinds of devices, which make themselves ---------------------------------------------------------------
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return a random stream for one purpose; a device added to the bench does not change the other streams."""
+        """Return the random stream of one purpose. Adding a device to the bench does not change other streams."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
     @property

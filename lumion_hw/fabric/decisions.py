@@ -25,9 +25,9 @@ class FabricView:
 
     Attributes:
         model: The bench file, with its servers, jobs and spares.
-        state: Replaced members, failed units and refused jobs.
+        state: State of the fabric: replaced job members, failed servers and accelerators, and refused jobs.
         connected: Connected circuits, with their paths through the mesh.
-        plans: Plans of each spare for the failed unit, best first.
+        plans: Plans to replace the failed unit, one per usable spare, best first.
         unusable: Reasons why other spares cannot be used, one string each.
     """
 
@@ -121,7 +121,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class DoNothing:
-    """Action: none, as the failure concerns nothing that is connected."""
+    """Decision to do nothing, because the failure affects no connected circuit."""
 
 
 Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing

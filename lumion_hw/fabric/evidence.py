@@ -2,8 +2,8 @@
 
 One dark receiver may be due to a fade, a fibre, a PUC or a port: it calls for a second check, and then for another
 path, not for a spare. A server is suspected if all light that it sends goes out together over fibres that have nothing
-else in common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict says which of
-the two was observed.
+else in common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict states
+whether it is based on light or on a process.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FailureVerdict:
         words: Reason, as a sentence.
         since_s: Bench time of the last check without a failure: the fault lies between it and ``at_s``.
         at_s: Bench time of the verdict.
-        detectors: Detectors that observed it, the first one first.
+        detectors: Detectors that observed the failure, in order of time.
         circuits: Dark circuits.
     """
 
@@ -171,7 +171,7 @@ class Judge:
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return for each dark circuit without a verdict the time from which its darkness counts as a failure."""
+        """Return, for each dark circuit without a verdict, the time when its darkness becomes a failure."""
         return {
             name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark

@@ -38,7 +38,7 @@ class JobCircuits:
 
     @property
     def state(self) -> FabricState:
-        """State in the fabric's journal: replaced members, failed units, refused jobs."""
+        """State of the fabric in its journal: replaced job members, failed servers and accelerators, refused jobs."""
         return self.journal.state
 
     @property
@@ -137,7 +137,7 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the loopback circuits of waiting spares (which keep fibres aligned) that fit beside the jobs'."""
+        """Return the loopback circuits (which keep waiting spares aligned) that fit in beside the circuits of jobs."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]

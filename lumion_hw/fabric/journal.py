@@ -1,9 +1,9 @@
 """Journal of the fabric's manager: replaced members, failed units, and the recovery in progress.
 
-The journal (:mod:`lumion_hw.storage.line_journal`) lies next to that of the circuits. A recovery has two entries:
-``begun`` before anything changes, and ``ended`` with the spans when it is done or refused. If a manager is killed in
-between, only ``begun`` remains, and the next manager continues. Every entry holds the complete state, so a large
-journal can restart with its last entry.
+The journal (:mod:`lumion_hw.storage.line_journal`) lies next to the journal of circuits. A recovery has two entries:
+``begun`` before anything changes, and ``ended`` with the durations of its phases when it is done or refused. If a
+manager is killed in between, only ``begun`` remains, and the next manager continues. Every entry holds the complete
+state, so a large journal can restart with its last entry.
 """
 
 from __future__ import annotations

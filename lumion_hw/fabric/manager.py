@@ -50,7 +50,7 @@ from lumion_hw.quantities import w_from_dbm
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
 """Time until a refused job is tried again; it doubles from try to try up to the longest time."""
 _SLICE_S = 0.05
-"""Longest wait of one detector while others run in parallel, so that it notices their findings."""
+"""Longest wait of one detector while others run in parallel; between waits it checks for their observations."""
 _STEP_S = 0.5
 # A transmitter that reports less than this counts as off.
 _DARK_W = w_from_dbm(-25.0)
@@ -67,7 +67,7 @@ class FabricManager(JobCircuits):
         on_event: Called with each event and its details.
 
     Attributes:
-        standby: Plans for every single failure.
+        standby: Recovery plans for the failure of any single unit.
         judge: Collected observations of the detectors.
         fault_s: Bench time of the next fault if it is known, as in a recovery drill; durations of phases count from it.
         fault_cpu_s: CPU time of this process at that fault.
@@ -113,7 +113,7 @@ class FabricManager(JobCircuits):
             The interrupted recovery of an earlier manager, if there was one and it is now finished.
 
         Raises:
-            SafetyError: A fault keeps the heaters off and must be cleared by its name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
@@ -270,7 +270,7 @@ class FabricManager(JobCircuits):
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
-            """Watch the fabric for one step, or begin again after the controller was off; return whether it is off."""
+            """Watch the fabric for one step, or begin again after a shutdown; return whether the controller is off."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -381,7 +381,7 @@ class FabricManager(JobCircuits):
     def _may_be_polarization(self, circuit: str) -> bool:
         """Request one polarization search for a dark circuit whose light does not reach the mesh at all.
 
-        A fibre that was moved looks like one that is cut; a broken PUC would send the light elsewhere.
+        In the readings, a moved fibre looks like a cut fibre, while a broken PUC would send the light elsewhere.
         """
         # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)
@@ -667,7 +667,7 @@ class FabricManager(JobCircuits):
                 self.bench.transponders[nic].disable()
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        """Plan a circuit around PUCs to avoid; remove the loop circuits of spares if there is no other path."""
+        """Plan a circuit around PUCs to avoid; remove loopback circuits of spares if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

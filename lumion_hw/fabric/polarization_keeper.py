@@ -21,8 +21,8 @@ class _Pause:
     """A pause of tracking while circuits change.
 
     Attributes:
-        has_begun: Set by the tracking job.
-        is_over: Set for the tracking job.
+        has_begun: Set by the tracking thread once it has paused.
+        is_over: Set to let the tracking thread continue.
     """
 
     has_begun: ClockEvent
@@ -56,7 +56,7 @@ class PolarizationKeeper:
         """Track polarizations until ``over`` returns true.
 
         Raises:
-            LumionError: The mesh controller failed, or another program has taken the bench.
+            LumionError: The mesh controller failed, or another program has taken over the bench.
         """
         bench, is_new = self._service.setup.bench, True
         try:

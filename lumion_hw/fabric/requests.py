@@ -72,7 +72,7 @@ class Outcome:
 
     Attributes:
         error: Reason why the request failed; empty if it succeeded.
-        exit_code: Exit code of a command that reports it.
+        exit_code: Exit code of a command that reports this outcome.
     """
 
     error: str = ""
@@ -164,7 +164,7 @@ def _request(path: Path, owner: LockOwner) -> FabricRequest:
     """Return the request to the fabric's manager that a file holds.
 
     Raises:
-        ConfigError: The file holds no request, or one that is too old or meant for another manager.
+        ConfigError: The file holds no request, or the request is too old or meant for another manager.
     """
     document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
     try:

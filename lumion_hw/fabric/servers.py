@@ -19,7 +19,7 @@ class FabricUnit:
         server: Name of the server.
         nics: Optical modules of the unit, in the order of its network ports (NICs).
         interfaces: Network interfaces of the unit, if the bench file names them.
-        risks: Groups that fail together with it: the server's risk groups, and the server itself.
+        risks: Groups that fail together with the unit: the server's risk groups, and the server itself.
     """
 
     name: str

@@ -54,7 +54,7 @@ class SpanTimer:
     """Records the ends of recovery phases (spans) on the bench's clock and in CPU time.
 
     Args:
-        bench: The bench whose clock counts.
+        bench: The bench whose clock is used.
         fault_s: Time of the fault on the bench's clock if known, otherwise of the last check without a failure.
         began_cpu_s: CPU time at which the next span began.
         spans: Earlier spans.
@@ -120,7 +120,7 @@ def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb")
 _LEFT, _WIDTH, _ROW, _GAP = 170, 600, 26, 58
 _ZOOM_SHARE = 1 / 3
-"""Spans that all end within this share of the time get a scale of their own: they would be slivers otherwise."""
+"""If the first spans all end within this fraction of the total time, they get a scale of their own to be visible."""
 _MIN_ZOOMED = 2
 _MIN_TICKS = 4
 LABELS = {

@@ -58,7 +58,7 @@ def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
 
 
 class Standby:
-    """Recovery plans for every single failure, made from the calibration record without any device.
+    """Recovery plans for the failure of any single unit, made from the calibration record without any device.
 
     Args:
         service: The circuits.

@@ -64,7 +64,7 @@ class ControllerLimits:
         heater_max_ma: Largest current per heater, shape ``(n_heaters,)``; 0 disables the channel.
         heater_ohm: Heater resistance with which the controller computes the total power, shape ``(n_heaters,)``.
         total_power_mw: Limit for the computed power of all heaters together.
-        watchdog_s: Host silence after which the controller switches off.
+        watchdog_s: Longest silence of the host before the controller switches its outputs off.
     """
 
     heater_max_ma: NDArray[np.float64]
@@ -75,7 +75,7 @@ class ControllerLimits:
 
 @dataclass(frozen=True)
 class Generation:
-    """Receipt of one atomic programming step.
+    """Receipt for one setting of all heater currents.
 
     Attributes:
         number: Generation number; increases within a session.
@@ -95,7 +95,7 @@ class MonitorReading:
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
         saturated: Shape ``(n_monitors,)``; ``True`` where the photocurrent exceeds full scale.
-        generation: Generation number of the currents during the scan.
+        generation: Number of the :class:`Generation` of currents that was driven during the scan.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -230,7 +230,7 @@ class LightState:
     Attributes:
         dark: Numbers of the dark monitors.
         held_s: Time from the first reading that showed the change to this report; 0 if nothing changed.
-        generation: Generation number of the present currents.
+        generation: Number of the :class:`Generation` of currents that is driven now.
         timestamp_s: Host clock when the report arrived.
     """
 

@@ -60,7 +60,7 @@ class MeshStates(Protocol):
         """Capabilities of the mesh."""
 
     def program_states(self, states: Mapping[int, PucState]) -> Submission:
-        """Send one complete configuration; unit cells that are not named become inactive.
+        """Send one complete configuration; unit cells not named in it become inactive.
 
         Returns when the mesh has closed the connection. This only means that the configuration was *sent*: check the
         light with a power meter or a transponder. A configuration is never repeated automatically.

@@ -14,7 +14,7 @@ class TemperatureSettings:
         setpoint_c: Target temperature.
         tolerance_c: Largest deviation from the setpoint that counts as locked.
         window_s: Time for which the temperature must stay within the tolerance to count as locked.
-        enabled: The output is switched on.
+        enabled: Whether the output is switched on.
     """
 
     setpoint_c: float
@@ -46,7 +46,7 @@ class TemperatureState:
         temperature_c: Sensor temperature; ``None`` if the sensor is open, shorted or missing.
         setpoint_c: Target temperature.
         current_a: Current through the cooler, negative when heating; ``None`` if not measured.
-        enabled: The output is switched on.
+        enabled: Whether the output is switched on.
         locked: Whether the output is on and the temperature has been within the tolerance for ``window_s``.
         losses: Number of times that the lock was lost since opening, including losses that have recovered.
         faults: Active faults in plain words, such as an open interlock or sensor.

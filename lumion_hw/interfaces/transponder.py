@@ -104,7 +104,7 @@ class Transponder(Protocol):
 
 @dataclass(frozen=True)
 class Application:
-    """One application of a module: an interface on each side and the lanes that it uses.
+    """One application of a module: its host interface, its media interface, and the lanes that it uses.
 
     Attributes:
         number: AppSel code, from 1.

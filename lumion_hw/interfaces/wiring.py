@@ -56,20 +56,20 @@ class InputPath:
         transponder: Device name of the module; ``None`` if the source is a laser.
         port: Mesh port.
         polarization: Device name of the polarization controller in this path; ``None`` if there is none.
-        loss_db: Passive loss from the module to the mesh facet, with the polarization controller, without the facet
-            loss.
+        loss_db: Passive loss from the source to the mesh facet, including the polarization controller but not the
+            facet.
         gain_db: Gain of the booster amplifier in this path; 0 without an amplifier. If ``through`` names an amplifier,
             its present gain counts instead, and ``gain_db`` is used for planning only.
         polarimeter: Device name of the polarimeter at a tap just before the facet; ``None`` without one.
         polarimeter_tap: Fraction of the power that goes to the polarimeter; ``loss_db`` includes this loss.
-        tributary: Output of the polarization splitter-rotator that feeds this port, rotated to TE. A module with two
-            tributaries has one input for each; a single-polarization module may have both (diversity). ``None`` without
-            a splitter: the chip then receives only the TE fraction.
+        tributary: Output of the polarization splitter-rotator that feeds this port. Both outputs carry TE. A module
+            with two tributaries has an input path for each, and a single-polarization module may have both (diversity).
+            ``None`` without a splitter: the chip then receives only the TE fraction of the light.
         laser: Device name of the tunable laser; ``None`` if the source is a module.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the one next to the source first.
-        inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier, the loss
-            beyond ``gain_db``. Part of ``loss_db``. Empty until the devices have been read: see
+        inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier,
+            ``gain_db`` minus its measured gain. Part of ``loss_db``. Empty until the devices have been read: see
             :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
     """
 

@@ -51,7 +51,7 @@ class FaultRates:
         burst_bytes: Length of the longest burst, in bytes.
         delay_s: Additional delay of a delayed chunk, in seconds.
         gap_s: Time between the parts of a split chunk, in seconds.
-        max_swap_wait_s: Longest wait in seconds of a chunk for the next chunk, before which it would have arrived.
+        max_swap_wait_s: Longest time in seconds that a chunk waits for the next chunk, to change places with it.
     """
 
     flip: float = 0.0
@@ -82,8 +82,8 @@ class FaultEvent:
     Attributes:
         kind: Kind of the fault.
         direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both directions).
-        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the next byte.
-        duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time without reconnection.
+        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the byte after them.
+        duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time in which reconnecting fails.
         n_bytes: Length of a burst, in bytes.
     """
 

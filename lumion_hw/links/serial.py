@@ -134,7 +134,7 @@ class SerialLink:
             try:
                 port.close()
             except _PORT_ERRORS as error:
-                _log.debug("%s: closing a dead port: %s", self.name, error)
+                _log.debug("%s: error while closing a lost port: %s", self.name, error)
 
     def _opened(self) -> serial.Serial:
         self._owner.check(self.name)

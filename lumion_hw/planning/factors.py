@@ -20,7 +20,7 @@ PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}
 
 @dataclass(frozen=True, eq=False)
 class FactorMap:
-    """Cost of each recovery policy relative to in-rack spares, with which jobs move only if no spare is left.
+    """Cost of each recovery policy relative to in-rack spares (jobs then move only if their rack has no spare left).
 
     Attributes:
         sizes: Accelerators of every job.

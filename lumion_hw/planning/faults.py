@@ -50,7 +50,7 @@ class Faults:
     Attributes:
         per_rack: Smallest and largest number of failed accelerators in every rack, drawn uniformly, or ``None``.
         accelerator_unavailable: Fraction of time that a single accelerator is lost; used if ``per_rack`` is ``None``.
-        server_unavailable: Fraction of time that a whole server is lost; likewise.
+        server_unavailable: Fraction of time that a whole server is lost; used if ``per_rack`` is ``None``.
     """
 
     per_rack: tuple[int, int] | None = None

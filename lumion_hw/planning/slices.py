@@ -82,7 +82,7 @@ class PlacedSlice:
     Attributes:
         request: The request.
         accelerators: Indices of the accelerators in the rack, in the order of the topology; more than requested if no
-            box has exactly that volume.
+            box has exactly the requested volume.
         box: Lengths of the box on a torus; ``None`` on a fabric.
         bandwidth_share: Fraction of an accelerator's links that an all-reduce in the slice can use.
     """
@@ -99,7 +99,7 @@ class PlacedSlice:
 
 
 class Rack(Protocol):
-    """A rack that slices can be placed on."""
+    """A rack in which slices (the accelerators of one job) can be placed; a torus or a fabric of circuits."""
 
     @property
     def size(self) -> int:

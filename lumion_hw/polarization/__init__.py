@@ -3,8 +3,8 @@
 The modules are private. Read them in this order:
 
 - ``alignment`` moves a controller, reads a meter, and calls one of the next three modules for each step;
-- ``search`` handles actuators whose settings are known, ``feedback`` a box that hides them, and ``tracking`` light that
-  drifts after the search;
+- ``search`` handles actuators whose settings are known, ``feedback`` controllers that hide them, and ``tracking`` light
+  that drifts after the search;
 - ``strategy`` decides where a search reads next, from fits of the readings by ``state_fit`` (squeezers), ``plate_fit``
   (rotating plates) or ``sinusoids`` (one actuator at a time);
 - ``retarders`` contains the mathematics, and ``squeezer_drives`` converts drives to phases.

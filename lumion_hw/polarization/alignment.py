@@ -2,7 +2,8 @@
 
 The search itself has no I/O (:mod:`lumion_hw.polarization.search`); this module connects it to a controller, a power
 reading and the clock. The period of a squeezer in drive units is unknown at first: each channel is swept once over its
-range, and the period is kept for the next search. A box that searches on its own gets a score for each of its steps.
+range, and the period is kept for the next search. A controller that searches on its own gets a score for each of its
+steps.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Aligner:
 
     Args:
         clock: Clock of the bench, for settling times.
-        noise_db: Expected noise of a reading. The readings also determine it, but seven readings determine little.
+        noise_db: Expected noise of a reading. The readings also determine the noise, but only poorly if they are few.
     """
 
     def __init__(self, clock: Clock, *, noise_db: float = EXPECTED_NOISE_DB) -> None:
@@ -102,7 +103,7 @@ class Aligner:
     def minimise(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
     ) -> Alignment:
-        """Turn the polarization until the power is as small as possible, which maximises the complementary port.
+        """Turn the polarization until the power is smallest, which maximises the power at the complementary port.
 
         A null is sharper than a maximum (docs/polarization.md), down to the crosstalk, which is reported as the floor.
         Arguments and errors are those of :meth:`maximise`.
@@ -235,7 +236,7 @@ class Tracking:
         controller: The controller.
         read: Reads the power.
         clock: Clock of the bench, for settling times.
-        light: Light as the search has found it.
+        light: Model of the light that the search has found.
         periods: Change of setting that turns the light once around, by actuator, in the actuator's units.
         drift_rad: Expected motion of the polarization from reading to reading.
     """

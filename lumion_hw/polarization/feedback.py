@@ -13,14 +13,14 @@ from dataclasses import dataclass
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""The reference stays above every power. When a power comes near it, the reference is raised and the box starts again:
-first far above, so that this is rare; then just above the brightest, because steps of a box may be as large as its
-factor."""
+"""Ratios of power: factors refer to a reference power above every reading. When a reading comes near the reference, it
+is raised and the box starts again: first far above, so that this is rare; then just above the brightest reading,
+because the steps of a box may be as large as its factor."""
 _DARKER = 0.9
-"""An improvement worth waiting for (docs/polarization.md, "Three readings")."""
+"""Ratio of new to former lowest power that counts as an improvement (docs/polarization.md, "Three readings")."""
 _FINE = (0.02, 80)
-"""Improvement in dB worth waiting for at the bright end, and the number of readings without one after which none is
-expected: a box that tries six plates, twice each, has tried them six times by then."""
+"""Improvement in dB worth waiting for near the maximum, and the number of readings without it after which none is
+expected: a box that makes two trial steps with each of six plates has then tried every plate six times."""
 # For a bright search whose result only scales the factors of a dark search.
 _COARSE = (0.5, 24)
 _LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; decibels matter less in the dark
@@ -48,7 +48,7 @@ class FeedbackStep:
 
 
 class FeedbackSearch:
-    """One search by a box: pass each power to :meth:`next_step` and apply the result, until the result is ``None``.
+    """One search by a box: pass each reading to :meth:`next_step` and apply the result, until the result is ``None``.
 
     Args:
         sign: 1 for the brightest, −1 for the darkest.
@@ -78,7 +78,7 @@ class FeedbackSearch:
 
     @property
     def has_light(self) -> bool:
-        """Whether there is light: a reading well above 0 and above the noise that a meter shows below 0."""
+        """Whether there is light: a reading well above 0, and larger than the noise seen in readings below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def next_step(self, power: float) -> FeedbackStep | None:

@@ -7,9 +7,9 @@ Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
 with the launched state s, the state t that the device accepts, and the rotation R_k by δ_k about (cos 2φ_k, sin 2φ_k,
 0) with φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre itself turns the light a little;
 together this acts like a paddle at aθ with a below 1. Paddles and the fibre between them do not share one reference
-direction: that of the first only turns s and t, but o_2 and o_3 are unknown. So three plates have twelve unknowns: two
-for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength give the retardances roughly: λ/4,
-λ/2, λ/4 for three paddles.
+direction: the direction o_1 of the first only turns s and t, but o_2 and o_3 are unknown. So three plates have twelve
+unknowns: two for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength give the retardances
+roughly: λ/4, λ/2, λ/4 for three paddles.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 _THREE_PLATES_RAD, _THREE_SPREAD_RAD = 0.5 * np.pi * np.array([1.0, 2.0, 1.0]), 0.4
 _ANY_PLATE_RAD, _ANY_SPREAD_RAD = 0.75 * np.pi, 0.8
-"""Prior for other parameters of plates: between quarter-wave and half-wave."""
+"""Mean and spread of the prior of unknown retardances: between quarter-wave and half-wave."""
 _STRETCH_SPREAD, _MIN_STRETCH, _MAX_STRETCH = 0.05, 0.7, 1.3
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
 _COARSE = 0.05
-"""Assumed noise over the brightest reading while far from a fit."""
+"""Assumed noise relative to the brightest reading, while the fit is far from the solution."""
 _DARK_NOISE = 1e-6
 _COARSE_EVALUATIONS, _FINE_EVALUATIONS = 12, 40
 _FINALISTS = 3  # best random starts after a cheap fit, which get the full fit

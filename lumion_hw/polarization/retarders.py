@@ -109,7 +109,7 @@ class RetarderChain:
 
         Args:
             retardances: One array for each squeezer, rad; they are broadcast against each other.
-            state: s in front of the chain, shape ``(..., 3)``, broadcast against them.
+            state: s in front of the chain, shape ``(..., 3)``, broadcast against the retardances.
             accepted: t behind the chain, broadcast likewise.
         """
         light = self._propagate(retardances, state)

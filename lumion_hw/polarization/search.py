@@ -33,7 +33,7 @@ _MISFIT = 0.05
 """Largest relative residual of the best explanation; larger residuals do not come from squeezers (decision 0005)."""
 _MAX_MODEL_READS = 40
 _FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
-"""Three plates have twelve unknowns."""
+"""Readings before plates are first fitted, and their maximum: three plates have twelve unknowns."""
 _MAX_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
 _ASIDE_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
@@ -42,7 +42,7 @@ _LEARNING_POINTS = 13
 _MAX_ROUNDS = 6
 _MAX_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
 _SAME_BRIGHT, _SAME_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
-"""Two searches have found the same extreme if they differ by at most 0.1 dB, or 1 dB in the dark."""
+"""Two searches found the same extreme if their powers differ by at most 0.1 dB, or 1 dB in searches for the darkest."""
 _GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
 _LIT = 3.0  # times the noise, which negative readings show before any standard deviation is known
 _MUCH_DARKER = 0.8
@@ -117,7 +117,7 @@ class PolarizationSearch:
 
     @property
     def has_light(self) -> bool:
-        """Whether there is light: a reading well above 0 and above the noise that a meter shows below 0."""
+        """Whether there is light: a reading well above 0, and larger than the noise seen in readings below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
@@ -173,7 +173,7 @@ class PolarizationSearch:
         return settings
 
     def _sweep(self, channel: int) -> Reading:
-        """Sweep one squeezer, learn its period if visible, move it to its best, and return the expected power."""
+        """Sweep one squeezer, learn its period if visible, set it to its best, and return the expected power."""
         actuator, start = self._actuators[channel], float(self._settings[channel])
         drives = np.linspace(actuator.minimum, actuator.maximum, _LEARNING_POINTS)
         readings = np.empty(len(drives))
@@ -303,8 +303,8 @@ class PolarizationSearch:
     def _search_by_rounds(self) -> Steps:
         """Optimise the actuators one by one; with plates, repeat from other settings until two results agree.
 
-        The settings of plates curve the sphere so strongly that one descent in ten ends where no single plate helps,
-        although all together would. Two searches that agree are trusted.
+        One search in ten ends where no single plate can improve the power, although several plates together could. So a
+        result is trusted only if two searches agree on it.
         """
         best = yield from self._rounds()
         if not self._has_plates or not self.has_light:

@@ -16,7 +16,7 @@ from lumion_hw.interfaces import ActuatorInfo
 _VISIBLE_SWING = 0.05  # relative to the mean power
 _PERIOD_STEPS = 400
 _SHORTEST, _LONGEST = 0.22, 0.9
-"""Range of periods searched, relative to the drive range: more than one turn, and enough readings for each."""
+"""Range of periods searched, relative to the drive range: it covers more than a turn, with enough readings per turn."""
 _UNEXPLAINED = 0.02  # residual over the squared swing, per reading, up to which a sweep counts as a sinusoid
 _GRID = 720
 PLATE_PERIOD_DEG = 180.0

@@ -11,7 +11,7 @@ from lumion_hw.interfaces import ActuatorInfo
 
 
 class SqueezerDrives:
-    """Drive phases of squeezers, a turn per period; actuators without a known period stay unchanged.
+    """Converts settings to drive phases (one turn per period) and back; actuators of unknown period stay unchanged.
 
     Args:
         actuators: The actuators.

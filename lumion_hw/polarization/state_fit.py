@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
-"""Assumed noise over the brightest reading while a member is far from a fit."""
+"""Assumed noise relative to the brightest reading, while a member is far from a fit."""
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
-"""Prior of ln P0 over the brightest reading: readings that are all in the dark are rare."""
+"""Prior mean and spread of ln P0 relative to the brightest reading: readings are rarely all dark."""
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
-"""Polarization splitters reach −20 dB or better (docs/polarization.md)."""
+"""Prior spread and maximum of the crosstalk: polarization splitters reach −20 dB or better (docs/polarization.md)."""
 _NOISE_READINGS = 2.0
-"""Weight of the expected noise, in readings."""
+"""Weight of the expected noise in the noise estimate, as a number of readings."""
 _MEMBERS_PER_SQUEEZER = 16
 _SETTLED_RAD = 1e-6  # members with smaller steps have converged
 _WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before the new reading need fewer steps
@@ -46,7 +46,8 @@ class LightEstimate:
         offsets: Constants o of the squeezers' retardances, rad, shape ``(N,)``.
         p0: Total power, in the unit of the readings.
         crosstalk: Crosstalk ε: accepted fraction of the state orthogonal to t.
-        covariance: Covariance of s, t, o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N − 2).
+        covariance: Covariance of s, t, constants o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N −
+            2).
         relative_noise: Noise of a reading relative to its value.
     """
 
@@ -64,8 +65,8 @@ class Members:
     """Parameters of K ensemble members for N squeezers.
 
     Attributes:
-        numbers: s in front of the squeezers (3), t behind them (3), o (N; the first and the last are 0), ln P0 and ε,
-            shape ``(K, N + 8)``.
+        numbers: States s in front of and t behind the squeezers (3 each), constants o (N; first and last are 0), ln P0
+            and ε, shape ``(K, N + 8)``.
         damping: Damping of the Levenberg-Marquardt steps, shape ``(K,)``.
         chi2: Squared misfit of readings and prior in standard deviations, shape ``(K,)``.
     """
@@ -385,9 +386,9 @@ class LightEnsemble:
     ) -> NDArray[np.float64]:
         """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
 
-        Residuals are those of readings and prior in standard deviations; derivatives are by s, t, o without first and
-        last, ln P0 and ε. So the last number is the sum of squares, its neighbours are the gradient, and the rest is
-        the normal matrix.
+        Residuals are those of readings and prior in standard deviations; derivatives are by the states s and t, the
+        constants o without first and last, ln P0 and ε. So the last number is the sum of squares, its neighbours are
+        the gradient, and the rest is the normal matrix.
 
         Args:
             members: K members.

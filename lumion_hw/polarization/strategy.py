@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.state_fit import LightEnsemble
 
 ACCEPTED_LOSS_DB = 0.03
-"""A search for the brightest stops when at most this loss remains in 97 of 100 explanations."""
+"""A search for the brightest stops when at most this loss remains according to 97 of 100 fitted models."""
 ACCEPTED_LEAK = 1e-5
-"""A search for the darkest stops when at most this part of the total power could still be removed."""
+"""A search for the darkest stops when at most this fraction of the total power could still be removed."""
 ACCEPTED_FLOOR_FRACTION = 0.1
-"""It also stops at this part of the crosstalk, which no setting can remove."""
+"""A search for the darkest also stops at this fraction of the crosstalk, which no setting can remove."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
 """If all fitted models predict the same power within this fraction, a reading does not help to choose between them."""
@@ -29,9 +29,9 @@ class AlignmentJudgement:
     """Quality of a setting of the polarization controller.
 
     Attributes:
-        remaining_loss_db: Upper limit of the missing light at the desired port in 97 of 100 explanations.
+        remaining_loss_db: Upper limit of the missing light at the desired port, according to 97 of 100 fitted models.
         is_sufficient: Whether the setting is good enough to end the search.
-        floor_power: Lowest power that any setting reaches, as the median of the explanations.
+        floor_power: Lowest power that any setting reaches, as the median of the fitted models.
     """
 
     remaining_loss_db: float

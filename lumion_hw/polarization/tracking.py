@@ -1,9 +1,9 @@
 """Tracking of a drifting polarization as steps without I/O: each step yields settings and receives the measured power.
 
-A Kalman filter carries the light that the search has found (states before and behind the squeezers, their constants,
-and the power) along while the fibres turn. At a maximum the power does not show in which direction the light has moved,
-so every reading is taken a small dither away from it, in rotating directions. Each reading corrects the estimate, and
-the squeezers follow the estimate.
+A Kalman filter updates the model of the light found by the search (states before and behind the squeezers, their
+constants, and the power) while the fibres turn the light. At a maximum the power does not show in which direction the
+light has moved, so every reading is taken a small dither away from it, in rotating directions. Each reading corrects
+the estimate, and the squeezers follow the estimate.
 
 The squeezers have limits, the drift has none. With four squeezers two combinations of drives leave the light unchanged;
 along these, each squeezer that comes near a limit is moved back to the middle in small steps while the others
@@ -24,34 +24,35 @@ from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
-"""Costs 0.011 dB; a reading with 0.01 dB of noise then shows the direction to 0.05 rad."""
+"""Distance of a reading from the maximum; it costs 0.011 dB. Noise of 0.01 dB then causes an error of 0.05 rad."""
 DRIFT_RAD = 0.02
-"""Between the 0.01 and 0.03 rad per reading that dithering can follow (docs/polarization.md, "Tracking")."""
+"""Assumed drift per reading; dithering can follow 0.01 to 0.03 rad (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
-"""Part of the half range at which a squeezer starts to move back."""
+"""Distance from mid-range, as a fraction of the half range, at which a squeezer starts to move back."""
 _BACK = 0.25
-"""Part of the half range at which a squeezer stops moving back."""
+"""Distance from mid-range, as a fraction of the half range, at which a squeezer stops moving back."""
 _RETURN_RAD = 0.1  # of a squeezer that moves back, per reading
 _CENTRING = 0.03  # grows with the cube of the position, so that it acts near the ends and hardly in the middle
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
-"""Drives move in small circles where that costs no light, which shows how each squeezer turns the light."""
+"""Radius and readings per turn of small circles that drives make where they cost no light. The circles show how each
+squeezer turns the light."""
 _MAX_STEP_RAD, _MAX_RETURN_RAD = 0.5, 0.15
 _MAX_TURN_RAD = 0.1
-"""Along each axis of the sphere. No fibre turns the light farther in one reading: a larger correction is done in parts,
-and the next reading judges it. A wrong one done at once would cost half a decibel until it shows."""
+"""Largest correction along each axis of the Poincaré sphere. No fibre turns the light farther between two readings: a
+larger correction is made in parts, and the next reading judges it. A wrong one made at once would cost 0.5 dB."""
 _SINGULAR = 0.2  # a squeezer with a smaller part of the null space cannot move without losing light
 _MAX_DITHER_RAD = 0.4  # of one squeezer: where squeezers hardly act, even a small dither would need huge drives
 _STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves a second-order error, two more remove it
 _DAMPING = 1e-3
 _UNIT = np.eye(3)
 _MAX_VARIANCE = 0.3
-"""Largest variance used, rad². The power hardly shows how drift divides before and behind the squeezers."""
+"""Largest variance of the estimate, rad². The power hardly shows how drift divides before and behind the squeezers."""
 _P0_WALK = 5e-4
 """Standard deviation of the change of ln P0 from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MAX_DRIFT_RAD = 0.1
 _MAX_DITHER = 1.5
-"""Times the dither at rest, 0.025 dB: where the light moves fast, readings must give more information."""
+"""Largest dither relative to that at rest; it costs 0.025 dB. Fast-moving light needs more informative readings."""
 _MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
 """A reading lower than expected by 0.15 dB, and by four times its noise, is not drift: the estimate of the squeezers
 has become wrong."""
@@ -65,7 +66,7 @@ class TrackState:
 
     Attributes:
         power: The reading.
-        remaining_loss_db: Mean light estimated to be missing at the dithered setting, by dither and uncertainty.
+        remaining_loss_db: Estimated mean loss at the dithered setting, from dither and uncertainty.
         drift_rad: Estimated motion of the polarization from reading to reading.
         returning: Squeezers that are moving back from an end of their range.
         at_end: Whether a squeezer is at an end of its range, which the caller should report.
@@ -210,7 +211,7 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at squeezer phases and its derivatives by s, t, o and ln P0."""
+        """Return the expected power at squeezer phases, and its derivatives by the estimated quantities."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -234,7 +235,7 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Raise the assumed drift while squared normalised innovations average above 1, lower it otherwise."""
+        """Raise the assumed drift while squared prediction errors average above their variance, else lower it."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))

@@ -1,4 +1,4 @@
-"""Light of a rehearsal (recovery drill) from an emulated bench: mesh, photodiodes, and fabric manager.
+"""Optical connections of a rehearsal (recovery drill) from an emulated bench: mesh, photodiodes, fabric manager.
 
 The bench runs on virtual time that keeps pace with the wall clock. Frames pass from one server to another while the
 emulated light of all their modules arrives above the receivers' sensitivity.

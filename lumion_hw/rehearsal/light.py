@@ -1,4 +1,4 @@
-"""Interface of the light in a rehearsal: which light arrives, how light is cut, and how spares replace servers."""
+"""Interface of the optical connections in a rehearsal: arriving light, cut light, and spares for failed servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MilestoneCallback = Callable[[str, str], None]
 
 
 class LightFabric(Protocol):
-    """Servers connected by light, one of which will be made to fail."""
+    """Interface of the optical connections between servers, one of which will be made to fail."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ class LightFabric(Protocol):
         """Servers of the job at its start, in rank order."""
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start the light: call ``arrives`` now and after every change, and ``failed`` when light is lost."""
+        """Report light: call ``arrives`` now and after every change of the light, and ``failed`` when light is lost."""
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
@@ -36,22 +36,22 @@ class LightFabric(Protocol):
         """Replace a failed server by a spare, and return the spare once its light is verified in both directions."""
 
     def restore(self) -> None:
-        """Restore the initial light of all servers for the next trial."""
+        """Switch all servers' light on again and restore their initial connections, for the next trial."""
 
     def emulated(self) -> tuple[str, ...]:
         """Return descriptions of the parts of the rehearsal that are emulated."""
 
     def close(self) -> None:
-        """Stop the light; idempotent."""
+        """End the reports and release the fabric; idempotent."""
 
 
 class SwitchedLight:
-    """A simulated optical switch that replaces the mesh in rehearsals without an emulated bench.
+    """A simulated optical switch that takes the place of the mesh in rehearsals without an emulated bench.
 
     Args:
         members: Servers of the job.
         spares: Spare servers.
-        switching_s: Dark time, in seconds, of ports whose partner changes.
+        switching_s: Dark time, in seconds, of ports whose connections change.
     """
 
     def __init__(self, members: Sequence[str], spares: Sequence[str], switching_s: float = 0.010) -> None:
@@ -71,7 +71,7 @@ class SwitchedLight:
         return self._members
 
     def restore(self) -> None:
-        """Restore the initial light of all servers."""
+        """Switch all servers' light on again and restore their initial connections."""
         self._now, self._cut = list(self._members), set[str]()
         if hasattr(self, "_arrives"):
             self._report_light()

@@ -1,4 +1,4 @@
-"""Wall-clock times of the milestones of a recovery, each with its last participant and whether it was emulated."""
+"""Wall-clock times of the milestones of a recovery; a time is either measured or emulated."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Milestones:
 
 
 def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
-    """Return each milestone's median, minimum, maximum and count over all trials, and the median interval before it."""
+    """Return each milestone's median, minimum and maximum time, count, and median time since the milestone before."""
     rows: list[dict[str, Any]] = []
     for name in SPAN_NAMES:
         spans = [span for trial in trials for span in trial if span.name == name]

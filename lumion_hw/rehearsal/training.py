@@ -337,8 +337,8 @@ class GlooGroup:
     """Ranks of a gloo group of torch.distributed, with its own store prefix per generation.
 
     The group is gloo's own object, not the default group of torch.distributed. A collective operation may not wake up
-    when its connections are shut down (torch 2.13: one in some dozens, if the send queue of a dark link was full). It
-    is then abandoned, and the next group starts beside it.
+    when its connections are shut down (torch 2.13: about one in several dozen, if the send queue of a dark link was
+    full). Such an operation is abandoned, and the next group starts beside it.
 
     Args:
         rank: Rank of this process.

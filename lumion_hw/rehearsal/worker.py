@@ -98,7 +98,7 @@ class Worker:
             self._group = None
 
     def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
-        """Bring all ranks to the same training step: survivors roll back if ahead, a new rank copies a survivor."""
+        """Bring all ranks to the same training step: those ahead roll back, a new rank copies another's state."""
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")

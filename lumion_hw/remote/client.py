@@ -32,7 +32,7 @@ from lumion_hw.remote.pv_names import (
 from lumion_hw.remote.roles import READS, SAFE
 
 LEASE_S = 3.0
-"""Time after which the server ends a silent program's lease; the program renews it three times as often."""
+"""Time after which the server ends a silent program's lease; the program renews its lease every third of this time."""
 _CONNECT_S = 5.0
 _POLL_S = 0.1
 

@@ -53,7 +53,7 @@ def _on_ring(
 def ring_on_matchings(ranks: int) -> Schedule:
     """Return the ring all-reduce for one duplex port per rank: the ring's even and odd edges in turn, 4 (n - 1) rounds.
 
-    This schedule shows what a ring costs if every configuration must be a matching; it is rarely worth its cost.
+    This schedule shows the cost of a ring if every configuration must be a matching; it is rarely the fastest.
     """
     check_ranks(ranks, "a ring made of two matchings", even=True, minimum=4)
     rounds = []
@@ -128,7 +128,7 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
 
 MAX_PIECES = 4096
 _MAX_RANKS_FORWARDING = 256
-"""Forwarded blocks grow in number with the cube of the ranks: 8 million for 256 ranks, half a billion for 1,024."""
+"""Largest number of ranks for forwarding. The number of forwarded blocks grows with its cube: 8 million for 256."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:

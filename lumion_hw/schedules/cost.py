@@ -98,7 +98,7 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return the lateness of a straggler, in seconds, that just hides the rounds before the straggler joins."""
+        """Return the duration in seconds of the rounds before the straggler joins; a later straggler hides it."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:

@@ -167,7 +167,7 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
     Args:
         demand: The demand.
         count: Largest number of configurations.
-        hold_bytes: Largest number of bytes through a port in total; by default that of the busiest port.
+        hold_bytes: Largest total hold time, as bytes through one port; by default the bytes of the busiest port.
         duplex: Whether every configuration must be a matching.
 
     Raises:
@@ -280,7 +280,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
     Args:
         demand: A demand of at most six ranks.
         count: Largest number of configurations.
-        hold_bytes: Largest number of bytes through a port in total; by default that of the busiest port.
+        hold_bytes: Largest total hold time, as bytes through one port; by default the bytes of the busiest port.
         time_limit_s: Time limit of the solver.
 
     Raises:
@@ -334,7 +334,7 @@ def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
 def _permutation_constraints(
     n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return the constraints of :func:`optimal`: coefficients by number of the unknown, and the sum's limit."""
+    """Return the constraints of :func:`optimal`: for each, coefficients by number of the unknown, and upper limit."""
     cells = n * n
     at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]

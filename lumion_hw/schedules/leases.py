@@ -109,7 +109,7 @@ class LeaseRefusedError(LumionError):
 
 
 class StaleLeaseError(LumionError):
-    """The lease number belongs to no current lease; whoever uses its circuit must stop."""
+    """The lease number belongs to no current lease; a program that still uses the circuit must stop."""
 
 
 class LeaseTable:

@@ -1,9 +1,9 @@
 """Circuit configurations for the phases of a training job, selected by name (Opus, arXiv 2507.08119, 2602.12521).
 
 A file lists the circuits that each phase of a training iteration needs, and its duration. All configurations are routed
-and checked in advance; at run time the job only names the tag of the next one. Circuits that the next phase does not
-use, and whose ports it does not need, stay up. So a port is dark only if its partner changes, and idle time of the port
-before the change hides the dark time.
+and checked in advance; at run time the job only gives the tag of the next configuration. Circuits stay up while later
+phases do not need their ports. So a port is dark only if its partner changes, and idle time of the port before the
+change hides the dark time.
 """
 
 from __future__ import annotations

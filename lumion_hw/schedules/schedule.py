@@ -115,7 +115,7 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """Ranks with a port whose partner has changed since the port's last use, for each round."""
+        """For each round: the ranks with a port whose partner has changed since the port's last use."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []

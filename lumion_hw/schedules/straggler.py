@@ -96,7 +96,7 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for a power of two; each rank is labelled with its newest finished chunk."""
+    """Return StragglAR's rounds for a power-of-two number of ranks; a rank's label is its newest finished chunk."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []

@@ -307,7 +307,7 @@ class BenchKeeper:
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
-        """Measure all circuits every second in another thread, as watching for light loss leaves no time for it."""
+        """Measure all circuits every second in another thread, because the fabric manager must watch for light loss."""
         over = threading.Event()
 
         def measure() -> None:

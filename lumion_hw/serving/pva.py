@@ -193,8 +193,7 @@ class PvaServer:
 
         Args:
             point: The point.
-            dated: Whether to send the point even if only its time is new, as a client waits for a reading after a
-                change.
+            dated: Whether to send the point even if only its time is new, because a client waits for a newer reading.
         """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:

@@ -141,7 +141,7 @@ class Conversation(DeviceErrors, abc.ABC):
         """Send the first query after :meth:`open_link`, and repeat it if it fails.
 
         On a serial line, a device may still hold bytes without a line end, for example from a driver of a different
-        kind that was opened by mistake. They corrupt the next line.
+        kind that was opened by mistake. Such bytes corrupt the next line.
         """
         with self.transaction():
             try:

@@ -147,7 +147,7 @@ class QontrolSession(Conversation):
                     # The bytes arrived damaged. The maker's client repeats them without limit.
                     if error.code != SERIAL_ERROR:
                         raise
-                    _log.warning("%s; the requests are sent again", error)
+                    _log.warning("the requests arrived damaged and are sent again: %s", error)
             return self._run_once(requests)
 
     def request_list(self, request: QontrolRequest) -> tuple[str, ...]:

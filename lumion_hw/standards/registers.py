@@ -294,7 +294,7 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
 
 
 def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
-    """Return the raw integer of a value, or the bytes of a string, bytes or F32. Errors as for :func:`encode`.
+    """Return a number as raw integer; text, bytes and F32 numbers as bytes. Errors as for :func:`encode`.
 
     Args:
         field: The field.
@@ -321,7 +321,7 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
 
 
 _CLEAR = 1e-3
-"""Distance of a quotient from the middle between two counts, beyond which a float rounds like an exact fraction.
+"""A float at least this far from the middle between two counts rounds to the same count as the exact fraction.
 
 This holds for quotients up to the inverse square of this number.
 """

@@ -171,7 +171,7 @@ class WireUnderTest:
         make_link: Returns a new link to the device.
         clock: The clock of device and links.
         do: Runs an action in the device's thread.
-        pull: Disconnects the device permanently; a second call has no effect.
+        pull: Disconnects the device permanently from its wire; a second call has no effect.
         address: Address of the device; ``None`` in memory.
 
     Attributes:

@@ -215,7 +215,13 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     shown = demo(tmp_path / "out", "--seed", str(SEED))
     assert shown.code == 0, shown.stderr
     assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
-    for title in ("Calibration", "Circuits", "b fails and is replaced by c", "Circuits after the swap", "Link budgets"):
+    for title in (
+        "Calibration",
+        "Circuits",
+        "b fails and is replaced by c",
+        "Circuits after the replacement",
+        "Link budgets",
+    ):
         assert f"\n{title}" in shown.stdout
     (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Files in {shown.directory}/: "))
     assert "calibration.journal, calibration.json, calibration.raw" in left

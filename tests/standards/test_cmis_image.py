@@ -46,11 +46,11 @@ def test_lower_memory_alone_and_256_bytes() -> None:
 
 def test_what_a_truncated_file_lacks_is_unknown() -> None:
     image = parse_image(bytes(128) + b"\x18" * 22)
-    assert image.remarks == ("00: 22 of 128 bytes",)
+    assert image.remarks == ("00: only 22 of 128 bytes",)
     assert image.has(0x00, range(128, 150))
     assert not image.has(0x00, range(149, 151))
     cut = image_from_document({"lower": LOWER_HEX[:40], "pages": {}})
-    assert cut.remarks == ("lower: 20 of 128 bytes",)
+    assert cut.remarks == ("lower: only 20 of 128 bytes",)
     assert not cut.has(None, [20])
 
 

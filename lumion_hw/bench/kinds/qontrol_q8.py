@@ -61,7 +61,7 @@ class QontrolModel(HeaterDriverModel):
 
     @property
     def n_channels(self) -> int | None:
-        """Number of channels of the expected modules; ``None`` if the bench file names none."""
+        """Number of channels of the expected modules; ``None`` if the bench file names no modules."""
         return None if self.modules is None else sum(map(channels_of_module, self.modules))
 
 

@@ -11,13 +11,13 @@ from lumion_hw.circuits.plan.request import CircuitRequest
 DARK_DB = -200.0
 """Lowest reported level: weaker light is reported as this, because zero power has no decibels."""
 MAX_CROSSTALK_DB = -20.0
-"""Light of other circuits at a circuit's end, relative to its own (assumed)."""
+"""Limit for the light of other circuits at a circuit's end, relative to the circuit's own light (assumed)."""
 MAX_EXCLUSIVE_CROSSTALK_DB = -30.0
-"""The same limit for exclusive requests."""
+"""Limit for the light of other circuits at the end of an exclusive circuit."""
 MAX_IDLE_LIGHT_DB = -25.0
-"""A circuit's light at a receiver without a circuit, relative to the light at its own end."""
+"""Limit for a circuit's light at a receiver without a circuit, relative to the light at its own end."""
 MAX_IMBALANCE_DB = 0.5
-"""Loss of one arm relative to the other."""
+"""Limit for the loss of one arm relative to the other."""
 _PDL_PENALTY = (0.8, 2.5)
 """Penalty of 0.8 dB at 2.5 dB of polarization-dependent loss, growing with its square (product page 02313LHH)."""
 _DGD_PENALTY = (0.5, 10.0)
@@ -51,8 +51,8 @@ class LinkBudget:
         fixed_loss_db: Loss of fibres, controller and connectors on both sides, and of the tap.
         mesh_loss_db: Loss of the mesh from fibre to fibre, predicted from the calibration, trims included.
         received_dbm: Power at the receiver.
-        sensitivity_dbm: Lowest power that counts as a link.
-        overload_dbm: Highest power that counts as a link.
+        sensitivity_dbm: Lowest received power at which the receiver works.
+        overload_dbm: Highest received power at which the receiver works.
         loss_sigma_db: Standard error of ``mesh_loss_db``, from the standard errors of the record.
         format: Line format of both modules.
         osnr_db: OSNR in 0.1 nm, from the transmitter, the booster and the light of other circuits; ``None`` where no
@@ -60,8 +60,8 @@ class LinkBudget:
         required_osnr_db: OSNR that the receiver needs at this power; ``None`` if it needs none.
         imbalance_db: Loss of one arm relative to the other; 0 with one arm.
         imbalance_sigma_db: Standard error of the imbalance.
-        pdl_db: Loss of the weakest polarization relative to the strongest, light that changes arms included; 0 with one
-            arm.
+        pdl_db: Loss of the weakest polarization relative to the strongest, including light that leaks between the arms;
+            0 with one arm.
         dgd_ps: Delay between the arms; 0 with one arm.
         max_pdl_db: Largest loss between polarizations that the receiver accepts; ``None`` without a limit.
         max_dgd_ps: Largest delay that the receiver accepts; ``None`` without a limit.
@@ -137,7 +137,7 @@ class BudgetViolation:
         is_ceiling: Whether ``limit`` is the largest allowed value; otherwise it is the smallest.
         field: Field of the request that sets the limit, if any.
         is_of_length: Whether a shorter path would help.
-        is_of_others: Whether other circuits cause it.
+        is_of_others: Whether other circuits cause the violation.
     """
 
     what: str

@@ -22,7 +22,7 @@ from lumion_hw.quantities import OSNR_OF_0_DBM_DB, combined_osnr_db
 Real = NDArray[np.float64]
 
 _IN_BAND_NM = 0.5
-"""Light of other circuits farther away in wavelength is filtered out, or beats outside the receiver's band."""
+"""Light of other circuits counts within this wavelength distance; farther away, the receiver filters it out."""
 _DARKEST = 10.0 ** (DARK_DB / 10.0)
 
 
@@ -161,7 +161,7 @@ class LinkBudgetSolver:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the weakest polarization relative to the strongest, light that changes arms included."""
+        """Return the loss of the weakest polarization relative to the strongest, including light that changes arms."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
@@ -188,7 +188,7 @@ class LinkBudgetSolver:
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return all other light at a circuit's receiver relative to its own, in dB; idle modules count."""
+        """Return all other light at a circuit's receiver relative to its own, in dB; light of idle modules counts."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
         others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]

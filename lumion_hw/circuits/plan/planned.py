@@ -18,8 +18,8 @@ from lumion_hw.mesh.routing import Path, Routing
 
 Strategy = Literal["controller", "diversity", "none", "dual"]
 """How the light reaches the mesh as TE. ``controller``: a polarization controller at the input turns it. ``diversity``:
-a splitter-rotator sends each part of the polarization on its own path. ``none``: there is no such device. ``dual``: the
-signal has two polarizations, each with its own path."""
+a splitter-rotator divides the light into two parts, each with its own path. ``none``: there is no such device.
+``dual``: the signal has two polarizations, each with its own path."""
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCir
 _TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
 """Arms that differ by less than this are not trimmed; the other half of the limit covers prediction errors."""
 _BELOW_OVERLOAD_DB = 1.0
-"""Target below the overload level for light that is trimmed because it would overload a receiver."""
+"""Light that would overload a receiver is trimmed to this far below the receiver's overload level."""
 _MAX_TRIMS = 5
-"""PUCs of an arm that are tried for a trim, at most; the search stops earlier at ``_DARK_ENOUGH_DB``."""
+"""Maximum number of PUCs of an arm tried for a trim; the search stops earlier at ``_DARK_ENOUGH_DB``."""
 _DARK_ENOUGH_DB = -35.0
 """Stray light at receivers up to which a trim is accepted without trying further PUCs."""
 _EXPLAIN_S = 10.0
@@ -42,12 +42,12 @@ _EXPLAIN_S = 10.0
 _ALTERNATIVES_S = 60.0
 """Time limit for trying other pairings of arms and other lengths."""
 _ROUNDS = 4
-"""Routings tried until every circuit keeps its hop limit."""
+"""Maximum number of routings tried until every circuit keeps its hop limit."""
 _DARKER_ROUNDS = 3
-"""Routings tried to reduce the light at idle receivers."""
+"""Maximum number of routings tried to reduce the light at idle receivers."""
 _DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
-"""Target for light at idle receivers: 2 dB below the limit, for record errors of a milliradian in phases and
-couplers."""
+"""Target for light at idle receivers: 2 dB below the limit, to allow for errors of a milliradian in the record's phases
+and coupler angles."""
 
 
 def plan_circuits(
@@ -60,7 +60,7 @@ def plan_circuits(
     improve_s: float = 0.0,
     progress: Progress = no_progress,
 ) -> CircuitPlan:
-    """Plan circuits on a calibrated bench without changing it; of the devices only those in the fibres are read.
+    """Plan circuits on a calibrated bench without changing it; only devices in the fibres are read.
 
     Routes have the lowest loss. PUCs that no circuit uses are parked in the cross state, or in bar if that opens a
     closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is trimmed, and so is
@@ -69,7 +69,7 @@ def plan_circuits(
     Args:
         bench: The bench, or its checked file for a plan without any device. An open bench includes the present settings
             of attenuators, switches and amplifiers in the fibres; a file counts them as lossless.
-        record: Calibration of its mesh.
+        record: Calibration of the bench's mesh.
         requests: The circuits, planned together; those of higher priority choose their routes first.
         fixed: PUC states that must stay. A circuit all of whose PUCs are fixed keeps its path.
         active: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
@@ -99,11 +99,7 @@ def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
 
 
 def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
-    """Return the mesh of a bench after checking that the calibration record belongs to this mesh.
-
-    Raises:
-        CalibrationError: The record belongs to another mesh.
-    """
+    """Return the mesh of a bench; raise ``CalibrationError`` if the calibration record belongs to another mesh."""
     if isinstance(bench, BenchModel):
         mesh, section = bench.topology(), bench.mesh_section
         serial = getattr(bench.devices[section.controller], "serial", None) or record.device_serial
@@ -286,7 +282,7 @@ class _Planner:
         Args:
             hop_limits: Largest number of PUCs of each circuit.
             avoided: PUCs that circuits go around unless the detour is too long.
-            turned: PUCs that are parked in the other state than usual.
+            turned: PUCs that are parked in the opposite of their usual state.
         """
         ends, paths, routing = self._route(hop_limits, avoided)
         parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)

@@ -20,7 +20,7 @@ class BudgetError(CircuitError):
         message: Name of the circuit and the violated limits.
         request: The request.
         violations: All values that fail.
-        nearest: A request that the nearest plan would meet; ``None`` if no other request helps.
+        nearest: The request with limits that the best plan found would meet; ``None`` if other limits do not help.
         hint: Recommended action.
     """
 
@@ -96,7 +96,7 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
-    """Return the limit, as a field of the request, that the plan would meet."""
+    """Return the value of a request's limit that the plan would meet."""
     # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
         short = abs(violation.found - violation.limit)

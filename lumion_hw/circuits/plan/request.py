@@ -24,9 +24,9 @@ class CircuitRequest:
         max_loss_db: Largest predicted loss of the mesh from fibre to fibre; ``None`` without a limit.
         max_hops: Largest number of PUCs on the path; ``None`` without a limit.
         priority: Circuits of higher priority choose their paths first.
-        exclusive: Whether no other circuit may share a PUC with it; light of others at its end then stays 30 dB below
-            its own.
-        lease_s: Duration after which it is taken down; ``None`` until it is disconnected.
+        exclusive: Whether no other circuit may share a PUC with this circuit. Other circuits' light at its end then
+            stays 30 dB below its own light.
+        lease_s: Duration after which the circuit is disconnected; ``None`` without a limit.
     """
 
     source: str

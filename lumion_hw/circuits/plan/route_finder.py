@@ -1,4 +1,4 @@
-"""Routes of circuits through the mesh: groups by priority, arms of equal length, PUCs reserved for exclusive use."""
+"""Find routes of circuits: by priority, with a circuit's two arms equally long, around PUCs of exclusive circuits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HopLimits = list[int | None]
 _RESCUE_S = 2.0
 """Time for the exact search after the fast search has failed: a recovery is waiting and can try other spares."""
 _RESERVED_DB = 1000.0
-"""Price of a reserved PUC; more than any route can save."""
+"""Surcharge of a PUC that is reserved for another circuit, in dB of loss; more than any route can save."""
 _AVOIDED_DB = 2.0
-"""Price of a PUC to avoid: worth a detour of four PUCs."""
+"""Surcharge of a discouraged PUC, in dB of loss: worth a detour of four PUCs."""
 _MAX_MISMATCHES = 24
-"""Unequal pairs of lengths tried where parity forbids equal lengths."""
+"""Maximum number of unequal length pairs tried for two arms whose parity forbids equal lengths."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RouteFinder:
         fixed: PUC states that must stay.
         active: Paths of active circuits.
         exclusive: Active circuits whose PUCs no other circuit is allowed to use.
-        trimmed: PUCs that couple only partly, for the path they belong to.
+        trimmed: PUCs that couple only part of the light, by the path that uses them.
         effort: Time limits of the search.
 
     Attributes:
@@ -237,7 +237,7 @@ class RouteFinder:
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Merge the routings of all groups of circuits into one; its cost leaves out the price of avoided PUCs."""
+        """Merge the routings of all groups of circuits into one; the cost has no surcharges of discouraged PUCs."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

@@ -75,7 +75,7 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for stray light: power at a receiver, then whether it circulates or enters a source."""
+        """Return a sort key for stray light: power at a receiver, then whether light circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.

@@ -109,7 +109,7 @@ def _echo_covariance(record: CalibrationRecord) -> None:
         f"readings at these ports can determine at most {covariance.expected_rank}"
     )
     if covariance.set_by_prior:
-        echo_text(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
+        echo_text(f"Not measured, set by the prior: {', '.join(covariance.set_by_prior)}")
     for combination in covariance.unidentifiable:
         echo_text(f"Not identifiable: {combination}")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--tolerance-db",
     type=TOLERANCE_DB,
-    help="Largest accepted held-out error beyond noise, rms in dB; the exit code is 3 if it is larger.",
+    help="Largest accepted rms error on new settings, beyond noise, in dB; above it the exit code is 3.",
 )
 @goal_options
 @wavelengths_option

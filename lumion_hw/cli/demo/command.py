@@ -42,7 +42,7 @@ def new_run_directory(out: str | None) -> Path:
     default=SIGMA_MRAD,
     show_default=True,
     type=Number("mrad", 0.0, 1e3, above=True),
-    help="Target standard error of passive phases and loops, rms in mrad.",
+    help="Target standard error of passive phases and loop phases, rms in mrad.",
 )
 @click.option("--plots/--no-plots", default=True, help="Include plots in the calibration report (needs matplotlib).")
 @json_option
@@ -157,7 +157,7 @@ class _ResultPrinter:
         elif isinstance(result, Recovery):
             title = f"{result.failed} fails and is replaced by {result.spare}"
             echo_table(title, page.SPAN_HEADERS, page.span_rows(result))
-            echo_table("Circuits after the swap", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
+            echo_table("Circuits after the replacement", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
             echo_table("Link budgets", page.BUDGET_HEADERS, page.budget_rows(result.proofs))
         elif isinstance(result, dict):
             echo_table("Crosstalk", page.CROSSTALK_HEADERS, page.crosstalk_rows(result))

@@ -1,11 +1,11 @@
 """Driver for Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like text at 19200 baud, no ``*IDN?``, no error queue.
 
-The command set is taken from the programming manual as quoted by three independent public clients: ``amonics_edfa``
-(replies, line ends, at least 50 ms between commands, states 0 off, 1 on, 2 busy, 4 lock, ``:READ:CH:...`` with the
-number of pumps and monitors), KeckLFC's ``amonics_edfa`` (units of set points, models without mode query or input
-monitor, switches that sometimes ignore the first command), and a third class ``AmonicsEDFA``. An amplifier does not
-answer unknown queries, so a feature without a reply at opening counts as missing. Commands have no reply, so settings
-are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
+The command set is that of the programming manual, as quoted by three independent public clients. ``amonics_edfa`` shows
+replies, line ends, the gap of at least 50 ms between commands, the states (0 off, 1 on, 2 busy, 4 lock) and queries for
+the numbers of pumps and monitors. KeckLFC's ``amonics_edfa`` shows units of set points, and that some models have no
+mode query or input monitor, or sometimes ignore the first switching command. The third is a class ``AmonicsEDFA``. An
+amplifier does not answer unknown queries, so a feature whose query has no reply at opening counts as missing. Commands
+have no reply, so settings are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MONITORS = {
     "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
     "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""For each kind of monitor: query for the number of monitors, and query for the first one (in mW, mW, mA and °C)."""
+"""By kind of monitor, the query for the number of monitors and that for the first reading (in mW, mA or °C)."""
 _SWITCH_S = 5.0
 _REPEAT_S = 1.0
 _POLL_S = 0.1
@@ -80,7 +80,7 @@ class _HeldQuantity:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Limits in mA, dBm or dB. A lower limit of 0 mW, which has no value in dBm, is replaced by one step."""
+        """Limits of the set point in mA, dBm or dB. A lower limit of 0 mW (no value in dBm) is replaced by one step."""
         low = max(self.low, self.step) if self.unit.endswith("W") else self.low
         return self.from_wire(low), self.from_wire(self.high)
 

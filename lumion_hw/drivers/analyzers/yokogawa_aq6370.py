@@ -4,7 +4,7 @@ The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370
 7-88, as quoted by LabExT), as PyMeasure, InstrumentKit and LabExT send them. Wavelengths without a unit are metres, so
 they are sent with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001
 requires a login: ``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for
-``anonymous``), reply ``ready``. The encrypted login is not used (unverified: whether all units accept the plain one).
+``anonymous``), reply ``ready``. The encrypted login is not used; that all units accept plain text is unverified.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class YokogawaAq6370(ScpiDriver):
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Check with every later trace the shift that the user has set, if the analyser has this setting."""
+        """Check the user's setting of a wavelength or level shift with every later trace, if the analyser has it."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:

@@ -1,8 +1,8 @@
 """Driver for Keysight (Agilent) N776xA variable attenuators, and those of the N7751A and N7752A.
 
-From the N77xx Series Programming Guide: "Slot and Channel Numbers" (each attenuator occupies two slots, so attenuator
-``n`` is slot ``2n - 1``) and "Signal Conditioning" (commands). Attenuations without a unit are dB. Wavelengths are sent
-with the suffix NM and returned in metres.
+The commands are those of the N77xx Series Programming Guide, "Signal Conditioning". Each attenuator occupies two slots
+("Slot and Channel Numbers"), so attenuator ``n`` is slot ``2n - 1``. Attenuations without a unit are dB. Wavelengths
+are sent with the suffix NM and returned in metres.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class KeysightN776x(ScpiDriver):
     def _hold(
         self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set and verify a number, and check it from now on; the reply times ``scale`` is in the unit of ``value``."""
+        """Set and verify a number; check it with every reading. ``scale`` converts replies to the unit of ``value``."""
         restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
         setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))

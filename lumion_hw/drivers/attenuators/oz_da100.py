@@ -1,10 +1,10 @@
 """Driver for OZ Optics DA-100, DD-100 and DD-600 attenuators: motorized, text over a serial line at 9600 baud.
 
 Every reply is zero or more lines followed by ``Done`` or by ``Error-`` and a number. Commands may be echoed, even
-without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients:
-QMI's ``dd100mc`` (reply ``DPos:1234`` and ``ATTEN:3.00`` to ``D``, with echo), pyLabLib's ``DD100`` (``CD`` with
-``IL:`` and ``MAX ATTEN:``), and the Caltech Optical Observatories' ``ozoptics`` (list of commands, ``Atten: 3.00(dB)``
-or ``unknown``, errors). Nothing is verified on a unit.
+without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients.
+QMI's ``dd100mc`` expects ``DPos:1234`` and ``ATTEN:3.00`` as reply to ``D``, with echo. pyLabLib's ``DD100`` expects
+``IL:`` and ``MAX ATTEN:`` as reply to ``CD``. The Caltech Optical Observatories' ``ozoptics`` lists commands and
+errors, and expects ``Atten: 3.00(dB)`` or ``unknown``. Nothing is verified on a unit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lumion_hw.sessions.lines import LineSession
 CHANNEL = 1
 STEP_DB = 0.01
 READBACK_DB = 0.1
-"""Largest accepted difference between the attenuation set and read back: the motor has steps (unverified)."""
+"""Largest accepted difference between the attenuation set and read back, for the motor's steps (unverified)."""
 ERRORS = {
     "Error-2": "the unit does not know this command or its value",
     "Error-5": "the home sensor failed; the unit must be repaired",
@@ -206,6 +206,6 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the text that a pattern captures in the capitalized reply, whose first line may begin with an echo."""
+    """Return the text that a pattern captures in a reply in capitals; an echo may precede it in the first line."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

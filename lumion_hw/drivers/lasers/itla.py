@@ -1,7 +1,7 @@
 """Driver for integrable tunable laser assemblies (OIF-ITLA-MSA-01.2 or 01.3) over a serial line.
 
-The frequency is FCF + (Channel - 1) x Grid; this driver sets FCF and uses Channel 1. While it emits, a module refuses a
-change of FCF.
+The frequency is FCF (first channel frequency) + (Channel - 1) x Grid; this driver sets FCF and uses Channel 1. A module
+refuses a change of FCF while it emits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lumion_hw.sessions.codecs.itla import (
 from lumion_hw.sessions.itla import ItlaSession
 
 PENDING_TIMEOUT_S = 30.0
-"""Longest wait for a pending operation (tuning, start-up) before the next setting: the longest class of the MSA."""
+"""Longest wait for the end of a pending operation (tuning, start-up), in s: the longest time class of the MSA."""
 _POLL_S = 0.05
 _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
@@ -122,7 +122,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         """Set the laser frequency to the nearest MHz. The output must be off.
 
         Raises:
-            LimitError: Outside LFL to LFH of the module; nothing was changed.
+            LimitError: The frequency is outside the module's range (LFL to LFH); nothing was changed.
             ConfigError: The module has steps of 100 MHz and the frequency lies between two steps; nothing was changed.
             DeviceError: The output is on, or the module refuses.
             VerifyError: The frequency read back differs.
@@ -154,7 +154,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         """Set the output power to the nearest 0.01 dBm.
 
         Raises:
-            LimitError: Outside OPSL to OPSH of the module; nothing was changed.
+            LimitError: The power is outside the module's range (OPSL to OPSH); nothing was changed.
             DeviceError: The module refuses.
             VerifyError: The power read back differs.
         """
@@ -244,7 +244,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
-        """Shift the frequency while the output is on, by at most FTFR. Raises the errors of :meth:`set_power_dbm`."""
+        """Shift the frequency while the output is on, up to the range FTFR. Raises as :meth:`set_power_dbm`."""
         largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:

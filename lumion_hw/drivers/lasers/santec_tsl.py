@@ -5,13 +5,13 @@ reads the mode of a TSL-570 before the first wavelength; older lasers are always
 is checked for plausibility in this unit. Messages end with CR alone in both directions (manual 7.1.3, as quoted by
 public clients); CR LF from a GPIB adapter is accepted too.
 
-A sweep gives a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each pulse: ``READ:POIN?``
-values, at most 500 000, as little-endian int32 in 0.1 pm (Legacy) or float64 in metres (SCPI). This is quoted from the
-manuals of TSL-570, 770 and 775, whose Legacy commands are those of a TSL-550; clients of a TSL-710 do the same. Nothing
-is known about the TSL-510, so its log is not used. A client measured at most 5000 pulses per second of a TSL-770, the
-manual of the TSL-775 states 20 000; the smaller value is used for all (unverified). ``TRIG:OUTP:SETT``, which selects
-pulses equidistant in wavelength or in time, is not changed: two manuals give it opposite meanings (unverified), and
-the log contains the wavelengths either way.
+A sweep gives a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each pulse. ``READ:POIN?``
+returns the number of values, at most 500 000. They are little-endian int32 in 0.1 pm (Legacy) or float64 in metres
+(SCPI). This is quoted from the manuals of TSL-570, 770 and 775, whose Legacy commands are those of a TSL-550; clients
+of a TSL-710 do the same. Nothing is known about the TSL-510, so its log is not used. A client measured at most 5000
+pulses per second on a TSL-770, whereas the manual of the TSL-775 states 20 000. The driver uses 5000 for all models
+(unverified). ``TRIG:OUTP:SETT``, which selects pulses equidistant in wavelength or in time, is not changed: two manuals
+give it opposite meanings (unverified), and the log contains the wavelengths either way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DARK_DBM = -99.0
 _STOPPED = 0
 _MAX_LOG_POINTS = 500_000
 _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
-"""Number type of the wavelengths in a log, and their unit in nm, by the number of bytes per value."""
+"""Number type of the wavelengths in a log, and nanometres per count, by the number of bytes per value."""
 
 
 class Dialect(enum.Enum):

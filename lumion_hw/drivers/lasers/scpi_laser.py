@@ -53,7 +53,7 @@ SETTLE_S = 2.0
 
 
 def log_timeout_s(n_bytes: int) -> float:
-    """Return the time limit for reading a log of ``n_bytes``."""
+    """Return the time limit in s for reading a wavelength log of ``n_bytes``."""
     return 2.0 + n_bytes / _SLOWEST_BYTES_PER_S
 
 

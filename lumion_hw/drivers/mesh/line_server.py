@@ -1,4 +1,4 @@
-"""Driver for the line-oriented control server of the SmartLight prototype: unit cell states, one line of text each.
+"""Driver for the control server of the SmartLight prototype: one line of text sets the states of all unit cells.
 
 The server sends no acknowledgement and has no read-back, checksum or watchdog. If the server closes the connection
 after a line, the line was *sent*, no more: check the light with a power meter or a transponder. The server sets states,
@@ -33,7 +33,7 @@ _EFFECT_UNKNOWN = "The line may or may not have taken effect. Check the light be
 
 
 def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> str:
-    """Return the line for a configuration, such as ``[(0, '='), (1, 'x')]``: ascending, one space after each comma.
+    """Return a configuration as a line such as ``[(0, '='), (1, 'x')]``: cells ascending, a space after commas.
 
     Raises:
         LimitError: A unit cell does not exist.
@@ -85,13 +85,13 @@ class LineServerMesh:
         return MeshStatesInfo(self._n_pucs)
 
     def program_states(self, states: Mapping[int, PucState]) -> Submission:
-        """Send one complete configuration; unit cells that are not named become inactive.
+        """Send one complete configuration; unit cells not named in it become inactive.
 
         Args:
             states: State of every active unit cell.
 
         Returns:
-            The line and the text of the server, once the server has closed the connection.
+            The line sent and the text that the server sent before it closed the connection.
 
         Raises:
             LimitError: A unit cell does not exist; nothing was sent.
@@ -133,7 +133,7 @@ class LineServerMesh:
             link.write(line.encode("ascii") + b"\n", deadline)
             sent_s = self._clock.now()
             progress, dropped = self._progress_until_closed(link, deadline)
-        _log.info("%s @ %s: %s; progress: %s", self._device, link.name, line, _printable(progress))
+        _log.info("%s @ %s: sent %s; the server replied: %s", self._device, link.name, line, _printable(progress))
         return Submission(line, _printable(greeting), _printable(progress), dropped, sent_s, self._clock.now())
 
     def _progress_until_closed(self, link: Link, deadline: Deadline) -> tuple[bytes, int]:
@@ -151,7 +151,7 @@ class LineServerMesh:
             progress += data[:free_bytes]
             dropped += max(len(data) - free_bytes, 0)
         _log.warning(
-            "%s @ %s: the connection was not closed; progress: %s", self._device, link.name, _printable(progress)
+            "%s @ %s: the server kept the connection open; reply: %s", self._device, link.name, _printable(progress)
         )
         raise LinkTimeout(
             f"the line was sent, but the server did not close the connection within {EXCHANGE_S:g} s", address=link.name

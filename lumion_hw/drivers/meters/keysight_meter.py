@@ -373,7 +373,8 @@ class KeysightMeter(ScpiMeter):
     def _zeroing_problem(self, channel: int) -> str:
         """Return why zeroing a channel failed, or an empty string.
 
-        Not all models have the status query. It is sent with a query that every model answers, to avoid a time-out.
+        Not all models have a query for the zeroing status. It is sent with a query that all answer, to avoid a
+        time-out.
         """
         status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
         return "" if not status or float(status) == 0 else f"status {status}"

@@ -269,7 +269,7 @@ class SantecMpm(ScpiMeter):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> MpmRun:
-        """Start a log that waits for pulses at the trigger input and averages at each. Gain levels do not change.
+        """Start a log with an averaged sample at each pulse at the trigger input. Gain levels do not change.
 
         Raises:
             NotSupportedError: ``internal_trigger`` is set, but this mainframe has no laser.

@@ -1,4 +1,4 @@
-"""Conversion of received numbers to readings: markers such as over-range, and impossible powers, are never OK."""
+"""Converts received numbers to readings; markers such as over-range and impossible powers never become ``OK``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.interfaces import PowerReading, RangeState
 _MAX_FRACTION = 2.1
 """Largest valid ratio of power to range: ranges overflow 3 dB above their nominal power (panels show 1.9999)."""
 _NEGATIVE_FRACTION = 0.01
-"""Offset and noise of a dark sensor in its highest range are far below this fraction of the range."""
+"""Powers below minus this fraction of the highest range are invalid: they exceed offset and noise of dark sensors."""
 
 
 def range_states(values_w: NDArray[np.float64], largest_w: float) -> NDArray[np.object_]:

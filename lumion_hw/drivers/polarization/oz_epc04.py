@@ -1,8 +1,8 @@
 """Driver for OZ Optics EPC-400 / EPC04: four fibre squeezers driven by voltages, over a serial line at 9600 baud.
 
 Every reply is zero or more lines followed by ``Done`` or ``Error!``; commands may be echoed. The maker publishes no
-manual. The replies are those in public clients: the tests of QMI quote each, pyLabLib accepts an echo and text before
-``Error!``, and two authors report voltages up to 40 mV from the set value.
+manual. The replies are those in public clients. The tests of QMI quote every reply, and pyLabLib accepts an echo and
+text before ``Error!``. Two authors report voltages up to 40 mV from the set value.
 """
 
 from __future__ import annotations

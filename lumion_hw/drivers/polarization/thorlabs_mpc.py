@@ -187,7 +187,7 @@ class ThorlabsMpc(Driver):
     # -- moves
 
     def _move(self, targets: Mapping[int, int], present: Mapping[int, AptStatus]) -> None:
-        """Move all paddles that are not yet at their target, in counts, and wait until they have arrived."""
+        """Move the paddles that are not at their targets (in counts) and wait until they have arrived."""
         targets = {channel: counts for channel, counts in targets.items() if not self._is_at(present[channel], counts)}
         travel_deg = STEP_DEG * sum(abs(counts - present[channel].counts) for channel, counts in targets.items())
         self._completed.clear()

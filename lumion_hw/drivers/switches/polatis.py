@@ -1,9 +1,9 @@
 """Driver for Polatis (HUBER+SUHNER) matrix switches over SCPI: TCP port 5025, or a serial line.
 
-Commands and replies are those of the maker's SCPI guide as quoted by public clients: size ``16,16``, connections
-``(@1,2,3),(@19,18,22)``, or ``(@),(@)`` without connections; ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY`` and ``DISC:ALL``
-have no reply. Inputs are numbered from 1, followed by the outputs. ``SYST:ERR?`` is assumed to remove the oldest error
-from the queue, as in SCPI (unverified).
+Commands and replies are those of the maker's SCPI guide as quoted by public clients. The size reads ``16,16``;
+connections read ``(@1,2,3),(@19,18,22)``, or ``(@),(@)`` if there are none. ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``
+and ``DISC:ALL`` have no reply. Inputs are numbered from 1, followed by the outputs. ``SYST:ERR?`` is assumed to remove
+the oldest error from the queue, as in SCPI (unverified).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Driver for Arroyo TECSource temperature controllers: one channel, SCPI-like text over USB, serial line or TCP.
 
-From Arroyo's Computer Interfacing Manual as quoted by public clients: bits of ``TEC:COND?`` as in MSL-Equipment's
-``ComboSource`` and in a client "verified against Rev 2021-01, p. 12" (bit 9 means *out* of tolerance; controllers of
-other makers with the same commands define it inversely), tolerances of 0.01 to 10 K within 0.1 to 50 s, errors by
-``ERRSTR?``, which returns ``0`` or ``201,"Out of range"``. Serial lines have 38400 baud. Sources disagree on the
-separator of the ``*IDN?`` fields, so commas and spaces are accepted (unverified).
+The commands are those of Arroyo's Computer Interfacing Manual, as quoted by public clients. The bits of ``TEC:COND?``
+are those in MSL-Equipment's ``ComboSource`` and in a client "verified against Rev 2021-01, p. 12". Bit 9 means *out* of
+tolerance; other makers' controllers with the same commands define it inversely. Tolerances are 0.01 to 10 K for 0.1 to
+50 s. ``ERRSTR?`` returns errors, as ``0`` or ``201,"Out of range"``. Serial lines have 38400 baud. Sources disagree on
+the separator of the ``*IDN?`` fields, so commas and spaces are accepted (unverified).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAULTS = {
     7: "cooler open, or its interlock",
     12: "thermal run-away",
 }
-"""Bits of the condition and event registers that report faults. At its current limit a cooler still works."""
+"""Fault bits of the condition and event registers. A cooler at its current limit still works."""
 _OUT_OF_TOLERANCE = 1 << 9
 _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6

@@ -33,5 +33,5 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
 
 
 def _a0_memory(image: MemoryImage) -> bytes:
-    """Return A0h from a document with the halves ``lower`` and page 00."""
+    """Return the memory A0h from a JSON document that contains it as ``lower`` and page 00."""
     return image.halves[LOWER] + (image.half(0x00) or b"")

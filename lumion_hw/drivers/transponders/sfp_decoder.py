@@ -287,7 +287,7 @@ def _truncated(dump: _SfpDump) -> Iterator[Finding]:
 
 def _unreadable(dump: _SfpDump) -> Iterator[Finding]:
     for key, reason in dump.image.unreadable.items():
-        yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"could not be read {reason}")
+        yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"the memory could not be read {reason}")
 
 
 def _checksums(dump: _SfpDump) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ _COVERED = {
     "CC_DMI": "thresholds and calibration constants",
 }
 TOLERATED = ("CC_BASE",)
-"""Checksums whose errors are only warnings: some modules store wrong ones, and they cover no calibration constants."""
+"""Checksums that some modules store wrongly; an error is only a warning, as they cover no calibration constants."""
 
 
 class SfpMemory:
@@ -35,7 +35,7 @@ class SfpMemory:
         registers: Access to the module's registers.
         clock: Clock for waiting times.
         device: Device name, for messages.
-        accepted: Checksums that may be wrong.
+        accepted: Names of the checksums that may be wrong.
 
     Attributes:
         warnings: Warnings about accepted checksums, by checksum.

@@ -1,15 +1,15 @@
 """Emulated Amonics AEDFA benchtop erbium-doped fibre amplifier on a serial line (19200 baud, CR LF).
 
 Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
-AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). The emulation follows their
-findings about real units. It also answers the queries that a third driver (``amonics_edfa``, written from the
-programming manual) sends on connecting: mode names separated by blanks, the number of monitors of each kind, and
-readings as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no reply. A
-channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
+AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). The emulation follows
+their findings about real units. It also answers the queries that a third driver (``amonics_edfa``, written from the
+programming manual) sends on connecting. It replies mode names separated by blanks, the number of monitors of each kind,
+and readings such as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no
+reply. A channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
 
-Model choices (check): a set point beyond the limits, a change of mode during emission, and an activation of a channel
-that is off are silently ignored; 0.5 s busy after switching on; steps and smallest set points; powers have a resolution
-of 0.1 µW.
+Model choices (unverified): a set point beyond the limits, a change of mode during emission, and an activation of a
+channel that is off are silently ignored; the amplifier is busy for 0.5 s after switching on; the steps and smallest
+values of set points; powers have a resolution of 0.1 µW.
 
 Optics: the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat) at the input power P_in, with the weak-signal gain G0 of 30 dB,
 a saturation power P_sat set by the pump current, and P_0 the C-band noise referred to the input. In constant-power mode
@@ -163,7 +163,7 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the pump current in mA; in constant-power mode, the current that saturates at the set power."""
+        """Return the pump current in mA; in constant-power mode the current whose saturation power is the set power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":

@@ -1,7 +1,7 @@
 """AQ6370 settings that are stored and replied but do not affect the emulation: display, corrections, kinds of sweep.
 
 Headers, values and units are those of the public QCoDeS driver of AQ637x analysers, for the AQ6370 models. Limits and
-values after ``*RST`` are model choices (check).
+values after ``*RST`` are model choices (unverified).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes
 
 Stored = MutableMapping[str, float | str]
-"""Setting values by command header; a header that is missing stands for its value after ``*RST``."""
+"""Setting values by command header; a setting whose header is missing has its value after ``*RST``."""
 _DISPLAY = ":DISPlay[:WINDow]"
 _Y1, _Y2 = f"{_DISPLAY}:TRACe:Y1[:SCALe]", f"{_DISPLAY}:TRACe:Y2[:SCALe]"
 _SETTING = ":SENSe:SETTing"

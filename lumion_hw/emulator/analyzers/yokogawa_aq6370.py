@@ -8,14 +8,14 @@ Lengths are in metres, floats have three digits of exponent, binary traces are l
 ``STATus:OPERation`` is set at the end of a sweep; a point without measurable light reads -210 dBm. Display and
 correction commands are those of the public QCoDeS driver of AQ637x.
 
-Model choices (check): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated; each
-connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
-points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages.
-The noise floor is -60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a
-Gaussian whose full width is the set resolution, with stray light 63 dB below the total. Trace levels are in the
-display's level unit (W on a linear scale). Trace wavelengths are always in metres. Every
-ten minutes a sweep begins with an automatic offset of 30 s (``CALibration:ZERO``). Not implemented: analysis
-(``CALCulate`` beyond the peak marker), sweeps in frequency and between markers, files; display settings have no effect.
+Model choices (unverified): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated;
+each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001 points are
+those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages. The noise floor is
+-60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a Gaussian whose full width is the set
+resolution, with stray light 63 dB below the total. Trace levels are in the display's level unit (W on a linear scale).
+Trace wavelengths are always in metres. Every ten minutes a sweep begins with an automatic offset of 30 s
+(``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
+between markers, files; display settings have no effect.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB
 from lumion_hw.emulator.wires.mains import DeviceConnection
 
 Spectrum = Callable[[], tuple[list[SpectralLine], float]]
-"""Returns the light at the input: lines, and noise in W/Hz."""
+"""Function that returns the light at the input: spectral lines, and the noise density in W/Hz."""
 
 LIGHT_M_PER_S = 299_792_458.0
 RESOLUTIONS_M = (0.02e-9, 0.05e-9, 0.1e-9, 0.2e-9, 0.5e-9, 1e-9, 2e-9)

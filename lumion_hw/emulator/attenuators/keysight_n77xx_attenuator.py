@@ -5,13 +5,14 @@ Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTP
 follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid
 for either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Model choices: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting (check);
-insertion loss 2.2 dB and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves
-the filter at every update; a summary register sets the bit of each slot that has unread enabled events. A note on
-multimode models in the guide says that speeds above 80 dB/s are set to full speed; here this applies to all models
-(check). ``TOREF`` and offsets to another power meter are refused, because there is no other meter. Queries of single
-offset-table entries, whose reply the guide omits, reply as on a mainframe. Not implemented: the two power meters of a
-N7751A and N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
+Model choices: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting (unverified);
+insertion loss 2.2 dB and shutter isolation 100 dB (unverified); speed after ``*RST`` 1000 dB/s (unverified); with power
+control on, every update of the emulation corrects the filter; a summary register sets the bit of each slot that has
+unread enabled events. A note on multimode models in the guide says that speeds above 80 dB/s are set to full speed;
+here this applies to all models (unverified). ``TOREF`` and offsets to another power meter are refused, because there is
+no other meter. The guide omits the reply to queries of single offset-table entries; it is that of a mainframe. Not
+implemented: the two power meters of a N7751A and N7752A in slots 5 and 6, and saved settings
+(``CONFigure:MEASurement:SETTing``).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 INSERTION_LOSS_DB = 2.2
 MAX_ATTENUATION_DB: Mapping[str, float] = {"N7766A": 35.0, "N7768A": 35.0}
-"""Largest attenuation of the multimode models in dB (check); other models reach 45 dB."""
+"""Largest attenuation of the multimode models in dB (unverified); other models reach 45 dB."""
 _MIN_MOVE_DB = 0.003
 _ZERO_S = 1.0
 _INPUT, _OUTPUT = ":INPut[n][:CHANnel[m]]", ":OUTPut[n][:CHANnel[m]]"

@@ -19,13 +19,13 @@ from lumion_hw.emulator.scpi import RegisterGroup
 SHUTTER_DB = 100.0
 SPEED_DB_PER_S = 1000.0
 CONTROLLED_DB_PER_S = 80.0
-"""Largest controlled filter speed in dB/s; larger settings give full speed."""
+"""Largest filter speed in dB/s that the attenuator controls; with a larger setting the filter moves at full speed."""
 MONITOR_DARK_W = 100e-12
-"""Reading of a monitor in the dark: data sheets add 200 pW to its uncertainty (check)."""
+"""Reading of a monitor in the dark: data sheets add 200 pW to its uncertainty (unverified)."""
 MAX_OFFSETS = 1000
 ZEROING, SHUTTER_OPEN, OFFSET_ENABLED = 8, 16, 32
 BELOW, ABOVE, INTERPOLATED = 64, 128, 192
-"""Values of bits 6 and 7 of ``STATus[n]:OPERation``: source of the wavelength offset; 0 for an exact table entry."""
+"""Bits 6 and 7 of ``STATus[n]:OPERation``: the wavelength is below, above or between the offset table's entries."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class N77xxAttenuation:
 
 @dataclass
 class OffsetTable:
-    """Table of power offsets by wavelength; once in use, it survives a power loss.
+    """Table of power offsets by wavelength, which a power loss does not delete.
 
     Attributes:
         entries: Pairs of wavelength in m and offset in dB, ascending.
@@ -97,8 +97,8 @@ class AttenuatorChannel:
         settings: Settings of the host.
         offsets: Offsets by wavelength.
         zeroing: Whether the monitor is being zeroed, with the shutter closed.
-        operation: ``STATus[n]:OPERation`` of its slot.
-        questionable: ``STATus[n]:QUEStionable`` of its slot.
+        operation: Status registers ``STATus[n]:OPERation`` of its slot.
+        questionable: Status registers ``STATus[n]:QUEStionable`` of its slot.
     """
 
     def __init__(self, clock: Clock, largest_db: float, insertion_loss_db: float) -> None:

@@ -25,8 +25,8 @@ class ChipCells:
         eta_out: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end B.
         loss_upper_db: Shape ``(E,)``; loss from end to end through the upper arm.
         loss_lower_db: Shape ``(E,)``; loss from end to end through the lower arm.
-        phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad, without the delay of the detuning.
-        phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm in rad, likewise.
+        phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad at zero detuning.
+        phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm in rad at zero detuning.
         joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of each joint in rad.
         detuning_hz: Shape ``(1,)`` or ``(n, 1)``; offset from the frequency for which phases and splittings are
             specified.
@@ -46,7 +46,7 @@ class ChipCells:
     differential_slope_per_hz: float
 
     def transfer(self) -> Complex:
-        """Return the transfer matrix of every PUC from end A to end B, shape ``(..., E, 2, 2)``; rails are (L, R)."""
+        """Return the transfer matrix of every PUC from end A to end B, shape ``(..., E, 2, 2)``; rail order L, R."""
         half_rad = 0.5 * self.differential_slope_per_hz * self.detuning_hz
         common_rad = 2.0 * np.pi * self.delay_s * self.detuning_hz
         upper = 10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad))

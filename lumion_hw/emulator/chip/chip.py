@@ -21,9 +21,9 @@ Complex = NDArray[np.complex128]
 Integers = NDArray[np.int64]
 
 PUC_DELAY_S = 11.25e-12
-"""Basic unit delay (Sánchez-Jácome 2025)."""
+"""Group delay of one PUC in s (basic unit delay, Sánchez-Jácome 2025)."""
 _TM_HEATER_SHARE = 0.6
-"""Phase of a heater for TM relative to TE: TM is less confined in a flat strip (assumed)."""
+"""Phase shift that a heater gives TM light, relative to TE: TM is less confined in a flat strip (assumed)."""
 _TM_ETA, _TM_EXTRA_LOSS_DB = 0.2, 1.0
 """Coupler splitting and extra loss for TM: couplers are designed for TE, and bends lose more TM (assumed)."""
 _RIPPLE_PERIODS_HZ = (20e9, 100e9)
@@ -41,7 +41,7 @@ class ChipVariations:
         ripple_period_hz: Shape ``(P,)``; period of each port's loss over frequency.
         ripple_phase: Shape ``(P,)``; phase of this ripple in rad.
         mirrors: Reflections of joints and facets; ``None`` for none.
-        tm: Passive phases for TM, of upper arms and joints; shapes ``(E,)`` and ``(J,)``.
+        tm: Phases of upper arms and of joints for TM light, without heat; shapes ``(E,)`` and ``(J,)``.
     """
 
     sizes: EffectSizes
@@ -145,7 +145,7 @@ class Chip:
         Args:
             parameters: Hidden parameters.
             heat_mw: Shape ``(2E,)``; heat of each heater.
-            common_rad: Phase of all arms due to the chip's temperature.
+            common_rad: Phase that the chip's temperature adds to every arm.
             frequency_hz: Optical frequency, or several of shape ``(n,)``; the reference frequency by default.
         """
         variations, slopes, sizes = self.variations, self.slopes, self.variations.sizes
@@ -176,7 +176,7 @@ class Chip:
         )
 
     def output_fields(self, cells: ChipCells, ports: Integers) -> Complex:
-        """Return the fields at all ports for unit light into one port.
+        """Return the fields at all ports for light of unit power into one port.
 
         Args:
             cells: The chip at one frequency, or at one frequency per port.

@@ -22,7 +22,7 @@ class ChipEffect:
         description: Effect in one sentence.
         realistic: Size on a good chip.
         harsh: Size on a poor chip.
-        max_size: Largest allowed size: far beyond any chip, to test that a calibration rejects it.
+        max_size: Largest allowed size, far beyond any real chip: tests check that a calibration rejects such a chip.
         source: Source of the sizes.
     """
 
@@ -52,7 +52,7 @@ class EffectSizes:
         source="assumed: 0.81 mm of waveguide at 1.5 to 2.5 dB/cm loses 0.16 dB; arms differ by a few per cent of it",
     )
     crosstalk_scatter: float = _effect(
-        "Lognormal spread of the crosstalk between each heater and waveguide about the mean curve.",
+        "Lognormal spread of the crosstalk between single heaters and waveguides about the mean at their distance.",
         realistic=0.1,
         harsh=0.3,
         max_size=2.0,
@@ -73,49 +73,49 @@ class EffectSizes:
         source="assumed: aluminium conducts heat better than the surrounding oxide",
     )
     slow_heat_share: float = _effect(
-        "Share of the heater phase that follows with a time constant of 20 ms, from substrate and package.",
+        "Share of a heater's phase shift that settles with a time constant of 20 ms, as substrate and package warm up.",
         realistic=0.001,
         harsh=0.01,
         max_size=0.5,
         source="assumed",
     )
     chip_heating_rad_per_w: float = _effect(
-        "Phase of every arm per watt of total heater power, from die heating that the controller misses.",
+        "Phase of every arm per watt of total heater power: die heating that the temperature controller does not see.",
         realistic=0.03,
         harsh=0.2,
         max_size=20.0,
         source="0.6 rad/K of a PUC (silicon, 1.86e-4 /K) times 0.05 and 0.3 K/W (assumed)",
     )
     heater_contact_ohm: float = _effect(
-        "Resistance of a heater's contacts, independent of temperature; a tenth of its heat reaches the arm.",
+        "Resistance of a heater's contacts, independent of temperature; a tenth of the contacts' heat reaches the arm.",
         realistic=10.0,
         harsh=50.0,
         max_size=1000.0,
         source="assumed: 1 to 5 % of the heater",
     )
     heater_irregularity: float = _effect(
-        "Irregular part of the phase as a function of heat, rms, relative to the phase.",
+        "Irregular part of a heater's phase shift as a function of its heat: rms, relative to the phase shift.",
         realistic=2e-4,
         harsh=2e-3,
         max_size=0.2,
         source="assumed",
     )
     ground_return_share: float = _effect(
-        "Share of its current that a heater loses while the others of its group of twelve carry 3 mA each.",
+        "Share of its current that a heater loses while the other eleven on its ground return carry 3 mA each.",
         realistic=2e-4,
         harsh=2e-3,
         max_size=0.5,
         source="assumed: a few tenths of an ohm in the common return, and a drive with finite output resistance",
     )
     photodiode_compression_per_ma: float = _effect(
-        "Relative decrease of the responsivity per mA.",
+        "Relative decrease of a photodiode's responsivity per mA of photocurrent.",
         realistic=0.004,
         harsh=0.02,
         max_size=1.0,
         source="assumed: germanium diodes under bias are linear within 0.2 to 1 % at 0.5 mA",
     )
     photodiode_leakage: float = _effect(
-        "Share of the current of each neighbouring channel that a channel reads.",
+        "Share of each neighbouring channel's photocurrent that a channel reads in addition to its own.",
         realistic=1e-5,
         harsh=3e-4,
         max_size=0.2,
@@ -143,7 +143,7 @@ class EffectSizes:
         source="assumed: -50 and -40 dB",
     )
     tm_path: float = _effect(
-        "Share of the TM light in the mesh that is modelled with its own path: other couplers and weaker heaters.",
+        "Share of the TM light that is computed separately, with couplers and heaters that act differently on TM.",
         realistic=1.0,
         harsh=1.0,
         max_size=1.0,
@@ -164,7 +164,7 @@ class EffectSizes:
         source="assumed",
     )
     coupler_slope_sigma_per_nm: float = _effect(
-        "Standard deviation over the PUCs of the slope of the coupler splitting.",
+        "Slope of the coupler splitting against wavelength: standard deviation over the PUCs.",
         realistic=1e-4,
         harsh=4e-4,
         max_size=0.1,

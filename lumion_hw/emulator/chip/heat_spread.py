@@ -1,8 +1,8 @@
 """Thermal crosstalk: the phase that a heater adds to other arms and to joints, per heat of the heater.
 
-The published curve is the resonance shift of a ring of six PUCs per π of phase of another, heated PUC at the distance d
-(Teofilovic 2024; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm). That PUC was heated on both arms, so one heater
-needs half of the applied power for π. The samples do not resolve scatter or the influence of die edge and metal.
+The published curve gives the resonance shift of a ring of six PUCs when another PUC, at the distance d, is heated by π
+of phase (Teofilovic 2024; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm). The heated PUC used both arms, so one
+heater needs half of the applied power for π. The samples do not resolve scatter or the influence of die edge and metal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 Real = NDArray[np.float64]
 
 PUC_MM = 0.81141
-"""Basic unit length (Sánchez-Jácome 2025), here also the length of a lattice edge (assumed)."""
+"""Length of a PUC in mm (basic unit length, Sánchez-Jácome 2025); also the edge of the lattice (assumed)."""
 _ARM_OFFSET_MM = 0.025  # half the distance between the two arms (assumed)
 _FREE_SPECTRAL_RANGE_PM = 119.0  # of the ring of six
 _DECAY_MM = 1.18
@@ -26,7 +26,7 @@ _DECAY_MM = 1.18
 
 @dataclass(frozen=True, eq=False)
 class HeatSpread:
-    """Thermal crosstalk matrices. Heater ``2·PUC`` lies on the upper arm of the PUC, the next heater on the lower arm.
+    """Thermal crosstalk of E PUCs and J joints. Heater ``2·PUC`` is on a PUC's upper arm, the next on the lower arm.
 
     Attributes:
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another arm's heater (column).

@@ -23,12 +23,12 @@ _HARMONICS = 3
 
 @dataclass(frozen=True, eq=False)
 class HeaterVariations:
-    """Random parameters of every heater, in addition to its resistance and its power for a phase of π.
+    """Random parameters of the heaters of E PUCs, in addition to their resistance and power for a phase of π.
 
     Attributes:
         contact_ohm: Shape ``(2E,)``; resistance of each heater's contacts.
         irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase as a function of heat.
-        ground_return_share: Share of the current lost while the rest of the group carries 3 mA.
+        ground_return_share: Share of its current that a heater loses while the others on its ground return carry 3 mA.
         group: Shape ``(2E,)``; number of the ground return that each heater uses.
     """
 

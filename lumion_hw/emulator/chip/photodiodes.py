@@ -20,7 +20,7 @@ class PhotodiodeArray:
     Args:
         sizes: Sizes of the effects.
         rng: Random numbers for the offset drift.
-        now_s: Present instant; offsets start at 0.
+        now_s: Present time; the drift of the offsets starts at 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:

@@ -28,7 +28,8 @@ class Mirrors:
 
     Attributes:
         facet: Shape ``(n_ports,)``; reflection of the wave that leaves the mesh at a port.
-        joint: Shape ``(2 J,)``; reflection of the wave that leaves into a joint: first ends, then second ends.
+        joint: Shape ``(2 J,)``; reflection of the wave that enters a joint, first for the first ends of all joints,
+            then for the second ends.
         passed: Shape ``(J,)``; transmission of each joint.
     """
 
@@ -53,14 +54,14 @@ class Waves:
     def output_fields(
         self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
     ) -> Complex:
-        """Return the fields at all ports for unit light into one port, for n calculations.
+        """Run n calculations, each of the fields at all ports for light of unit power into one port.
 
         Args:
             transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.
             joint_phase: Shape ``(samples, J)``; phase of every joint in rad, for each sample.
-            sample: Shape ``(n,)``; index of the sample that each calculation uses. Each sample is eliminated once.
+            sample: Shape ``(n,)``; index of the sample that each calculation uses; each sample is solved once.
             port: Shape ``(n,)``; input port of each calculation.
-            mirrors: Reflections; required if the solver was made with reflections.
+            mirrors: Reflections; required if the solver was created with ``sends_back``.
 
         Returns:
             Shape ``(n, n_ports)``.

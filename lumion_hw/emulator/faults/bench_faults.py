@@ -59,7 +59,7 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         (_PUC, _ARM, Argument("current_ma", "current", 0.0, 100.0, "mA", default=0.0)),
     ),
     ScriptedFault(
-        "weaken_heater", "a heater needs more or less power for the same phase, by a factor", (_PUC, _ARM, _FACTOR)
+        "weaken_heater", "the power that a heater needs for a phase is multiplied by a factor", (_PUC, _ARM, _FACTOR)
     ),
     ScriptedFault(
         "swap_channels",
@@ -71,7 +71,7 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ),
     ScriptedFault(
         "unbalance",
-        "both couplers of a PUC deviate by this angle",
+        "the splitting angle of both couplers of a PUC changes by this angle",
         (_PUC, Argument("common_rad", "angle", -math.pi / 2, math.pi / 2, "rad")),
     ),
     ScriptedFault("kill_port", "the fibre at a mesh port breaks: no light enters or leaves", (_PORT,)),
@@ -121,7 +121,7 @@ class BenchFaults:
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
         kinds: Kind of each device, for error messages.
-        faults: Functions that return the faults of each device, in addition to those of every device (power, cable).
+        faults: By device, a function that returns its specific faults; power and cable faults exist for every device.
         monitor_ports: Ports with a photodiode.
         schedule: Scheduled events of the bench.
     """
@@ -252,7 +252,7 @@ class BenchFaults:
         self._world.disturb()
 
     def weaken_heater(self, puc: int, arm: int, factor: float) -> None:
-        """Multiply the power that a heater needs for the same phase by a factor."""
+        """Multiply by a factor the power that a heater needs for a given phase."""
         self._checked("weaken_heater", puc=puc, arm=arm, factor=factor)
         self._world.about_to_change()
         self._world.truth.p_pi_mw[2 * puc + arm] *= factor
@@ -264,7 +264,7 @@ class BenchFaults:
         self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
-        """Detune the splitting angle of both couplers of a PUC."""
+        """Change the splitting angle of both couplers of a PUC."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
         self._world.about_to_change()
         truth = self._world.truth

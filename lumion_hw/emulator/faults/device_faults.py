@@ -53,7 +53,7 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
         name: Name of the fault.
         meaning: Description of the fault.
         action: ``calls``, ``sets`` or ``calls_module``.
-        member: Name of the method that is called with, or the attribute that is set to, true and later false.
+        member: Method called with true at the start and false at the end, or attribute set to these values.
     """
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 
@@ -67,7 +67,7 @@ EVERY_DEVICE: tuple[ScriptedFault, ...] = (
     ),
     ScriptedFault(
         "no_cable",
-        "the cable to the host is pulled: connections are lost and refused; the device itself goes on",
+        "the cable to the host is pulled: connections are lost and refused; the device itself keeps running",
         begin=calls("pull_cable"),
         end=calls("plug_cable"),
     ),

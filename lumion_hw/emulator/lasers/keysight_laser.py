@@ -104,8 +104,8 @@ class LaserModule:
         profile: Model of the laser.
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
-        low_sse_loss_db: Difference by which the low-SSE output is weaker than the other output; ``None`` for a laser
-            with one output.
+        low_sse_loss_db: Power of the other output relative to the low-SSE (low spontaneous emission) output, in dB;
+            ``None`` for a laser with one output.
     """
 
     def __init__(
@@ -404,7 +404,7 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """SCPI parameter for a laser power in W or dBm, without a suffix in the selected unit; the value is in W.
+    """SCPI parameter for a laser power, in the selected unit if the host sends no unit; the parsed value is in W.
 
     Attributes:
         module: The laser.

@@ -12,13 +12,13 @@ one pass forward and one back; both are counted and logged. Zero cycles count as
 ``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
 trigger output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is
 empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step
-is smaller (figure of the TSL-775; for other models check); the first is at the start of the sweep (check). Fine tuning,
-offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
+is smaller (TSL-775; unverified for other models); the first is at the start of the sweep (unverified). Fine
+tuning, offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
 ``TRIGger:OUTPut:SETTing``, because the emulated sweep has a constant speed.
 
-The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set (check);
-powers are computed for the setting at read-out. Product code and MAC address have the QCoDeS driver's formats. The
-network settings change what the laser reports, not where the emulator listens. Shutdown is not implemented.
+The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set
+(unverified); powers are computed for the setting at read-out. Product code and MAC address have the QCoDeS driver's
+formats. The network settings change only the addresses that the laser reports. Shutdown is not implemented.
 """
 
 from __future__ import annotations

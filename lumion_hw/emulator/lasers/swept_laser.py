@@ -384,7 +384,7 @@ class SweptLaser:
         return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)
 
     def advance(self) -> None:
-        """Deliver the trigger pulses that were due by now, and end actions that are over."""
+        """Deliver the trigger pulses sent up to now, and end the tuning or sweep whose time is over."""
         now = self._updated_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._n_sent:

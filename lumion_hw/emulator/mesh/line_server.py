@@ -21,7 +21,7 @@ MAX_LINE = 4096
 MAX_CONNECTIONS = 32
 """Largest number of open connections; further ones are refused."""
 RECONFIGURATION_S = (0.015, 0.090)
-"""Time to reconfigure no PUC, and all PUCs: 15 to 90 ms (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
+"""Duration in s of reconfiguring no PUC (15 ms) and all PUCs (90 ms) (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
 _MAX_SHOWN = 40
 _BLANK = r"[ \t]*"

@@ -54,10 +54,10 @@ class MeterTraits:
     """Differences between the families of Keysight power meters.
 
     Attributes:
-        gain_switch: Whether there is ``POWer:GAIN:AUTO`` (N77xx).
+        gain_switch: Whether the meter has the command ``POWer:GAIN:AUTO`` (N77xx).
         results_in_watts: Whether runs are always read in W (816x); otherwise in the selected unit.
-        master_only: Whether averaging, automatic ranging, triggers and runs are accepted by channel 1 only, for its
-            slot.
+        master_only: Whether averaging, automatic ranging, triggers and runs can be set on channel 1 only, and then
+            apply to its whole slot.
     """
 
     gain_switch: bool = True
@@ -142,7 +142,7 @@ class Acquisition:
     # -- operation
 
     def advance(self) -> None:
-        """Record the samples that have ended by now; end the operation of every complete run."""
+        """Record the samples that have ended by now, and report every complete run as an ended operation."""
         for slot, state in self._slots.items():
             run = state.run
             if run is None:

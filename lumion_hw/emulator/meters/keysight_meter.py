@@ -54,7 +54,7 @@ OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
 
 
 class EmulatedKeysightMeter(ScpiDevice):
-    """Heads in slots with one SCPI parser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Base class of Keysight meters: heads in slots (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
         name: Device name in the bench file.

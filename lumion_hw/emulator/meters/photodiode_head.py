@@ -96,7 +96,7 @@ def full_scale_w(range_dbm: float) -> float:
 
 
 def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
-    """Return the power in watts above which a range overflows: full scale, or nominal power in a limited top range."""
+    """Return the power in watts above which a range overflows: full scale, or nominal power for ``limited_top``."""
     limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
     return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
 
@@ -379,7 +379,7 @@ class EmulatedHead:
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing; the offset is stored only if the input was dark at start and end. Returns whether it was."""
+        """End zeroing; store the offset if the input was dark at start and end. Return whether it was stored."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:

@@ -404,7 +404,7 @@ _MAX_WORD, _MAX_ARGUMENT = 13, 18
 _ALL_MODULES = 5
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
-"""Result of a command: a reply, a time with a function that makes the reply then, or ``None``."""
+"""Result of a command: a reply; or a time and a function that makes the reply at that time; or ``None``."""
 
 
 class MpmError(Exception):

@@ -389,7 +389,7 @@ MISSPELLINGS: Mapping[str, str] = {
         for leaf in ("[:EVENt]", ":CONDition", ":ENABle", ":PTRansition", ":NTRansition")
     },
 }
-"""Spellings that introductions of manuals and public clients use, with the documented headers they stand for."""
+"""Undocumented headers that introductions of manuals and public clients use, with the documented equivalents."""
 
 
 def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
@@ -529,7 +529,7 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiCommand:
-    """Declare the sensor's response; only sensors without memory accept another value than their fixed response."""
+    """Declare the setting of the sensor's response; sensors with a memory accept only the response stored in it."""
 
     def limit(settable: float) -> Callable[[Call], float]:
         def value(call: Call) -> float:

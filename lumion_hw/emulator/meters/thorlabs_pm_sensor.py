@@ -64,12 +64,12 @@ class SensorProfile:
         ranges: Full scales of the amplifier in A or V, ascending.
         noise_at_1_s: Standard deviation of a 1 s average, in W (of a pulse energy: in J).
         offset: Standard deviation of the offset before zeroing, in W or J.
-        gain_sigma: Standard deviation of the absolute error.
+        gain_sigma: Standard deviation of the relative error of the gain.
         tau_s: Time constant of the sensor itself.
         default_nm: Wavelength after ``*RST``.
         dark_limit: Power in W above which zeroing fails.
         serial: Serial number.
-        calibrated: Calibration message.
+        calibrated: Calibration message (a date) in ``SYSTem:SENSor:IDN?``.
     """
 
     name: str

@@ -19,7 +19,7 @@ class Heat:
     Args:
         heaters: Number of heaters.
         tau_s: Time constant.
-        at_s: Present instant; all heaters are cold.
+        at_s: Initial instant, at which all heaters are cold.
         slow_share: Share of the heat that follows with the slow time constant.
         slow_tau_s: Slow time constant.
 

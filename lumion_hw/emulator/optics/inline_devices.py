@@ -103,7 +103,7 @@ class InlineDevices:
 
     @contextlib.contextmanager
     def record_powers(self) -> Iterator[Mapping[tuple[str, int], tuple[float, float]]]:
-        """Record the power in watts before and after every device that light passes within the context."""
+        """Record the power in watts before and after every device that light passes, during a ``with`` block."""
         recorded: dict[tuple[str, int], tuple[float, float]] = {}
         self._recorded = recorded
         try:

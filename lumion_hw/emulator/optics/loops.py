@@ -43,7 +43,7 @@ class Loops:
 
         Args:
             fields: Shape ``(n_ports,)``; output fields without the loops.
-            output_per_port: Shape ``(len(ports), n_ports)``; output fields for unit light into each of :attr:`ports`.
+            output_per_port: Shape ``(len(ports), n_ports)``; fields for light of unit power into each of :attr:`ports`.
             frequency_hz: Frequency of the light.
             access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         """

@@ -50,13 +50,13 @@ class PhysicsParameters:
     Attributes:
         puc_loss_db: Mean insertion loss of a PUC.
         access_loss_db: Mean loss between a fibre and the mesh at each port: facet and access waveguide.
-        random_passive_phases: Passive phases are uniform over a turn; otherwise all are zero, for teaching.
+        random_passive_phases: Whether passive phases are uniform over a turn; otherwise all are zero, for teaching.
         p_pi_min_mw: Smallest heater power for a phase of π.
         p_pi_typical_mw: Most likely heater power for a phase of π.
         p_pi_max_mw: Largest heater power for a phase of π.
         heater_ohm: Mean cold heater resistance (assumed).
         eta_slope_per_nm: Change of the coupler splitting per nm.
-        differential_slope_per_nm: Change of the differential phase per nm, in rad.
+        differential_slope_per_nm: Change of the phase difference, upper minus lower arm, in rad per nm.
         monitor_scale_sigma: Relative standard deviation of the photodiode responsivity (assumed).
         wavelength_sigma_nm: Standard deviation of module wavelengths about nominal (assumed).
         squeezer_period_min_mv: Smallest drive of a polarization squeezer for a full turn (assumed).

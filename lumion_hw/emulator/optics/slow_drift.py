@@ -21,7 +21,7 @@ DAY_S = 86_400.0
 _STEP_S = 1.0
 """Time step; changes within one step are negligible."""
 _MIN_CHANGE_K = 1e-3
-"""Change of the controller's temperature that the chip follows at once: about 2e-3 rad of phase."""
+"""Change of the controlled temperature in K above which the chip follows at once: about 2e-3 rad of phase."""
 _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S

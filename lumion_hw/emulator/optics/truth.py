@@ -23,7 +23,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 @dataclass
 class MeshTruth:
-    """Hidden parameters of the emulated mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
+    """Hidden parameters of E PUCs and J joints. Heater 2·PUC is on the upper arm of a PUC, 2·PUC + 1 on the lower arm.
 
     Faults, such as a stuck heater or a dead port, change these parameters. So does time
     (:mod:`lumion_hw.emulator.optics.slow_drift`).
@@ -37,7 +37,7 @@ class MeshTruth:
         p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
         nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW of its heat.
-        crosstalk: Phase per heat of each heater at other arms and at the joints.
+        crosstalk: Phase that the heat of each heater adds to other arms and to joints, per mW.
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
         stuck_current_ma: Actual current of each heater that ignores its drive.
@@ -74,7 +74,7 @@ class MeshTruth:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes with any parameter that affects the light or the heat."""
+        """Return a value that changes whenever a parameter that affects the light or the heat changes."""
         arrays = (
             self.loss_db,
             self.eta_in,
@@ -119,7 +119,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes with any parameter that affects the light."""
+        """Return a value that changes whenever a parameter that affects the light changes."""
         return self.frequency_hz, self.launch.tobytes(), self.fibre_in.tobytes(), self.fibre_out.tobytes()
 
 

@@ -85,7 +85,7 @@ class OpticalWorld:
         mesh_truth: Hidden parameters of the mesh.
         chains: Hidden parameters of each input, in the order of the wiring.
         physics: Physical constants of the bench.
-        nominal_nm: Wavelength for which the mesh parameters are specified.
+        nominal_nm: Wavelength in nm for which the mesh parameters are specified.
         clock: The bench's clock.
         rng: Random numbers for monitor noise and fibre drift.
         slow_drift: Slow change of the mesh parameters; none by default.
@@ -222,7 +222,7 @@ class OpticalWorld:
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
 
     def about_to_change(self) -> None:
-        """Let recording devices read the light up to now. Call this before a device changes the light."""
+        """Let devices that record the light read it up to now. Call this before a device changes the light."""
         if not self._calling_watchers:
             self._calling_watchers = True
             try:
@@ -668,9 +668,8 @@ class OpticalWorld:
     def _bring_up_to_date(self) -> None:
         """Bring the bench up to date: run the devices' due actions, let fibres and chip drift, and check the caches.
 
-        Devices act once per exchange: a second call would find nothing to do, at one call or more per device, and a
-        meter reads the light twice for every channel. A device that reads the light during the update gets its present
-        value.
+        Devices are called once per byte exchange, because a meter reads the light twice for every channel and the later
+        calls would find nothing to do. A device that reads the light during the update gets its present value.
         """
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):

@@ -53,7 +53,7 @@ _ACTIVATION_LOSS_DB = 0.03
 
 
 class PlateSearch:
-    """Polarization search of the stabilizer, without its SCPI commands: receives factors and sets plate angles.
+    """Polarization search of the stabilizer, without SCPI commands: receives feedback factors, sets plate angles.
 
     Args:
         rng: Selects plates and directions.

@@ -8,9 +8,9 @@ tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-
 tests/emulator/polarization/test_epc04_dialect.py.
 
 Model choices where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
-and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; ``VF`` that switches a channel from
-voltage to scrambling replies ``Hz``; a channel set to voltage holds it while others scramble only after ``ENVF1``;
-without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
+and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; a ``VF`` command that switches a
+channel from voltage to scrambling gets the reply ``Hz``; a channel set to voltage holds it while others scramble only
+after ``ENVF1``; without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         clock: The clock of the bench.
         rng: Random phases of the scrambling waveforms.
         drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on every
-            change. While scrambling, the voltages are those at the time of :meth:`advance`, full swing.
+            change. Scrambling uses the full voltage range; the voltages are those at the time of :meth:`advance`.
         serial: Serial number in ``SN?``.
         echo: Whether the command is sent back as the first line of its reply.
     """

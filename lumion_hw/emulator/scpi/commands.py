@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True)
 class PendingReply:
-    """Reply of a command that completes at a later time; later commands of the same connection wait until then.
+    """Reply of a command that completes later; the next commands of the same connection wait for its completion.
 
     Attributes:
         due_s: Returns the instant, ``None`` while it is unknown. Called repeatedly, so the instant may change.
@@ -175,8 +175,8 @@ class Profile:
         error_number: Format of the number before the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
-        reports_busy: Whether ``*OPC?`` replies at once, 0 while an operation is running and 1 otherwise, and sets the
-            operation-complete event with the 1 (Keysight's optical instruments); otherwise it waits (IEEE 488.2).
+        reports_busy: Whether ``*OPC?`` replies at once (Keysight's optical instruments): 0 while an operation is
+            running, otherwise 1, which also sets the operation-complete event. If false, ``*OPC?`` waits (IEEE 488.2).
         slot_status: Whether the instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 

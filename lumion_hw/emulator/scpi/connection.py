@@ -75,7 +75,7 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return the time of the next possible output: now, when the pending command completes, or ``None``."""
+        """Return the time of the next possible output: now or when the pending command completes; ``None`` for none."""
         if self._output:
             return self._state.clock.now()
         return self._pending[0].due_s() if self._pending else None
@@ -111,7 +111,7 @@ class Connection:
         self._output.clear()
 
     def interrupt(self) -> None:
-        """Discard the reply, because the host has sent more without reading it (-410)."""
+        """Discard the reply, because the host has sent more without reading it (error -410)."""
         self.device_clear()
         self._state.report(errors.QUERY_INTERRUPTED)
 

@@ -17,7 +17,7 @@ def short_form(spelling: str) -> str:
 
 @cache
 def forms(spelling: str) -> frozenset[str]:
-    """Return the short and long form, in upper case, of a spelling like ``WAVelength``; vendors break SCPI's rule."""
+    """Return the short form (the capitals) and the long form, both in upper case, of a spelling like ``WAVelength``."""
     return frozenset((short_form(spelling), spelling.upper()))
 
 

@@ -56,7 +56,7 @@ class Framer:
 
     Args:
         limit: Longest message in bytes. A longer message is reported once, and discarded up to its terminator.
-        blocks: Whether the instrument accepts blocks. An instrument that does not resynchronises at every LF.
+        blocks: Whether the instrument accepts data blocks. Without blocks, every LF ends a message.
         cr_ends: Whether a CR alone ends a message.
     """
 

@@ -28,7 +28,7 @@ class ScpiInstrument:
         profile: Properties of the dialect.
         on_reset: Resets the instrument's settings to their defaults.
         on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
-        next_update: Returns when ``on_advance`` must run even without a host; ``None`` if it need not.
+        next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` if it need not.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import Suffixes
 
 Limit = float | Callable[[Call], float]
-"""A fixed limit, or one that depends on the addressed channel or the connected sensor."""
+"""A fixed limit, or a function that returns the limit for the addressed channel or the connected sensor."""
 
 _WRONG_KIND = {
     TokenKind.NUMBER: errors.NUMERIC_NOT_ALLOWED,

@@ -6,9 +6,9 @@ Language: the ``:OXC:`` subsystem as the comments of public clients quote the ma
 for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on. ``PMON:POW? (@1,17)`` replies
 ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
 
-Model choices (check): a new connection of a port ends its old connection; ``SUB`` of pairs that are not connected does
-nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free port replies
-``""``; lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive
+Model choices (unverified): a new connection of a port ends its old connection; ``SUB`` of pairs that are not connected
+does nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free port
+replies ``""``; lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive
 ``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms,
 for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads
 -60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.

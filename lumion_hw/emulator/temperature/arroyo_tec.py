@@ -8,11 +8,11 @@ command after ``;`` is looked up at the level of the previous command, then leve
 sensor open, 128 module open, 512 out of tolerance, 1024 output on. The controller is in tolerance after it has been
 within ``TEC:TOL`` of the set point for the window.
 
-Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition
-register and keeps each until the host reads it; the reply to ``*IDN?``; numbers and wording of errors (as on ILX
-Lightwave controllers, whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text; without
-output the controller is out of tolerance; an open interlock contact is detected as an open module and switches the
-output off, as a limit does.
+Model choices (unverified): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the
+condition register and keeps each until the host reads it; the reply to ``*IDN?``; numbers and wording of errors (as on
+ILX Lightwave controllers, whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text;
+without output the controller is out of tolerance; an open interlock contact is detected as an open module and switches
+the output off, as a limit does.
 
 Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a PI controller with current limit; the
 sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.

@@ -53,7 +53,7 @@ class SfpProfile:
         soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
         status_lag_s: Time from an event to the soft status bits (at most 100 ms), s.
         reinit_s: Time from the end of TX_DISABLE to light after a fault, and duration of a power level change, s.
-        latched_flags: Alarm and warning flags stay set until they are read; vendors differ.
+        latched_flags: Whether alarm and warning flags stay set until they are read; vendors differ.
         thresholds: High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm.
     """
 
@@ -111,7 +111,7 @@ class SfpModule:
         part_number: Part number, at most 16 ASCII characters.
         serial: Serial number, at most 16 ASCII characters.
         profile: Levels, accuracy and times.
-        warm: The module was powered long before the clock's present time, so there are no start-up times.
+        warm: Whether the module was powered long before the clock's present time, so that there are no start-up times.
 
     Raises:
         ValueError: A string does not fit its field.

@@ -45,7 +45,7 @@ class MessagePeer(Peer, Protocol):
         """Discard received data and pending replies (device clear)."""
 
     def interrupt(self) -> None:
-        """Discard the reply, because the host has sent more without reading it (-410)."""
+        """Discard the reply, because the host has sent more without reading it (error -410)."""
 
     def serial_poll(self) -> tuple[int, int]:
         """Return the status byte and the mask of ``*SRE``."""

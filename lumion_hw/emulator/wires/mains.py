@@ -17,7 +17,7 @@ class Switchable(abc.ABC):
     """Power supply and cable of an emulated device; base class of all emulated devices.
 
     Without power the device neither receives nor sends: a host waits in vain, and new connections are refused. Pulling
-    the cable ends every connection at once, while the device itself goes on.
+    the cable ends every connection at once, while the device itself keeps running.
 
     Args:
         name: Device name in the bench file.

@@ -1,8 +1,8 @@
 """Server for emulated devices: TCP on loopback, and pseudo-terminals with stable symlinks.
 
-One thread with one selector serves all devices and hosts; it sleeps until bytes arrive or a device has an event due.
-Only such devices do any work. A host that floods, stalls or disappears affects no other host: output is bounded,
-nothing a host sends ends the loop, and each device gets its share of the time.
+One thread with one selector serves all devices and hosts; it sleeps until bytes arrive or a device has an event due,
+and then serves only the devices concerned. A host that floods, stalls or disappears affects no other host: output is
+bounded, nothing a host sends ends the loop, and each device gets its share of the time.
 """
 
 from __future__ import annotations

@@ -129,8 +129,9 @@ class HostChannel:
     Args:
         wire: Byte transport.
         device: The device.
-        serial_line: Whether there is neither flow control nor an end of the connection. Input is always read, unread
-            output is lost, and a peer that was refused or failed is opened again when the next bytes arrive.
+        serial_line: Whether the host is on a serial line, which has no flow control and no end of the connection. Input
+            is always read, unread output is lost, and after a refusal or failure the next bytes open a new connection
+            to the device.
 
     Attributes:
         fd: File descriptor of the transport.

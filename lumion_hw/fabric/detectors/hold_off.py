@@ -22,7 +22,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Process one scan of the monitors; return how long light has differed if the state changes, else ``None``.
+        """Process one scan of the monitors; if a state changes, return for how long light had changed, else ``None``.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
@@ -53,7 +53,7 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches the light at monitors on the host, by the controller's telemetry or by polling.
+    """Watches the light at monitors in software on the host, by the controller's telemetry or by polling.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
 

@@ -67,7 +67,7 @@ def carrier_socket() -> socket.socket:
 
 
 class Carrier(PollingDetector):
-    """Detects loss of carrier on network interfaces of this host, which ``servers.interfaces`` names."""
+    """Detects loss of carrier on the network interfaces of this host that ``servers.interfaces`` lists."""
 
     name = "carrier"
 

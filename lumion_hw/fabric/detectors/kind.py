@@ -35,10 +35,10 @@ class WatchTargets:
 
     Attributes:
         bench: The bench.
-        circuits: Circuits in service, those of warm spares included.
+        circuits: Circuits in service, loopback circuits of warm spares included.
         units: Servers and accelerators in service.
-        budgeted_photocurrent_ma: Photocurrent at the output of a circuit by its budget, by circuit, where there is a
-            photodiode.
+        budgeted_photocurrent_ma: For each circuit with a photodiode at its output, the photocurrent that its link
+            budget predicts.
     """
 
     bench: Bench
@@ -92,7 +92,7 @@ class PollingDetector:
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return an observation made now; ``since_s`` is the last time without that observation, by default now."""
+        """Return an observation made now; ``since_s`` is the time of the last check without it, by default now."""
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 

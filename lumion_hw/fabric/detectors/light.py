@@ -22,7 +22,7 @@ _LEVEL_SCANS = 16
 _SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
 """A module that is silent once may be busy; after this many failed reads, a second apart, it counts as dead."""
 _MIN_LEVEL_STEPS = 40.0
-"""Light of an output in steps of the converter, at least, so that a tenth of it is still four steps."""
+"""Minimum light at an output, in steps of the analogue-to-digital converter: a tenth of it is still four steps."""
 
 
 class PhotodiodeOptions(DetectorOptions):

@@ -1,9 +1,9 @@
 """Draw the mesh and its circuits as SVG, without dependencies or external resources, for a light background.
 
 Every PUC is drawn as a two-rail cell at its position; waveguide joints are the short curves between cells, and ports
-lie around the rim. Each circuit is traced wave by wave through the states, so its line follows the rails and joints
-that the light uses and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour
-(palette of Okabe and Ito, safe for colour-blind readers).
+lie around the rim. Each circuit is traced through the PUC states. Its line follows the rails and joints that carry its
+light, and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour (palette of
+Okabe and Ito, safe for colour-blind readers).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def mesh_svg(
         ports_labelled: Whether to write port numbers.
         field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` for no light.
             Joints are coloured by the stronger of their two directions.
-        field_range_db: Range of the colour scale below the strongest wave; weaker light is not drawn.
+        field_range_db: Range of the colour scale in dB, downwards from the strongest wave; weaker light is not drawn.
         values: Numbers to write on PUCs and cells, which also set their colour.
 
     Raises:
@@ -265,7 +265,7 @@ def _cells(
 
 
 def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bool = False, fill: str = _BODY) -> str:
-    """Draw one PUC round the origin, from left to right."""
+    """Draw one PUC, centred on the origin, with its rails running from left to right."""
     half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
     edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
     if parked and not failed:

@@ -50,7 +50,7 @@ def field_lines(
         mesh: The mesh.
         page: Positions on the page.
         field_db: Powers as returned by :func:`checked_field_db`.
-        range_db: Range of the colour scale below the strongest wave; weaker light is not drawn.
+        range_db: Range of the colour scale in dB, downwards from the strongest wave; weaker light is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
     for index, (one, other) in enumerate(mesh.joints.tolist()):

@@ -145,7 +145,7 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
 
     def number_position(self, puc: int) -> tuple[_Vector, bool]:
-        """Return the position of a PUC's number, and whether its text starts there (else it is centred)."""
+        """Return the position of a PUC's number, and whether the text starts there; otherwise it is centred."""
         along = self._towards_b[puc]
         aside = np.array([-along[1], along[0]])
         slanted = abs(aside[0]) > 1e-9

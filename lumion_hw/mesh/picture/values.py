@@ -118,7 +118,7 @@ def colour_at(position: float) -> str:
 
 
 def value_figures(mesh: MeshTopology, page: PageLayout, values: PictureValues) -> Iterator[str]:
-    """Write the numbers on PUCs and cells, and draw the colour scale at the top right; PUCs are coloured already."""
+    """Write the numbers on PUCs and cells, and draw the colour scale at the top right."""
     for puc, value in values.pucs.items():
         x, y = page.centre(puc)[0]
         yield _text(x, y + 3.5, values.format_value(value), 10, fill=values.colours(value)[1])

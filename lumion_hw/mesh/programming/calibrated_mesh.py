@@ -25,7 +25,7 @@ _BALANCED = CouplerEntry()
 
 @dataclass(frozen=True, eq=False)
 class CalibratedMesh:
-    """A calibrated mesh of E PUCs and J joints: its cold parameters, and the effect of heat.
+    """A calibrated mesh of E PUCs and J joints: its parameters with all heaters off, and the effect of heat.
 
     Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: no passive phase, balanced couplers, waveguide
     joints without phase, no crosstalk.
@@ -37,8 +37,8 @@ class CalibratedMesh:
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
         heat_mw_per_rad: Shape ``(2E,)``; heat per radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
-        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record does not describe
-            crosstalk as a function of distance.
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint (row) per heat of a heater (column); no rows if the record
+            does not describe crosstalk as a function of distance.
         returns: Current loss of channels that share a return conductor.
     """
 
@@ -61,7 +61,7 @@ class CalibratedMesh:
 
         Args:
             record: The calibration record.
-            max_ma: Largest current of the controller, if smaller than that of the heater laws.
+            max_ma: Largest current of the controller, if it is smaller than the largest current of the heater laws.
 
         Raises:
             CalibrationError: The record was made with another lattice scale, or with other sizes of shared-return
@@ -100,7 +100,7 @@ class CalibratedMesh:
 
     @property
     def law(self) -> Real:
-        """Law coefficients ρ2, ρ4, ρ6 of every heater, shape ``(2E, 3)``; zeros for a heater without effect."""
+        """Coefficients of I², I⁴ and I⁶ in every heater's law, shape ``(2E, 3)``; zeros for a heater without effect."""
         return self.chip.heater_law
 
     @property
@@ -126,7 +126,7 @@ class CalibratedMesh:
         return own
 
     def own_slope_rad_per_ma2(self, currents_ma: Real) -> Real:
-        """Return the derivative of each heater's own phase with respect to its squared current, shape ``(…, 2E)``."""
+        """Return the derivative of each heater's phase on its own arm by the squared current, shape ``(…, 2E)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         slope: Real = rho2 + square * (2.0 * rho4 + 3.0 * square * rho6)
@@ -220,7 +220,7 @@ class CalibratedMesh:
 
 
 def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
-    """Return the crosstalk phases of arms and joints per heat; without a kernel the joint array has no rows."""
+    """Return the crosstalk phases of arms and joints per heat; no joint rows if the record has no crosstalk kernel."""
     n_heaters = 2 * len(record.pucs)
     arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
     entry = record.crosstalk
@@ -243,10 +243,10 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
 
 
 def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
-    """Return the crosstalk matrices of a kernel on a mesh.
+    """Return the phases of arms and joints per heat, from a kernel (crosstalk as a function of distance).
 
     Raises:
-        CalibrationError: The kernel was made with another length of a lattice edge.
+        CalibrationError: The kernel was fitted with another lattice edge length.
     """
     if kernel.edge_mm != BUL_MM:
         raise CalibrationError(

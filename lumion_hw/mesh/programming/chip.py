@@ -26,7 +26,7 @@ class ChipParameters:
     The phase of an arm is ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, plus the passive phase (upper arm only), plus
     the crosstalk of all other heaters. The heat of a heater is ``heater_ohm·I²``, times the rise of its resistance
     according to its law (``own phase / (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is nominal: only crosstalk
-    uses it, and only its product with the kernel matters.
+    uses it, and only its product with the crosstalk amplitudes matters.
 
     Attributes:
         passive_phase_rad: Shape ``(E,)``; phase of the upper arm relative to the lower arm.
@@ -36,12 +36,12 @@ class ChipParameters:
         coupler_difference_rad: Shape ``(E,)``; angle at end A minus angle at end B.
         joint_phase_rad: Shape ``(J,)``; phases of the waveguide joints, of which only sums around closed paths can be
             observed (docs/calibration.md, 1.2).
-        crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length in mm, and floor of the kernel over distance:
-            ``κ(d) = amplitude·exp(-d/length) + floor``, in rad/mW, mm and rad/mW, for arms and joints.
-        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to that of the nominal resistance.
+        crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length and floor of the crosstalk kernel ``κ(d) =
+            amplitude·exp(-d/length) + floor`` over distance, in rad/mW, mm and rad/mW, for arms and joints.
+        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to the heat of the nominal resistance.
         delay_s: Group delay of a PUC.
-        differential_slope_rad_per_hz: Change of every φu - φl per Hz.
-        coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
+        differential_slope_rad_per_hz: Change of every φu - φl (upper minus lower arm) per Hz of light frequency.
+        coupler_slope_rad_per_hz: Change of every coupler angle per Hz of optical frequency.
         extra_physics: Parameters of additional effects, by their names in :mod:`calibration.model.physics`. Contains
             only effects that the readings required:
 
@@ -51,7 +51,7 @@ class ChipParameters:
             * ``crosstalk_directions``, shape ``(2,)``: see
               :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
-              addition to the kernel, in rad/mW.
+              addition to the function of distance, in rad/mW.
     """
 
     passive_phase_rad: Real
@@ -71,7 +71,7 @@ class ChipParameters:
     def from_record(cls, record: CalibrationRecord) -> ChipParameters:
         """Return the chip parameters of a record; unknown values get their neutral value.
 
-        The neutral values are balanced couplers, joints without phase, no crosstalk kernel and no passive phase. The
+        The neutral values are balanced couplers, waveguide joints without phase, no crosstalk and no passive phase. The
         crosstalk matrix in records of schema version 1 is ignored.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]

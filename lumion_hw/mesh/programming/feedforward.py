@@ -1,9 +1,10 @@
 """Feed-forward blocks on the hexagonal mesh: PUCs that mix modes, and PUCs that only carry one mode.
 
-Light that crosses a hexagonal mesh of columns of cells passes slanted and horizontal PUCs alternately. Row r is the
-r-th slanted PUC of every zig-zag. The horizontal PUC at vertex row j connects rows j - 1 and j: every second row in one
-column, and the rows between in the next. This is the brick-wall pattern of a rectangular interferometer: horizontal
-PUCs mix two rows, and each slanted PUC carries one row and sets its phase. All paths are equally long.
+Light that crosses a hexagonal mesh of columns of cells passes slanted and horizontal PUCs alternately. The slanted PUCs
+form vertical zig-zag lines; row r consists of the r-th slanted PUC of every line. The horizontal PUC at vertex row j
+joins rows j - 1 and j on the way to the next line: even j after one line, odd j after the next. This is the brick-wall
+pattern of a rectangular interferometer: horizontal PUCs mix two rows, and each slanted PUC carries one row and sets its
+phase. All paths are equally long.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class FeedForwardBlock:
         mesh: The mesh.
         first_row: Row of mode 0.
         n_modes: Number of modes.
-        wires: Wires by zig-zag and mode; there is one zig-zag more than columns of mixers.
+        wires: Slanted PUCs by zig-zag and mode; there is one zig-zag more than columns of mixers.
         mixers: By column and mode: the horizontal PUC, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
         outputs: Port where each mode leaves.
@@ -99,7 +100,7 @@ def find_block(
         avoid: PUCs that the block must not use.
 
     Raises:
-        ConfigError: The mesh has too few rows from its left to its right rim, or all of them use PUCs in ``avoid``.
+        ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
     """
     rows = _Rows(mesh)
     offsets = range(rows.count - n_modes + 1) if first_row is None else (first_row,)

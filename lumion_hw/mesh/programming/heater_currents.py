@@ -2,8 +2,8 @@
 
 Arm phases matter modulo a turn, and the heat of every heater affects every arm and waveguide joint. The heats P are
 found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α, crosstalk K, and the phase D per
-heat of each heater on its own arm (docs/calibration.md, 7). The turn is chosen first and then kept, so that it cannot
-jump between two equal choices.
+heat of each heater on its own arm (docs/calibration.md, 7). Each phase's turn (multiple of 2π) is chosen first and then
+kept, so that it cannot jump between two equal choices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_ROUNDS = 60
 _MAX_CHOICES = 4
 _CONVERGED_RAD = 1e-9
 _ROUNDING_RAD = 1e-7
-"""A heater phase this little below zero is treated as zero: it is rounding, not another turn."""
+"""A heater phase below zero by less than this is a rounding error and treated as zero, instead of adding a turn."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class ProgrammedCurrents:
         heat_mw: Total heat of all heaters.
         own_rad: Shape ``(2E,)``; phase of every heater on its own arm, before rounding.
         rounding_rad: Largest error of a differential phase due to rounding.
-        joint_error_rad: Largest phase of a waveguide joint that was to be cancelled and remains; 0 without such joints.
+        joint_error_rad: Largest remaining phase of the waveguide joints to be cancelled; 0 if there are none.
     """
 
     currents_ma: Real
@@ -129,9 +129,9 @@ def program_pucs(
         calibrated: The calibrated mesh.
         targets: Target of each PUC.
         limits: Limits of the controller.
-        cancel_joints: Mask of shape ``(J,)``: joints whose phase, including heat, is compensated by the common phases
-            of the adjacent PUCs, so that the joints act as if their phase were zero. PUCs without a common phase are
-            not used.
+        cancel_joints: Mask of shape ``(J,)``: joints whose phase, including the effect of heat, is compensated by the
+            common phases of the adjacent PUCs, so that the joints act as if their phase were zero. Only PUCs whose
+            target has a common phase compensate.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -191,16 +191,16 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
 
 
 def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
-    """Return the matrix from joint phases to the PUC common phases that cancel them, shape ``(E, J)``.
+    """Return the matrix that converts joint phases to the PUC common phases that cancel them, shape ``(E, J)``.
 
-    Use as Δ = matrix @ joint_phase. Each PUC contributes part of its common phase at end A and part at end B; a joint
-    between ends x and y acts as zero if both parts add up to minus its phase. Where three PUCs meet there are three
-    joints for three ends; elsewhere the smallest phases are chosen.
+    Common phases are ``matrix @ joint_phase``. Each PUC splits its common phase between end A and end B. A joint's
+    phase is cancelled if the parts at the two ends it connects add up to minus this phase. Where three PUCs meet, three
+    joints fix the parts at three ends; elsewhere the smallest phases are chosen.
 
     Args:
         mesh: The mesh.
         joints: Mask of the joints to cancel, shape ``(J,)``.
-        compensating_pucs: PUCs whose common phase is free.
+        compensating_pucs: PUCs whose common phase may be changed.
     """
     cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
@@ -216,7 +216,7 @@ def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
-    """Return how often each joint (row) touches each end (column)."""
+    """Return how often each joint (row) touches each PUC end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
         at[np.arange(len(joints)), mesh.joints[joints, side] // 2] += 1.0
@@ -263,7 +263,7 @@ def _crosstalk_phases(
 def _iterate_phases(
     calibrated: CalibratedMesh, choice: _Choice, compensation: _JointCompensation | None, own_rad: Real
 ) -> Real:
-    """Iterate the phases of heaters on their own arms against the crosstalk until they converge."""
+    """Recalculate heater phases (each on its own arm) and crosstalk alternately until they converge."""
     moved = math.inf
     # Crosstalk is a small part of every phase, so each round changes the phases much less than the one before.
     for _ in range(_MAX_ROUNDS):
@@ -285,7 +285,7 @@ def _differences(stray: Real) -> list[float]:
 
 
 class _Choice:
-    """The turn and the arm that realise the phase of every PUC with the least heat, kept while crosstalk is iterated.
+    """For every PUC, the turn and the heated arm that need the least heat; kept while the crosstalk is iterated.
 
     A PUC without a required common phase heats one arm: the upper one if the difference D is positive, the lower one if
     it is negative. A PUC with a required common phase sets both arms.
@@ -372,11 +372,7 @@ class _Choice:
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
-        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater.
-
-        Raises:
-            LimitError: As for :func:`program_pucs`.
-        """
+        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater."""
         unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(unreachable):
             heater = int(unreachable[0])

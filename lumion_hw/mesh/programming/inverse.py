@@ -35,7 +35,7 @@ def split_phase(
         common_rad: Phase added to both arms; ignored if a heater is dead.
 
     Raises:
-        LimitError: Both heaters are dead, or neither can reach the phase.
+        LimitError: Both heaters are dead, or no heater can reach the phase.
     """
     turn = 2.0 * math.pi
     raise_upper = (differential_rad - passive_rad) % turn

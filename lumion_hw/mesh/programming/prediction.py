@@ -60,8 +60,8 @@ class PathPrediction:
 def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
     """Return the predicted state of every PUC at given heater currents.
 
-    Standard errors use the covariance of passive phases and heater laws if the record has one, else the passive phases
-    alone.
+    Standard errors use the covariance of passive phases and heater laws if the record has one, else only the standard
+    errors of the passive phases.
 
     Args:
         calibrated: The calibrated mesh.

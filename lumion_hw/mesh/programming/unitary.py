@@ -217,7 +217,7 @@ def program_unitary(
     Args:
         calibrated: The calibrated mesh. Loop phases should be calibrated, otherwise the interference is unknown.
         unitary: Shape ``(N, N)``; field at output n for unit light at input m.
-        block: Block to use; by default the first one without dead heaters and PUCs in ``avoid``.
+        block: Block to use; by default the first one that has no dead heater and no PUC in ``avoid``.
         avoid: PUCs not to use.
         limits: Limits of the controller.
         refine: Whether to refine the currents on the calibrated model.
@@ -275,7 +275,7 @@ def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) ->
 
 
 class UnitaryModel:
-    """Fidelity of a unitary as a function of the own phases of all heaters, with its gradient.
+    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient.
 
     Args:
         calibrated: The calibrated mesh.
@@ -296,7 +296,7 @@ class UnitaryModel:
         return matrix
 
     def refined(self, own_rad: Real) -> Real:
-        """Maximise the fidelity from a start over the phases of the heaters in the block; return all own phases."""
+        """Maximise the fidelity over the heater phases in the block, from initial phases; return all heater phases."""
         from scipy.optimize import minimize
 
         heaters = np.array(sorted(2 * puc + arm for puc in self._block.pucs for arm in (0, 1)))

@@ -74,7 +74,7 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Beginning of the faults of a record that say why its calibration was not certified."""
+"""Prefix of those fault texts of a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class CalibrationRecord:
         device_vendor: Manufacturer of the controller.
         parent_sha256: Content hash of the record from which this one was re-fitted.
         conditions: Conditions of the calibration, and its range of validity.
-        joints: Joint phases, if loops were calibrated; without them the record supports switching only.
+        joints: Phases of waveguide joints, if loops were calibrated; without them the record supports switching only.
         dispersion: Dependence on wavelength, if measured.
         covariance: Description of the covariance stored in ``arrays``.
         defects: Faults found, as data.

@@ -20,7 +20,7 @@ CONVENTIONS: dict[str, str] = {
     "coupler": "eta = sin^2(angle), angle = pi/4 + common +- difference/2, + at end A",
     "numbering": "PUC-port 4 puc + (0 AL, 1 AR, 2 BL, 3 BR); heater 2 puc + (0 upper, 1 lower); joints ascending",
 }
-"""Meaning of the numbers, part of every document. A document with other conventions is rejected."""
+"""Signs, angles and numbering used in a record, stored in every record. A record with other conventions is rejected."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HeaterEntry:
         law: Phase as a function of current; ``None`` if the heater has no effect.
         residual_sigma: Rms residual of the fringe fit, in units of the reading noise.
         note: Fault found at the heater; empty if there is none.
-        heat_factor: Ratio of the heat to that of the nominal resistance; only crosstalk depends on it.
+        heat_factor: Ratio of the heat to the heat of the nominal resistance; only crosstalk depends on it.
     """
 
     channel: int
@@ -111,8 +111,8 @@ class PortEntry:
         monitor_full_scale_ma: Reading at which the monitor saturates.
         source_dbm: Power that entered the mesh at this port during calibration.
         source_detuning_hz: Frequency of the light entering at this port minus the reference frequency.
-        lit_with: Second port, fed by the other tributary of the same module: same frequency, independent data. Written
-            only for such modules.
+        lit_with: Second port lit by this port's module, with its other tributary (same frequency, independent data).
+            Written only for modules with two tributaries.
     """
 
     port: int
@@ -148,7 +148,7 @@ class CrosstalkKernel:
 
 @dataclass(frozen=True)
 class CrosstalkEntry:
-    """Thermal crosstalk: a kernel over distance, a correction per PUC and heater, or both.
+    """Thermal crosstalk: a function of distance (kernel), a correction per PUC and heater, or both.
 
     Attributes:
         differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
@@ -160,7 +160,7 @@ class CrosstalkEntry:
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the differential phase of each PUC beyond the kernel, for heat of shape ``(2 n_pucs,)``."""
+        """Return the crosstalk on each PUC's differential phase beyond the kernel; heat has shape ``(2 n_pucs,)``."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -217,7 +217,7 @@ class Conditions:
     """Conditions of a calibration, and its range of validity.
 
     Attributes:
-        reference_hz: Optical frequency to which the phases refer; ``None`` means that of ``wavelength_nm``.
+        reference_hz: Optical frequency to which the phases refer; ``None`` means the frequency of ``wavelength_nm``.
         wavelengths_nm: All wavelengths used in the calibration.
         wavelength_range_nm: Smallest and largest wavelength at which the record is valid.
         temperature_set_c: Set temperature of the chip.

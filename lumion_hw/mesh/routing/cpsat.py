@@ -1,11 +1,12 @@
 """Routing by constraint programming with OR-Tools CP-SAT (optional), which can prove that a request is impossible.
 
-The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Flow is conserved at every
-wave, an arc needs its PUC's state, and a wave carries at most one circuit.
+The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Nodes of this graph are the
+directed waves that enter PUC-ports; an arc is a wave's way through its PUC in one state. Flow is conserved at every
+wave, an arc needs its PUC to be in its state, and a wave carries at most one circuit.
 
-Flow conservation also allows closed rings that are not part of a path. Rings do no harm where lengths are free: a path
-is read by tracing, and without rings it only becomes shorter and cheaper, so feasibility and bound stay correct.
-Circuits of fixed or equal length get a circuit constraint, which excludes rings.
+Flow conservation also allows closed rings that are not part of a path. Where lengths are free, rings do no harm: paths
+are read by tracing, which skips rings and only makes the routing cheaper. Feasibility and lower bound stay correct.
+Circuits of fixed or equal length get a constraint that excludes rings.
 """
 
 from __future__ import annotations
@@ -246,7 +247,7 @@ class _Model:
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Allow at most one circuit per wave, in the state of its PUC. Joints need no constraint (negotiation.py)."""
+        """Allow at most one circuit per wave, in the state of its PUC. Joints need none (see negotiation.py)."""
         for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
             for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):

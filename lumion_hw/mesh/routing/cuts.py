@@ -2,7 +2,7 @@
 
 All circuits whose ends lie on opposite sides of a line across the mesh must cross this line. The largest flow between
 the two sides, with one circuit per joint, may be smaller than the number of these circuits. Then no routing exists, and
-the smallest cut is the reason (max-flow min-cut). The flow respects joints, faults and turning, but lets a PUC carry
+the smallest cut is the reason (max-flow min-cut). The flow respects joints and faults, but lets a PUC carry
 light in both states at once. So a request without a cut can still be impossible.
 """
 

@@ -50,7 +50,7 @@ class Duplex:
     def _ceilings(
         self, ceiling_s: Ceiling | Sequence[Ceiling | None] | None, name: str
     ) -> Ceiling | list[Ceiling | None] | None:
-        """Return the upper limits of the merged circuits: the lower limit of both directions.
+        """Return the upper limit of each merged circuit: the smaller of the limits for its two directions.
 
         Raises:
             ConfigError: The number of limits differs from the number of circuits.

@@ -1,10 +1,10 @@
 """Routing with low crosstalk, calculated from the optical field and not only from the graph.
 
-In each PUC a circuit leaks some light to the wrong output. The amplitude that reaches the end of another circuit from
-there equals the field that light injected at that end would have, backwards, at the same output, because the mesh is
-reciprocal. So two field solutions, one from all sources and one from all targets, give the contribution of every PUC to
-every crosstalk. PUCs with a large contribution get a surcharge, the circuits are routed again, and the routing with the
-lowest crosstalk is returned.
+In each PUC a circuit leaks some light to the wrong output. The mesh is reciprocal: the amplitude fraction of this light
+that reaches another circuit's end equals the field at the wrong output when light is injected backwards at that end. So
+two field solutions, one from all sources and one from all targets, give the contribution of every PUC to the crosstalk
+of every circuit. PUCs with a large contribution get a surcharge, the circuits are routed again, and the routing with
+the lowest crosstalk is returned.
 
 This is meant for link budgets that predict the leakage of each circuit into all other receivers. Path set-up
 (:mod:`lumion_hw.circuits`) does not use it; call it from scripts.

@@ -17,7 +17,7 @@ _ROUNDS_PER_LENGTH = 40
 
 
 def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
-    """Return the request with each common length replaced by exact lengths, short lengths first.
+    """Return versions of the request with exact lengths instead of each common length, short lengths first.
 
     Negotiation cannot handle groups of equal length itself.
 
@@ -52,8 +52,8 @@ def first_choices(
 
     Args:
         counts: Number of options of each position.
-        key: Sort key. It must also accept the first few positions of a combination, and must not change the order of
-            two such beginnings when the same options are appended to both.
+        key: Sort key of a combination, or of its first few positions. Appending the same options to two beginnings must
+            not change their order.
         max_count: Maximum number of combinations.
     """
     first: list[tuple[int, ...]] = [()]

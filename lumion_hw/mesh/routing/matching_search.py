@@ -33,17 +33,17 @@ _ORDERS = 12
 """Number of port orders for which the round robin is tried."""
 
 _SPLITS = 300
-"""Number of attempts to split factors again."""
+"""Number of attempts to merge matchings that cannot be routed and split them again."""
 
 _FILLINGS = 30
-"""Attempts to fill one configuration; the fullest one is used."""
+"""Attempts to fill one configuration; the fullest result is used."""
 
 _SEARCHES = 10
 """Searches for the path of one pair while other circuits stay."""
 
 
 def round_robin(ports: Sequence[int]) -> list[Matching]:
-    """Return a round robin: matchings with each pair of ports once; one port idles in each if their number is odd."""
+    """Return a round robin: matchings with each pair of ports once; if the port number is odd, one idles in each."""
     seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
     for _ in range(len(seats) - 1):
@@ -178,7 +178,7 @@ class Matcher:
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Merge a matching that cannot be routed with two others and split the three again, as long as this helps."""
+        """Merge a matching that cannot be routed with two others and split it into three again, while this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors

@@ -119,7 +119,7 @@ def all_to_all(
         faults: Known faults of the mesh.
         unusable: ``(puc, state)`` pairs that may not be used.
         seed: Random seed; the same seed gives the same configurations.
-        steps: Effort to reduce the number of configurations after the quick methods have left pairs over.
+        steps: Maximum number of attempts to fit pairs that the quick methods left over into existing configurations.
 
     Raises:
         ConfigError: The request is invalid.

@@ -24,12 +24,11 @@ _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation restarts in another order; later rounds rarely succeed."""
 
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
-"""Price of a conflict in mean PUC costs, its growth factor per round, and the permanent surcharge per contested
-round.
-"""
+"""Price of a conflict, its growth factor per round, and the permanent surcharge of a state for each round in which it
+was contested. The prices are multiples of the mean PUC cost."""
 
 _JITTER = 0.1
-"""Random part of the prices from the second attempt on, in mean PUC costs."""
+"""Random part of the prices from the second attempt on, as a multiple of the mean PUC cost."""
 
 _SEARCHES_IN_CONTEST = 30
 """Maximum searches for one circuit while prices still change; after that the circuit keeps its path."""
@@ -39,8 +38,9 @@ _IMPROVEMENTS = 4
 
 
 _ACROSS, _MAX_ACROSS = 0.7, 3
-"""Probability that an improvement step removes only circuits across the cheapest path, and their maximum number. With
-three, 100 ms reach the proven optimum of 6 to 10 circuits on 72 PUCs (``benchmarks/routing.py random``)."""
+"""Probability that an improvement step removes only circuits that cross the improved circuit's cheapest path, and the
+maximum number of circuits removed. With three, 100 ms reach the proven optimum of 6 to 10 circuits on 72 PUCs
+(``benchmarks/routing.py random``)."""
 
 _SEARCHES_IN_IMPROVEMENT = 6
 """Maximum searches for one circuit in an improvement step: trying the next step is better than searching longer."""
@@ -127,7 +127,7 @@ class Negotiation:
         return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
-        """Negotiate from fresh prices; return the paths, and the PUCs still contested (none on success)."""
+        """Negotiate, starting from initial prices; return the paths, and the PUCs still contested (none on success)."""
         prices = self._prices
         prices.reset()
         paths = [nodes for _, nodes in self._alone]
@@ -155,7 +155,7 @@ class Negotiation:
         return paths, self._contested(paths)
 
     def _reroute_alone(self, index: int) -> Nodes:
-        """Return the cheapest path of one circuit at current prices; its path without prices if the search fails."""
+        """Return a circuit's cheapest path at current prices; if that search fails, its path without other circuits."""
         try:
             found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:

@@ -44,7 +44,7 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each upper limit of a circuit, the lowest value that the circuit without the others could meet."""
+    """Return, for each upper limit of a circuit, the lowest value that the circuit could meet if it were alone."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -70,12 +70,12 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
     """Raise ``NoPathError`` if the PUCs near contested PUCs are provably too few for the circuits.
 
-    No error does not mean that a routing exists.
+    If nothing is raised, the request may still be impossible.
 
     Args:
         request: The routing problem.
         contested: PUCs that were contested when negotiation stopped.
-        max_unknowns: Effort; see :func:`find_scarcity`.
+        max_unknowns: Largest problem to try; see :func:`find_scarcity`.
 
     Raises:
         NoPathError: The request is impossible.

@@ -23,10 +23,10 @@ ExactSearchPolicy = Literal["rescue", "always", "never"]
 """When constraint programming is used: only if negotiation fails (``"rescue"``), always, or never."""
 
 OBJECTIVES = ("hops", "loss_db", "power_mw")
-"""Quantities that can be minimised: number of PUCs, loss, and heat of the states."""
+"""Quantities that can be minimised: number of PUCs, loss, and heater power of the PUC states."""
 
 _POWER_TIE_BREAK_DB = 1e-3
-"""Weight of the loss when heater power is minimised, so that of equally warm paths the one with less loss is used."""
+"""Weight of the loss when heater power is minimised: of equally warm paths, the one with the lower loss is used."""
 
 Progress = Callable[[str, int, int], None]
 """Progress callback: name of the stage, steps done, maximum number of steps."""
@@ -55,8 +55,8 @@ class RouteRequest:
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
         surcharge: Extra cost of each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
         faults: Known faults of the mesh.
-        unusable: ``(puc, state)`` pairs that must not be used, in addition to those of ``faults``.
-        fixed: States that are set and must not change; circuits may use them.
+        unusable: ``(puc, state)`` pairs that must not be used, in addition to pairs that ``faults`` rules out.
+        fixed: States that are set and must not change; circuits may pass PUCs in these states.
         active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
             joints.
         move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)
@@ -67,7 +67,7 @@ class RouteRequest:
         equal_hops: Groups of circuits (indices) that must have the same number of PUCs.
         counter_propagation: Whether a pair and its reverse may be requested together. They then run against each other
             through the same joints, and reflected and leaked light of one reaches the source of the other. Circuits
-            between different ports never do so in a mesh of bar and cross states.
+            between different ports never run against each other in a mesh of bar and cross states.
         rounds: Maximum rounds of negotiation.
         improve_s: Time for improving a routing, by removing a few circuits at a time and routing them again. The result
             then depends on the speed of the machine; with 0, the same request gives the same routing everywhere.
@@ -204,7 +204,7 @@ class RoutingProblem:
         return tuple(port for pair in self.pairs for port in pair)
 
     def cost(self, wave_paths: Sequence[WavePath]) -> float:
-        """Return the cost of a set of paths, including prices of moving but not the circuits that stay."""
+        """Return the cost of a set of paths, including the price of moved circuits, but without circuits that stay."""
         passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in wave_paths for wave, s in _steps(w)))
         held = {(wave // 4, int(s == "cross")) for wave_path in wave_paths for wave, s in _steps(wave_path)}
         moved = sum(wave_paths[index] != home for index, home in self.current_paths.items())
@@ -260,11 +260,7 @@ def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]
 
 
 def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
-    """Raise ``ConfigError`` for PUCs that do not exist and states other than bar and cross.
-
-    Raises:
-        ConfigError: The message names the PUC.
-    """
+    """Raise ``ConfigError`` for PUCs that do not exist and states other than bar and cross."""
     for puc, state in given:
         if not 0 <= puc < mesh.n_pucs or state not in STATES:
             raise ConfigError(

@@ -27,7 +27,7 @@ from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded, cost_lower_bound
 
 _MAX_SUBSETS = 64
-"""Maximum number of sets of active circuits that are tried as those that move, small sets first."""
+"""Maximum number of sets of active circuits that are tried for moving, small sets first."""
 
 
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
@@ -220,7 +220,7 @@ class _RoutingWithActiveCircuits:
         return self._routing(problem, all_active, *self._effort.decide(problem, wave_paths, bound, ()))
 
     def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
-        """Return which active circuits to move, and the paths found: the cheapest result among the smaller sets."""
+        """Return the active circuits to move and all paths: the cheapest result among those that move few circuits."""
         best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
         numbers = range(len(self._active))
         subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))

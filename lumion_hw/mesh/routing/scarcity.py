@@ -2,8 +2,8 @@
 
 A cut counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block each other
 in turn. Prices cover both. Assign any price to each strand (one of the two paths through a PUC in one state). Route
-each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can take,
-each in its better state, no routing exists.
+each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can collect,
+each in its more profitable state, no routing exists.
 
 Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
 relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.
@@ -29,7 +29,7 @@ FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
 """Problem sizes (arcs times circuits) that take about 0.1 s and about 1 s."""
 
 _MARGIN = 1e-5
-"""Required excess of payments over capacity; far above accumulated rounding errors."""
+"""Proof margin: circuits must pay this much more than PUCs can collect; far above accumulated rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Neighbourhood:
     def prices(self) -> NDArray[np.float64] | None:
         """Return arc prices that prove a request impossible, or ``None`` if circuits fit when split into fractions.
 
-        The linear program lets as much of each circuit pass as there is room for; its dual values are the prices.
+        The linear program routes the largest possible fraction of each circuit; its dual values are the prices.
         """
         import scipy.sparse as sp
         from scipy.optimize import linprog

@@ -1,7 +1,8 @@
 """Find the cheapest path of one circuit at current prices, by A* over the directed waves.
 
 Nodes are the waves that enter PUC-ports, followed by one node per port for light that leaves. The estimate of the
-remaining cost is the unpriced cost to the target, so with few prices the search goes almost straight to it.
+remaining cost is the cost to the target without conflict prices. With few such prices, the search goes almost straight
+to the target.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.walk import Walker, should_compile
 
 FORBIDDEN = 1e9
-"""Pressure at which conflicts are practically forbidden."""
+"""Price of a conflict at which conflicts are practically forbidden."""
 
 _MAX_SEARCHES = 400
 """Maximum searches for one circuit; seldom more than 10 are needed, each below 1 ms."""
@@ -38,11 +39,11 @@ class SearchBudgetExceeded(Exception):  # noqa: N818 - not an error: the search 
 
 @dataclass(frozen=True)
 class WaveGraph:
-    """One mesh as plain lists, which Python reads faster than arrays.
+    """Connections of one mesh as plain lists, which Python reads faster than arrays.
 
     Attributes:
-        bar: Node after each wave in bar.
-        cross: Node after each wave in cross.
+        bar: Node that each wave reaches if its PUC is in bar.
+        cross: Node that each wave reaches if its PUC is in cross.
         entry: Wave that enters at each port.
         n_waves: Number of waves; the node where light leaves at a port is ``n_waves + port``.
     """
@@ -143,7 +144,7 @@ def cheapest_costs(
 def cost_lower_bound(request: RoutingProblem) -> float:
     """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone.
 
-    In a group of equal lengths, no circuit is shorter than the shortest path of any other in the group.
+    In a group of equal lengths, each circuit is at least as long as the longest of the group's shortest paths.
     """
 
     def cheapest_alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -255,8 +256,8 @@ class Search:
         """Return the total price and the nodes of one circuit's cheapest path; ``None`` if no path exists (proven).
 
         A walk that needs one PUC in both states is not a path. Every path avoids one of the two states, so the search
-        continues with each state banned in turn, cheapest walk first. The first valid path is therefore optimal, and
-        running out of walks is a proof.
+        continues with each state banned in turn, cheapest walk first. So the first valid path is optimal, and if no
+        walks are left, it is proven that no path exists.
 
         Raises:
             SearchBudgetExceeded: The search ended without a result.
@@ -317,9 +318,9 @@ class Search:
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
         """Return the cheapest path within hop and loss limits.
 
-        A more expensive path to a wave is kept if it has fewer hops or less loss than all cheaper ones, because only it
-        may meet the limits. For an exact length, every number of hops is followed, and paths that need a PUC in both
-        states are dropped immediately.
+        A more expensive path to a wave is kept if it has fewer hops or less loss than all cheaper paths, because it may
+        be the only one within the limits. For an exact length, every number of hops is followed, and paths that need a
+        PUC in both states are dropped immediately.
         """
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
@@ -364,7 +365,7 @@ class Search:
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
-    """Return the nodes on the path that ends at a label of the search."""
+    """Return the nodes of the partial path that a search label stands for."""
     nodes: list[int] = []
     while label >= 0:
         label, node = labels[label]

@@ -1,9 +1,10 @@
 """Derivatives of any function of the scattering matrix with respect to every parameter of every cell.
 
-The equations of a mesh are symmetric, so the adjoint problem is the same mesh with light from its outputs. One more
-solution gives all derivatives at once (docs/calibration.md, 2). Let ``a`` be the waves of the light and ``h`` those of
-the adjoint light. Then T of a PUC has the weight ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v has the weight
-``b_u(h)·b_v(a) + b_v(h)·b_u(a)``.
+The equations of a mesh are symmetric, so the adjoint problem is the same mesh with light entering at its outputs. One
+more solution gives all derivatives at once (docs/calibration.md, 2). Let ``a`` be the waves of the light and ``h`` the
+waves of the adjoint light. Then the derivative by a PUC's transfer matrix T is ``h_B·a_Aᵀ + a_B·h_Aᵀ`` (waves at ends A
+and B), and by the factor of a joint between u and v it is ``b_u(h)·b_v(a) + b_v(h)·b_u(a)`` (waves b that leave u and
+v).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CellGradient:
         phase_upper: Derivative by the phase of the upper arm, per rad.
         phase_lower: Derivative by the phase of the lower arm, per rad.
         joint_phase: Derivative by the phase of the joint, per rad.
-        joint_loss_db: Derivative by the PUC loss, per dB.
+        joint_loss_db: Derivative by the joint loss, per dB.
         delay_s: Derivative by the group delay of a PUC, per s.
         eta_slope_per_hz: Derivative by the frequency slope of the splittings (1/Hz).
         differential_slope_per_hz: Derivative by the frequency slope of φu - φl (rad/Hz).
@@ -69,8 +70,8 @@ def gradient(
         solver: The solver of the mesh.
         cells: Unit cells.
         frequency_hz: One frequency or an array.
-        cotangent: c with dF = Re Σ c·dS, of the shape of ``solver.solve(cells, frequency_hz, inputs)``. For F = Σ
-            w·S·S* it is ``2·w·S.conj()``.
+        cotangent: Derivative c of F by the scattering matrix S: dF = Re Σ c·dS, with the shape of ``solver.solve(cells,
+            frequency_hz, inputs)``. For F = Σ w·S·S* it is ``2·w·S.conj()``.
         inputs: Ports where light enters; all ports by default.
 
     Raises:
@@ -83,8 +84,8 @@ def gradient(
     expected = (*batch, mesh.n_ports, len(ports))
     if np.shape(cotangent) != expected:
         raise ConfigError(
-            f"the cotangent has the wrong shape, {np.shape(cotangent)}",
-            hint=f"Give the shape of the matrix, {expected}.",
+            f"the cotangent (derivative by the scattering matrix) has the wrong shape, {np.shape(cotangent)}",
+            hint=f"Give it the shape of the scattering matrix, {expected}.",
         )
     elements, factors, _ = solver.coefficients(cells, frequency_hz)
     everywhere = np.arange(4 * mesh.n_pucs)
@@ -102,7 +103,7 @@ def gradient(
 
 
 def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
-    """Return the derivative by each joint factor, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a), shape ``(n, J)``."""
+    """Return the derivative by the factor of each joint u-v, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a), shape ``(n, J)``."""
     u, v = solver.mesh.joints.T
 
     def leaving(waves: Complex) -> Complex:

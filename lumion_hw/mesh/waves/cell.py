@@ -52,9 +52,9 @@ class UnitCells:
         eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.
         differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
         joint_loss_db: Loss of a joint; one number or shape ``(J,)``.
-        arm_difference_db: Loss of arm u minus that of arm l, about the mean ``loss_db``; one number or shape ``(E,)``.
-        joint_reflection: Shape ``(2J,)``, complex; field reflected from the middle of a joint (assumed), first into the
-            first PUC-port of every joint, then into the second. No reflection by default.
+        arm_difference_db: Loss of arm u minus loss of arm l, whose mean is ``loss_db``; one number or shape ``(E,)``.
+        joint_reflection: Shape ``(2J,)``, complex; field reflected from the middle of a joint (assumed). First J
+            values: into the first PUC-port of each joint; last J values: into the second. No reflection by default.
         facet_reflection: Shape ``(n_ports,)``, complex; field that each port reflects back into the mesh.
     """
 
@@ -237,7 +237,7 @@ class UnitCells:
 
 
 def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
-    """Return cells with additional arm losses caused by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
+    """Return cells with the additional arm losses that heat causes; shape ``(…, 2E)``, arm u of PUC 0 first."""
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
     # `loss_db` is the mean of both arms, and their difference is stored separately.
     loss_db = cells.loss_db + 0.5 * (upper + lower)

@@ -1,4 +1,4 @@
-"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of the joints."""
+"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of waveguide joints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HeaterDistances:
         return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
-        """Return the crosstalk of a kernel, in rad per mW against distance in mm; the heater's own arm is excluded."""
+        """Return crosstalk from its dependence on distance (rad per mW against mm); 0 on the heater's own arm."""
         on_arms = kernel(self.arm_mm)
         # The heater's law describes its own arm; the kernel would count this effect twice.
         np.fill_diagonal(on_arms, 0.0)
@@ -63,7 +63,7 @@ class HeaterDistances:
 
         Args:
             crosstalk: Crosstalk of the same mesh, equal in all directions.
-            rise: Shape ``(2,)``; relative increase along x (decrease along y), and along x = y (decrease across it).
+            rise: Shape ``(2,)``; relative increase along x (decrease along y), and along x = y (decrease along x = -y).
         """
         arm, joint = (np.tensordot(rise, turns, axes=1) for turns in (self.arm_turns, self.joint_turns))
         return ThermalCrosstalk(crosstalk.arm_rad_per_mw * (1.0 + arm), crosstalk.joint_rad_per_mw * (1.0 + joint))
@@ -95,7 +95,7 @@ class ThermalCrosstalk:
 
         The curve is the resonance shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm
         (fit of the published samples, Teofilovic 2024). The aggressors were driven on both arms, so their heat per π is
-        twice Pπ of a single heater. The distance between the two arms of a PUC gives the differential part.
+        twice Pπ of a single heater. The arms of a PUC are at different distances, which gives differential crosstalk.
 
         Args:
             mesh: The mesh.

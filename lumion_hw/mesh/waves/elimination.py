@@ -1,11 +1,11 @@
 """Gaussian elimination with a fixed pattern, prepared once per mesh and run for any number of samples.
 
 The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every multiplication
-are known in advance; a :class:`Program` is this list. The program never searches for a pivot, which is safe while light
+are known in advance. A :class:`Program` lists them. The program never searches for a pivot, which is safe while light
 loses power in every PUC: each pivot is 1 − γ, with |γ| < 1 the gain of a round trip.
 
-The order is a nested dissection of the mesh. A cut between two halves of its corners crosses few PUCs, and the four
-waves that enter those PUCs are eliminated last.
+The order is a nested dissection of the mesh. A cut between two halves of the lattice corners crosses few PUCs, and the
+waves that enter these PUCs are eliminated last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 _DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
 _OFF_CENTRE = 0.15
-"""Largest distance of a cut from the middle, as a fraction of the corners, if that makes the cut shorter."""
+"""Largest distance of a cut from the middle, as a fraction of the number of corners; off-centre cuts may be shorter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Program:
 
     Every element of the matrix and its factors has a slot. For pivot ``k``, the elements below it are
     ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way. ``target`` lists the
-    slots that they change, row by row and without gaps between pivots.
+    slots that the elimination of each pivot changes, row by row, one pivot after the other.
 
     Attributes:
         n_pivots: Number of unknowns to eliminate.
@@ -42,7 +42,7 @@ class Program:
         right_start: Shape ``(n_pivots + 1,)``; start of each pivot in ``right``.
         right: Slots to the right of the diagonal.
         right_column: Columns of the elements in ``right``.
-        target: Slots that change.
+        target: Slots that eliminations change.
         keys: Sorted ``row * width + column`` of the slots.
         width: Number of columns.
     """
@@ -66,7 +66,7 @@ class Program:
 
 
 def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
-    """Return the program for a square pattern of elements; the pivots' diagonal elements must be in the pattern.
+    """Return the elimination program for a square matrix with a given pattern, which must include the pivots' diagonal.
 
     Args:
         rows: Rows of the elements.
@@ -136,8 +136,9 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 class _Dissection:
     """Corners of a mesh as points, and the PUCs that connect them.
 
-    A cut through the corners also separates the waves, except those that enter the PUCs it crosses, because light
-    changes sides only through these PUCs. (Joints with separate ends are an exception, which only costs some fill-in.)
+    Light passes from one side of a cut to the other only through the PUCs that the cut crosses. So the cut separates
+    all waves except those that enter these PUCs. (Joints with separate ends are an exception, which only costs some
+    fill-in.)
 
     Attributes:
         positions: Shape ``(n, 2)``; positions of the corners, each once.
@@ -148,7 +149,7 @@ class _Dissection:
     corners: NDArray[np.int64]
 
     def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-        """Return the PUCs of a part of the mesh in elimination order; those between its two halves come last."""
+        """Return the PUCs of a part of the mesh in elimination order; PUCs between its two halves come last."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
         along, cut = self._shortest_cut(positions, pucs)

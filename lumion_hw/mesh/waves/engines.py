@@ -1,7 +1,7 @@
 """Three solvers for the equations of a mesh: compiled, in numpy, and a pivoting sparse LU.
 
-The first two run the same fixed elimination without pivoting. If a pivot is smaller than :data:`MIN_PIVOT` (a ring with
-almost no loss), the affected samples are solved again by the sparse LU.
+The compiled and the numpy solver run the same fixed elimination without pivoting. If a pivot is smaller than
+:data:`MIN_PIVOT` (a ring with almost no loss), the affected samples are solved again by the sparse LU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WaveEquations:
         rows: Rows of the elements that depend on the cells.
         columns: Columns of these elements.
         slots: Slots of these elements.
-        element: For each of these elements, the index of its T element.
+        element: For each of these elements, the index of its element of the cells' transfer matrices T.
         joint: For each of these elements, the index of its joint; the number of joints where light leaves.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
@@ -103,7 +103,7 @@ class WaveEquations:
 
     @cached_property
     def for_kernel(self) -> tuple[object, ...]:
-        """Data of this mesh for the loops that numba compiles: elimination steps, and where each number belongs."""
+        """Arrays for the loops that numba compiles: elimination steps of this mesh, and the slot of each element."""
         program = self.program
         steps = (
             program.pivot,
@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Sparse pattern of the equations by columns: indices into (diagonal ones, values), rows, column starts."""
+        """Sparse pattern by columns: element indices in the diagonal ones and ``values``, rows, and column starts."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))
@@ -137,7 +137,7 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples, given T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
+    """Solves wave equations for n samples: cell matrix elements ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between the ports of the equations, shape ``(n, n_ports, n_ports)``."""

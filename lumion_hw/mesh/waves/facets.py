@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 def entering_fraction(jones: NDArray[np.complex128], loss_db: ArrayLike, tm_rejection_db: float) -> NDArray[np.float64]:
     """Return the fraction of the power in the fibre that enters the mesh at a port.
 
-    TM light enters with ``tm_rejection_db`` more loss than TE (assumed). Both are added as powers
-    (docs/polarization.md, "The model"): if TM were added as a field, some polarization would cancel it completely.
+    TM light enters with ``tm_rejection_db`` more loss than TE (assumed). Powers of TE and TM are added, not fields
+    (docs/polarization.md, "The model"): if fields were added, the sum would vanish for some polarization.
 
     Args:
         jones: Shape ``(..., 2)``; field at the facet (TE, TM), normalised to 1.

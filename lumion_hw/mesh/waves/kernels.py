@@ -1,8 +1,8 @@
 """Inner loops of the mesh solver, compiled by numba (optional dependency ``fast``): elimination and solution.
 
-Samples are processed in groups of :data:`LANES`, with real and imaginary parts separate, so that every elimination step
-is a few vector instructions and one group stays in the cache. The step that takes nearly all the time is written as
-explicit vector instructions, because the compiler cannot know that its operands never overlap.
+Samples are processed in groups of :data:`LANES`, with real and imaginary parts stored separately. Then every
+elimination step is a few vector instructions, and one group stays in the cache. The step that takes nearly all the time
+is written as explicit vector instructions, because the compiler cannot know that its operands never overlap.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _index(value: int) -> Any:
 def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any:
     """Return an instruction y[i] = combine(y[i], a[j], b[k]) for one group of complex numbers.
 
-    y, a and b are C-contiguous arrays ``(rows, 2, LANES)`` of real and imaginary parts. Everything is loaded before
-    anything is stored, so rows may coincide.
+    y, a and b are C-contiguous arrays ``(rows, 2, LANES)`` of real and imaginary parts. All operands are loaded before
+    results are stored, so rows may coincide.
     """
 
     @intrinsic

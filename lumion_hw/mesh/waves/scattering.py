@@ -34,7 +34,7 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Position of every wave in the elimination: waves from outside first, then in the order of the dissection."""
+        """Position of every wave in the elimination: waves entering at ports first, then nested dissection."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
@@ -175,9 +175,9 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of T, factors of joints, and the batch axes that n represents.
+        """Return elements of the cells' T, joint factors, and the batch axes that are combined into one axis n.
 
-        Elements have shape ``(4E, n)``, factors ``(J, n)`` or ``(J, 1)``, followed by the rows of
+        T elements have shape ``(4E, n)``. Joint factors have ``(J, n)`` or ``(J, 1)``, followed by the rows of
         :meth:`UnitCells.reflection_coefficients`.
         """
         batch = cells.batch_shape(frequency_hz)

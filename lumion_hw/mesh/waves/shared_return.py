@@ -22,11 +22,11 @@ class SharedReturns:
 
         I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters in a group, assuming a full group
 
-    There is one a, in 1/mA, and one b for every group size in :data:`RETURN_GROUP_SIZES`. A channel of finite output
+    Each group size in :data:`RETURN_GROUP_SIZES` has its own coefficients a, in 1/mA, and b. A channel of finite output
     resistance loses a fraction of its current; a voltage source loses a fixed current.
 
     Attributes:
-        members: For every group size, shape ``(2E, g)``: 1 where a heater belongs to one of the g groups.
+        members: For every group size, shape ``(2E, g)``: 1 where a heater (row) belongs to a group (column).
     """
 
     members: tuple[Real, ...]

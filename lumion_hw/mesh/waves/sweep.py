@@ -1,7 +1,8 @@
-"""Sweep a few PUCs of a mesh: a low-rank change of the equations, solved with a few unknowns per step.
+"""Sweep a few PUCs of a mesh. Each step is a low-rank change of the equations and needs only a few unknowns.
 
-The base setting is solved once, for its inputs and for unit light emitted from each PUC-port of the swept PUCs. The
-waves entering those PUC-ports then follow from a matrix of four times their number, ``(1 - G·ΔS)·a = a0`` (Woodbury).
+The base setting is solved once, for its inputs and for unit light emitted from each PUC-port of the swept PUCs. At each
+step, the waves a that enter these PUC-ports follow from ``(1 - G·ΔS)·a = a0`` (Woodbury): four unknowns per swept PUC,
+with base waves a0, responses G to unit light, and the PUCs' change ΔS.
 """
 
 from __future__ import annotations

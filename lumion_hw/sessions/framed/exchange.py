@@ -133,8 +133,8 @@ class FramedExchange:
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
         """Send requests until all are answered or the board finally refuses a request.
 
-        BUSY requests are repeated with a new number, within the deadline of section 4.5; INCOMPLETE requests, while
-        every attempt completes at least one. Then, or after a wrong checksum, all requests are sent once more.
+        Requests refused as BUSY are repeated with a new number until the deadline (section 4.5), INCOMPLETE ones while
+        every attempt completes at least one. If that fails, or after a wrong checksum, all are sent once more.
 
         Raises:
             LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
@@ -306,6 +306,6 @@ class FramedExchange:
 
 
 def _decisive_refusal(unanswered: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
-    """Return the refusal to report: first a final refusal, then a wrong checksum, then the first of the others."""
+    """Return the refusal to report: preferably a final refusal, else a wrong checksum, else the first refusal."""
     refusals = [(index, answer) for index in unanswered if isinstance(answer := answers[index], Refusal)]
     return min(refusals, key=lambda refusal: _REPEAT_RANK.get(refusal[1].status, 0))

@@ -206,7 +206,7 @@ class Line:
             hint = f"The host received its own requests: check for an echo or a loop-back cable. {hint}"
         outcome = "it may or may not have been executed" if took_effect is None else "nothing was changed"
         text = f"{label}: no answer within {elapsed_s * 1e3:.0f} ms; {outcome}."
-        _log.warning("%s @ %s: %s Session counters: %s", self._target.device, self._target.address, text, counters)
+        _log.warning("%s @ %s: no reply: %s Counters: %s", self._target.device, self._target.address, text, counters)
         error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error

@@ -354,7 +354,7 @@ class FramedSession(DeviceErrors):
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
         """Send a request unless the session is busy or closed; never wait for another transaction.
 
-        Use this in periodic actions: on a virtual clock, such actions run while the session itself waits.
+        Use this in functions called by the clock: on a virtual clock, they run while the session itself waits.
 
         Returns:
             The reply, or ``None`` if nothing was sent. Raises as :meth:`request`.
@@ -476,7 +476,7 @@ class FramedSession(DeviceErrors):
                 BusyError,
                 f"{label} was requested while this thread waits for another reply.",
                 command=label,
-                hint="Use request_if_idle() in actions of the clock.",
+                hint="In a function called by the clock, use request_if_idle().",
             )
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Base of the I2C adapters of this computer: one bus transaction per call to any device address; optional pins.
+"""Base of the I2C adapters of this computer: one bus transaction per call, to any device address. Pins are optional.
 
 An adapter can reach every pluggable module: ``BridgedI2c`` uses one of its addresses for a CMIS module, and
 :class:`AdapterRegisters` provides the registers of an SFP+.
@@ -313,7 +313,7 @@ class AdapterRegisters:
         return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks within rows; raises as ``RegisterAccess.read``."""
+        """Write ``data`` in chunks that do not cross 8-byte rows; raises as ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._repeat(device, partial(self._adapter.write, device, start, chunk))

@@ -33,7 +33,7 @@ class BridgedI2c:
     """The device at one address of a ``RegisterAccess``; implements ``I2cDevice``.
 
     The bridge may split an access into several bus transactions: an SC18IM700 reads at most 16 bytes at a time and
-    writes within rows of 8 bytes. Numbers at even distances from the start of a read are still read whole.
+    writes within rows of 8 bytes. A two-byte number at an even distance from the start of a read is never split.
 
     Args:
         registers: Registers of the bridge, or the adapter.
@@ -237,7 +237,7 @@ class PagedI2c:
         data = self._repeat(f"reading {length} bytes at {byte}", lambda: self._i2c.read(byte, length))
         if len(data) != length:
             raise ShortReadError(
-                f"{len(data)} instead of {length} bytes at {byte}",
+                f"received {len(data)} instead of {length} bytes at {byte}",
                 device=self._device,
                 address=self.name,
                 hint="The transfer was incomplete. Check adapter and bus speed.",

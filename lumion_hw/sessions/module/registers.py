@@ -54,7 +54,7 @@ class RegisterAccess(Protocol):
         """
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks within 8-byte rows. Raises as :meth:`read`."""
+        """Write ``data`` in chunks that do not cross 8-byte rows. Raises as :meth:`read`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""

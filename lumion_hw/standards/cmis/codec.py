@@ -57,7 +57,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
     """Return the offset of a byte in a linear file (Linux optoe): lower memory first, then the pages in order.
 
     Raises:
-        ValueError: The byte is not in the lower memory or page, or the page has no banks.
+        ValueError: The byte is not in the lower memory or page, or the bank is not 0 for a page without banks.
     """
     if page is None:
         if not 0 <= byte < HALF_BYTES:

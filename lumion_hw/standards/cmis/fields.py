@@ -48,7 +48,7 @@ class Field(Register):
     Attributes:
         codes: Name of the table in ``codes.TABLES`` that explains the values of an ``ENUM`` field.
         multiplier: Name of the advertising field whose code selects a factor for the scale from ``codec.MULTIPLIERS``.
-        support: Name of the advertising field that is not 0 if the field exists, or of a condition in
+        support: Name of an advertising field, which is not 0 if the module has this field, or of a condition in
             ``index.CONDITIONS``.
         certainty: How certain the address and meaning of the field are.
         view: Condition under which shared bytes have this meaning; only fields with different ``view`` may share bytes.

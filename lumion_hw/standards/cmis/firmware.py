@@ -1,7 +1,7 @@
 """CMIS firmware management over the command data block: features, images, and the payloads of the commands.
 
-CMIS 5.2 clauses 9.4.2 (0041h) and 9.7.1 to 9.7.11 (0100h to 010Ah), as the Linux kernel's ``cmis_fw_update``, SONiC's
-``cmisCDB`` and Xena's driver use them.
+The commands follow CMIS 5.2 clauses 9.4.2 (0041h) and 9.7.1 to 9.7.11 (0100h to 010Ah), as the Linux kernel's
+``cmis_fw_update``, SONiC's ``cmisCDB`` and Xena's driver use them.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class LaserGrids:
         return low <= channel <= high and is_legal(grid, channel)
 
     def select(self, mhz: int, grid: Grid | None = None) -> Tuning:
-        """Return the settings for ``mhz``: without fine tuning if possible, then on the coarsest grid.
+        """Return the settings for ``mhz``, preferably without fine tuning, and then on the coarsest grid.
 
         Args:
             mhz: Frequency in MHz.
@@ -171,7 +171,7 @@ class LaserGrids:
         )
 
     def _nearest(self, item: Tuning, mhz: int, side: int) -> int:
-        """Return the frequency nearest to ``mhz`` by fine tuning a channel to its lower (-1) or upper (1) ``side``."""
+        """Return the fine-tuned frequency of a channel nearest to ``mhz``, below (``side`` -1) or above (1) ``mhz``."""
         centre = reported_mhz(item.grid, item.channel)
         if self.fine is None or self.fine.resolution_mhz <= 0:
             return centre

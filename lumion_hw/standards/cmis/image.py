@@ -111,7 +111,7 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
     for half, text in texts.items():
         known = _bytes(half, text, source)
         if len(known) != HALF_BYTES:
-            remarks.append(f"{half_name(half)}: {len(known)} of {HALF_BYTES} bytes")
+            remarks.append(f"{half_name(half)}: only {len(known)} of {HALF_BYTES} bytes")
         missing = _bytes_after(half, len(known))
         if missing:
             unknown[half] = unknown.get(half, frozenset()) | missing
@@ -142,7 +142,7 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
         if number and part in (bytes(len(part)), b"\xff" * len(part)):
             continue  # drivers show these bytes where there is no page
         if len(part) < HALF_BYTES:
-            remarks.append(f"{half_name(half)}: {len(part)} of {HALF_BYTES} bytes")
+            remarks.append(f"{half_name(half)}: only {len(part)} of {HALF_BYTES} bytes")
             unknown[half] = _bytes_after(half, len(part))
         halves[half] = part.ljust(HALF_BYTES, b"\x00")
     return MemoryImage(halves, unknown, source, tuple(remarks))

@@ -47,8 +47,8 @@ class Observable:
         kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
         scale: Size of one count, in ``unit``.
         unit: Unit of the scaled value.
-        statistic: Whether the observable is a minimum, maximum, average or total over the interval, which is read
-            frozen, and not a current value.
+        statistic: Whether the observable is a minimum, maximum, average or total over the interval, read while frozen,
+            instead of a current value.
         certainty: How certain the definition is.
     """
 

@@ -215,7 +215,7 @@ class VariableAttenuatorContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected attenuation changed settings")
 
     def test_a_wavelength_is_in_force_or_cannot_be_set(self, driver: VariableAttenuator) -> None:
-        """A wavelength within the limits takes effect, any other is rejected; the function may be unsupported."""
+        """A wavelength within the limits takes effect, any other is rejected; or setting wavelengths is unsupported."""
         low_high_nm = driver.limits(1).wavelength_nm
         if low_high_nm is None:
             expect_error(NotSupportedError, "a wavelength", partial(driver.set_wavelength_nm, 1, 1550.0))
@@ -234,7 +234,7 @@ class VariableAttenuatorContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected wavelength changed settings")
 
     def test_a_shutter_works_or_is_unsupported(self, driver: VariableAttenuator) -> None:
-        """The shutter is read back and keeps the attenuation; without a shutter ``disable`` is unsupported."""
+        """The state of the shutter is read back, and closing keeps the attenuation; or ``disable`` is unsupported."""
         driver.set_attenuation_db(1, value_in_range(driver.limits(1).attenuation_db, 0.3))
         driver.enable(1)
         before = driver.settings(1)

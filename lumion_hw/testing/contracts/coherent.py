@@ -198,7 +198,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_performance_is_finite_and_in_order(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """On a locked link, readings are good and finite, minimum <= average <= maximum, and intervals are counted."""
+        """On a locked link, readings are finite and good, minimum <= average <= maximum; the interval number grows."""
         receive_dbm(self.bright_dbm)
         driver.enable()
         driver.wait_for_lock(self.lock_s)

@@ -23,17 +23,17 @@ GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
 STRAY_BYTES = b"\x00\x05\x00\x00\x01\x50half a li"
 """Start of a binary frame and start of a text line, both incomplete."""
 _THREAD_PATIENCE_S = 120.0
-"""Longest wait for threads, in seconds; long, because a busy machine delays them, and only a hang reaches it."""
+"""Longest wait for threads, in seconds; so long that only threads that hang reach it, even on a busy computer."""
 
 
 def on_wires(test: FunctionT) -> FunctionT:
-    """Mark a test whose result depends on the wire: :class:`WireFixtures` runs it in memory and on real wires."""
+    """Mark a test whose result depends on the wire. :class:`WireFixtures` runs it in memory and on real wires."""
     vars(test)["transports"] = ("memory", "wires")
     return test
 
 
 def on_wires_only(test: FunctionT) -> FunctionT:
-    """Mark a test that uses threads: :class:`WireFixtures` runs it on real wires only, not on virtual time."""
+    """Mark a test that uses threads. :class:`WireFixtures` runs such tests on real wires only, not on virtual time."""
     vars(test)["transports"] = ("wires",)
     return test
 
@@ -118,7 +118,7 @@ class DeviceContract:
     ``send_stray_bytes``.
 
     Attributes:
-        calls: Every method that needs the device, by name, as a function of the driver.
+        calls: For every method that needs the device, its name and a function that calls it on a given driver.
         deadline_s: Time in seconds within which a call to an unplugged device must fail; override it for slow devices.
     """
 
@@ -150,7 +150,7 @@ class DeviceContract:
 
     @pytest.fixture
     def slack_s(self) -> float:
-        """Time that a slow machine may add to a deadline, in seconds."""
+        """Time in seconds that a slow computer may add to a deadline."""
         return 0.1
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""Contract tests for mesh controllers: limits, atomic tables, correct readings and the safe state after a fault."""
+"""Contract tests for mesh controllers: limits, tables of heater currents, readings, safe state after a fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHARED_ROUNDS = 25
 
 
 def _read_monitors_or_table(driver: MeshController) -> object:
-    """Read the monitors, or the current table if there are no monitors; either call needs the device."""
+    """Read the monitors, or the heater currents if there are no monitors; either call needs the device."""
     return driver.read_monitors() if driver.info.n_monitors else driver.read_back()
 
 
@@ -53,11 +53,11 @@ class MeshControllerContract(MeshStreamContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Read the active table and return it with the read-back tolerance."""
+        """Read back the table of heater currents and return it with the read-back tolerance."""
         return driver.read_back(), driver.info.readback_tolerance_ma
 
     def agree(self, before: Any, after: Any) -> bool:
-        """Return whether two tables agree within the read-back tolerance."""
+        """Return whether two tables of heater currents agree within the read-back tolerance."""
         (one, tolerance), (other, _) = before, after
         return bool(np.all(np.abs(one - other) <= 2.0 * tolerance))
 
@@ -82,7 +82,7 @@ class MeshControllerContract(MeshStreamContract):
 
     @pytest.fixture
     def output_history_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
-        """A function that returns all tables active since its last call, in order, without using the driver."""
+        """A function that returns all heater current tables since its last call, in order, without using the driver."""
         skip_without_fixture(
             "output_history_ma", "a function that returns all tables that were active since its last call"
         )
@@ -255,7 +255,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_the_generation_grows_with_every_table(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Each programmed table gets a new generation number; equal tables have equal checksums."""
+        """Each programmed table gets a larger generation number than the last; equal tables have equal checksums."""
         before_s = clock.now()
         table = allowed_table(limits)
         receipts = [controller.program(each) for each in (table, 0.5 * table, table)]
@@ -383,7 +383,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_two_threads_share_the_driver(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """While one thread programs, another reads back complete tables only."""
+        """While one thread programs tables of heater currents, another reads back complete tables only."""
         tables = [allowed_table(limits), allowed_table(limits, 0.5)]
         codes = []
         for table in tables:

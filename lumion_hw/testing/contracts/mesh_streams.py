@@ -51,7 +51,7 @@ class MeshStreamContract(DeviceContract):
     def test_a_sweep_records_every_point_and_leaves_what_was_driven(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """A sweep returns one row per point and one column per monitor; afterwards the previous table is active."""
+        """A sweep returns a row per point and a column per monitor; then the heater currents from before are active."""
         table = allowed_table(limits, 0.5)
         receipt = controller.program(table)
         before = controller.read_back()
@@ -144,7 +144,7 @@ class MeshStreamContract(DeviceContract):
     def test_telemetry_comes_dated_in_order_and_counts_what_is_missing(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Each sample is a scan of all monitors with the active table; dropped and lost samples are counted."""
+        """Each sample scans all monitors and names the active table; dropped and lost samples are counted."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller))
             return
@@ -181,7 +181,7 @@ class MeshStreamContract(DeviceContract):
     def test_other_calls_work_during_and_after_telemetry(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Other calls work during telemetry and after it, and samples show a newly programmed table."""
+        """Other calls work during telemetry and after it; if a table is programmed meanwhile, later samples name it."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller))
             controller.program(allowed_table(limits))

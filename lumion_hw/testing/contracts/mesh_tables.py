@@ -9,7 +9,7 @@ from lumion_hw.interfaces import ControllerInfo, ControllerLimits, MeshControlle
 
 
 def power_mw(currents_ma: NDArray[np.float64], limits: ControllerLimits) -> float:
-    """Return the total heater power of a current table in mW, computed as the controller does."""
+    """Return the total heater power in mW of a table of heater currents, computed as the controller does."""
     return float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
 
 
@@ -21,7 +21,7 @@ def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np
 
 
 def tolerance_ma(info: ControllerInfo) -> float:
-    """Return the tolerance of a read-back table in mA: one current step, or the tolerance of a measured read-back."""
+    """Return the tolerance in mA of currents read back: one current step, or more if the read-back is a measurement."""
     return info.readback_tolerance_ma or info.current_step_ma
 
 
@@ -31,5 +31,5 @@ def reads_back(controller: MeshController, table_ma: NDArray[np.float64]) -> boo
 
 
 def reads_zero(controller: MeshController) -> bool:
-    """Return whether the read-back is zero: exactly, or within the tolerance of a measured read-back."""
+    """Return whether all currents read back are zero: exactly, or within the tolerance of a measured read-back."""
     return bool(np.all(np.abs(controller.read_back()) <= controller.info.readback_tolerance_ma))

@@ -37,7 +37,7 @@ class OpticalSwitchContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the connections in force."""
+        """Return the active connections."""
         return dict(driver.connections())
 
     # -- fixtures of the author
@@ -49,7 +49,7 @@ class OpticalSwitchContract(DeviceContract):
 
     @pytest.fixture
     def actual_connections(self) -> Callable[[], Mapping[int, int]]:
-        """A function that returns the actual connections: output port by input port."""
+        """A function that returns the actual connections, as a mapping from input port to output port."""
         skip_without_fixture(
             "actual_connections", "a function that returns the actual output port of each connected input"
         )

@@ -48,7 +48,7 @@ class PolarizationControllerContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the settings in force."""
+        """Return the active settings."""
         return driver.read().tolist()
 
     # -- fixtures of the author

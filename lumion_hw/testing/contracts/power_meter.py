@@ -184,7 +184,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_range_changed_by_another_session_gives_no_wrong_power(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_range: Callable[[int], None]
     ) -> None:
-        """After another session chose a range, a reading is right, over-range or an error, never a wrong number."""
+        """After another session has set a range, a reading is right, over-range or an error, never a wrong number."""
         for channel in driver.channels:
             illuminate(channel, self.bright_w)
         channel = driver.channels[0]

@@ -49,7 +49,7 @@ class SpectrumAnalyzerContract(DeviceContract):
     accuracy_nm: ClassVar[float] = 0.05
 
     def observe(self, driver: Any) -> object:
-        """Return the settings in force."""
+        """Return the active settings."""
         return driver.settings()
 
     # -- fixtures of the author

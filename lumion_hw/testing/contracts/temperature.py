@@ -51,7 +51,7 @@ class TemperatureControllerContract(DeviceContract):
     resolution_c: ClassVar[float] = 0.006
 
     def observe(self, driver: Any) -> object:
-        """Return the settings in force."""
+        """Return the active settings."""
         return driver.settings()
 
     # -- fixtures of the author
@@ -143,7 +143,7 @@ class TemperatureControllerContract(DeviceContract):
     def test_a_lock_that_was_lost_is_counted_once(
         self, driver: TemperatureController, heat_suddenly_k: Callable[[float], None], clock: Clock
     ) -> None:
-        """A lost lock is counted exactly once, even if it returned before the state was read."""
+        """A lost lock is counted exactly once, even if the lock returned before the state was read."""
         self._prepare(driver)
         driver.enable()
         losses = driver.wait_locked(self.lock_s).losses

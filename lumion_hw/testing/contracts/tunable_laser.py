@@ -147,7 +147,7 @@ class TunableLaserContract(DeviceContract):
     # -- identity and ranges
 
     def test_identity_and_ranges_are_reported(self, driver: TunableLaser) -> None:
-        """Model, serial number and ranges are reported, and only a sweeping laser logs wavelengths."""
+        """Model, serial number and ranges are reported; only a laser that can sweep reports a wavelength log."""
         expect(bool(driver.model and driver.serial), f"model {driver.model!r} or serial {driver.serial!r} is empty")
         ranges = driver.ranges
         low_thz, high_thz = ranges.frequency_thz
@@ -241,7 +241,7 @@ class TunableLaserContract(DeviceContract):
         expect(emitted() is None, "the laser emits light after disable()")
 
     def test_the_state_follows_the_output(self, driver: TunableLaser, clock: Clock) -> None:
-        """The reported state follows the output: off without power, then emitting and ready within ``ready_s``."""
+        """The reported state follows the output: off and without power, then emitting and ready within ``ready_s``."""
         self._check_dark(driver.state())
         driver.enable()
         state = driver.wait_ready(self.ready_s)

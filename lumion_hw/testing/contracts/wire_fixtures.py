@@ -15,10 +15,10 @@ _BUSY_MACHINE_S = 60.0
 
 
 class WireFixtures:
-    """Mix-in with the fixtures for clock, wire and disturbances; list it before the contract, define ``device``.
+    """Mix-in with the fixtures for clock, wire and disturbances. List it before the contract; define ``device``.
 
-    Every test runs in memory. Tests that a wire can break (unplugging, garbage, late replies, single bytes, several
-    threads) also run on :attr:`wires`, on the wall clock.
+    Tests run in memory. Tests whose result depends on the wire (unplugging, garbage, late replies, replies byte by
+    byte) run again on the real :attr:`wires`, on the wall clock; tests with several threads run only there.
 
     Attributes:
         wires: Real wires of the device, from :data:`~lumion_hw.testing.wires.TRANSPORTS`.
@@ -42,7 +42,7 @@ class WireFixtures:
 
     @pytest.fixture
     def slack_s(self, transport: str) -> float:
-        """Time in seconds that a slow machine may add to a deadline; almost none in memory, more on a real wire."""
+        """Time in seconds that a slow computer may add to a deadline; almost none in memory, more on a real wire."""
         return 1e-6 if transport == "memory" else _BUSY_MACHINE_S
 
     @pytest.fixture

@@ -38,7 +38,7 @@ from lumion_hw.sessions.framed.session import FramedSession, Loss
 _log = logging.getLogger(__name__)
 
 _APPLIED = (OutputsState.READY, OutputsState.SWEEP, OutputsState.GRACE)
-"""Output states that require a configuration. In SAFE, it may come from flash; applying it again is harmless."""
+"""Output states that require an active configuration. In SAFE, a configuration may have been loaded from flash."""
 
 
 class SessionSetup:
@@ -50,7 +50,7 @@ class SessionSetup:
         target: Device name and address, for messages.
         watch: Object that reports new faults.
         rule: Action of the controller when its watchdog trips.
-        expected_serial: Required serial number; ``None`` accepts any at first, and later requires the one found first.
+        expected_serial: Required serial number; ``None`` accepts any controller, but later only the one found first.
         take_over: Replace a live session of another host when the application attaches.
         resume: Restore the last confirmed currents if they differ after a reconnection.
 

@@ -143,7 +143,7 @@ def checked_currents(
 
 
 def nearest_codes(currents_ma: NDArray[np.float64], full_scale_ma: float) -> NDArray[np.uint16]:
-    """Return the nearest DAC codes of currents that were checked before; like ``code_from_output``, without checks."""
+    """Convert currents to the nearest DAC codes. Does not check ranges, unlike ``code_from_output``."""
     return np.rint(currents_ma / full_scale_ma * FULL_SCALE_CODE).astype(np.uint16)
 
 

@@ -440,7 +440,7 @@ class LumionMeshController(Driver):
             self._reconnector.lost(error, for_good=self._session.loss is Loss.TAKEN_OVER)
 
     def _reconnect_if_idle(self) -> None:
-        """Try to reconnect; called by the ticker while there is no session. Never waits for a call in progress."""
+        """Try to reconnect; the clock calls this while there is no session. Never waits for a call in progress."""
         if not self._session.belongs_to_other_process and self._lock.acquire(blocking=False):
             try:
                 self._reconnector.poll()

@@ -112,7 +112,7 @@ class FaultWatch:
             )
 
     def _check_for_first_edition(self, fault_id: int) -> None:
-        """Check an id for early firmware, which clears all faults up to the id, even if no fault has the id."""
+        """Refuse an id with which early firmware would clear other faults: it clears all faults up to the id."""
         listed = {fault.fault_id: fault for fault in self.read_faults()}
         older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
@@ -183,7 +183,7 @@ class FaultWatch:
             self._pending = self.poll(only_if_idle=only_if_idle)
         except LumionError as error:
             self._pending = False  # try again after the next request
-            _log.warning("a fault is latched, but the list could not be read: %s", error)
+            _log.warning("a fault is latched, but the fault list could not be read: %s", error)
 
     def _records(self, first_id: int) -> list[FaultRecord]:
         records: list[FaultRecord] = []
@@ -209,7 +209,7 @@ class FaultWatch:
             self._newest_id = record.fault_id
             fault = fault_from_record(record)
             level = logging.INFO if fault.source in self._expected else logging.ERROR
-            _log.log(level, "%s @ %s: latched %s", self._session.device, self._session.address, fault)
+            _log.log(level, "%s @ %s: the controller latched %s", self._session.device, self._session.address, fault)
             call_back(self._on_fault, fault)
 
 

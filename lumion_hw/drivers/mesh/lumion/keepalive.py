@@ -25,9 +25,9 @@ class KeepAlive:
 
     Args:
         session: Session to feed.
-        clock: Clock of the session; runs the ticker.
+        clock: Clock of the session; calls this object periodically.
         feed: Function that sends one request. If its argument is ``True``, it sends only while the session is idle.
-        on_lost: Called by the ticker while the session is not open.
+        on_lost: Called periodically while the session is not open.
         lease_s: Longest time between two calls of the application; ``None`` for no lease.
     """
 
@@ -51,7 +51,7 @@ class KeepAlive:
         self._change = fork_safe(threading.Lock())
 
     def start(self, watchdog_s: float) -> None:
-        """Start feeding the watchdog; replaces a running ticker."""
+        """Start feeding the watchdog periodically; replaces an earlier start."""
         self._replace(watchdog_s / _FEEDS_PER_WATCHDOG)
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ class KeepAlive:
         self._replace(math.inf)
 
     def _replace(self, period_s: float) -> None:
-        """Replace the ticker in one step, so that two threads cannot leave two tickers running."""
+        """Replace the periodic call in one step, so that two threads cannot leave two periodic calls running."""
         with self._change:
             before, self._ticker = self._ticker, None
             self._period_s = period_s
@@ -89,7 +89,7 @@ class KeepAlive:
         return self._session.last_sent_s + self._period_s if self._leased() else self._clock.now() + self._period_s
 
     def _tick(self) -> None:
-        """Feed the watchdog from the ticker; only log a failure, because the next request raises the error."""
+        """Feed the watchdog, called periodically; only log a failure, because the next request raises the error."""
         if not self._session.is_open:
             self._on_lost()
             return

@@ -34,10 +34,10 @@ class Attachment:
         first: Whether this is the driver's first attachment.
         restarted: Whether the controller was restarted since the last attachment and thus lost settings and outputs.
         boot_id: Random number of the controller's last power-up.
-        configuration: Result for the limits: ``none`` set so far, ``kept``, ``applied`` again or ``refused``.
-        table: Result for the currents: ``none`` confirmed so far, ``same`` as last confirmed, ``changed``
-            (outputs stay as they are), ``restored`` as requested with ``resume``, or ``refused``.
-        in_flight_latched: Whether currents sent without an answer are driven now; ``None`` if none were.
+        configuration: Result for the limits: ``none`` (none set so far), ``kept``, ``applied`` again or ``refused``.
+        table: Result for the currents: ``none`` (no currents confirmed so far), ``same`` (as last confirmed),
+            ``changed`` (outputs stay as they are), ``restored`` (because of ``resume``) or ``refused``.
+        in_flight_latched: Whether currents sent without an answer are driven now; ``None`` without such currents.
         faults: Names of the latched fault sources.
         refusals: Reasons of the refusals.
     """
@@ -60,7 +60,7 @@ class Attachment:
         parts = ["controller restarted" if self.restarted else "same boot"]
         parts += [f"configuration {self.configuration}", f"table {self.table}"]
         if self.in_flight_latched is not None:
-            parts.append(f"the table without an answer was {'' if self.in_flight_latched else 'not '}latched")
+            parts.append(f"the currents sent without an answer are {'' if self.in_flight_latched else 'not '}driven")
         if self.faults:
             parts.append(f"latched: {', '.join(self.faults)}")
         return "; ".join([*parts, *self.refusals])
@@ -112,7 +112,7 @@ class ReconnectPolicy:
         wait_s: Time that a call waits for the link; 0 fails immediately.
         first_delay_s: Delay before the first attempt; each further delay is twice as long.
         longest_delay_s: Longest delay.
-        jitter: Relative random change of each delay.
+        jitter: Largest random change of each delay, relative to the delay.
         budget_s: Time after which the attempts end.
         seed: Random seed of the jitter.
     """
@@ -263,7 +263,7 @@ class Reconnector:
 
     def _report_event(self, kind: LinkEventKind, text: str, attachment: Attachment | None = None) -> None:
         now = self._clock.now()
-        _log.warning("%s @ %s: link %s: %s", self._target.device, self._target.address, kind, text)
+        _log.warning("%s @ %s: controller link %s: %s", self._target.device, self._target.address, kind, text)
         event = LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment)
         self.events.append(event)
         call_back(self._on_event, event)

@@ -187,7 +187,7 @@ class Tables:
         self.confirmed = table
 
     def check_confirmed(self) -> None:
-        """Forget the confirmed table if another table is driven, because a fault may have ended it."""
+        """Forget the confirmed table of currents if it is no longer driven, for example after a fault."""
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 

@@ -73,7 +73,7 @@ def board_counters(session: FramedSession) -> dict[str, int]:
 
 
 def fault_from_record(record: FaultRecord) -> Fault:
-    """Return a record's fault; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
+    """Convert a fault record; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
     is_known = record.source in FaultSource.__members__.values()
     return Fault(
         fault_id=record.fault_id,

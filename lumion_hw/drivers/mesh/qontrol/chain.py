@@ -99,7 +99,7 @@ class ModuleChain:
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:
-        """Return the channel number in the chain; ``None`` if the module has no such channel."""
+        """Return the number in the chain of a module's channel; ``None`` if the module has no such channel."""
         if module >= len(self.modules) or local_channel >= self.modules[module].n_channels:
             return None
         return self.modules[module].first_channel + local_channel

@@ -68,7 +68,7 @@ class IdleWatch:
     Args:
         clock: Clock of the controller.
         idle_s: Idle time after which the action is called; ``None`` disables it.
-        action: Called with the idle time in seconds, from the clock's ticker.
+        action: Called by the clock, with the idle time in seconds.
     """
 
     def __init__(self, clock: Clock, idle_s: float | None, action: Callable[[float], None]) -> None:

@@ -45,7 +45,7 @@ class LogEntry:
         module: Position of the module in the chain.
         code: Error code.
         local_channel: Channel within the module.
-        age_s: Age of the entry, in the coarse unit of the log.
+        age_s: Age of the entry; the log counts whole seconds, minutes or hours.
     """
 
     module: int
@@ -55,7 +55,7 @@ class LogEntry:
 
 
 class FaultLatch:
-    """Faults in order, with increasing ids; beyond 256 the oldest is dropped, unlatched ones first."""
+    """Stores up to 256 faults with increasing ids; drops the oldest unlatched fault first, then the oldest."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []

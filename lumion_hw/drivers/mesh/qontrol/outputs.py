@@ -156,7 +156,7 @@ class QontrolOutputs:
             except LumionError as error:
                 if attempt + 1 == _STOP_ATTEMPTS:
                     raise
-                _log.warning("switching off, attempt %d: %s", attempt + 1, error)
+                _log.warning("attempt %d to switch the outputs off failed: %s", attempt + 1, error)
         for _ in range(_READINGS_PER_SET):
             wrong = np.abs(actual_ma) > self._tolerance_ma
             if not wrong.any():

@@ -140,7 +140,7 @@ class ModuleContext:
         return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
     def needs(self, supported: object, label: str) -> None:
-        """Raise ``NotSupportedError`` unless the module supports ``label``."""
+        """Raise ``NotSupportedError`` unless ``supported``; ``label`` names the function in the message."""
         if not supported:
             raise self.error(NotSupportedError, f"{label} is not supported", "The module does not advertise it.")
 

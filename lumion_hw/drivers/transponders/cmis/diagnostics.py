@@ -109,7 +109,7 @@ class Diagnostics:
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
     def checks_received_bits(self, lane: int) -> bool:
-        """Return whether the media checker of a lane runs before the FEC and counts errors that the FEC corrects."""
+        """Return whether a lane's media checker is before the FEC decoder, so that it counts errors corrected later."""
         checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
         return checks and not self._module.memory.value("media_checker_fec_side", lane)
 

@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes written and the size of the file."""
 
 BOOT_S = 90.0
-"""Time in s for a module to respond after starting an image; the standard limits only its management (2 s)."""
+"""Time in s for a module to respond after starting an image; the standard limits only register access (2 s)."""
 RUN_DELAY_MS = 100
 """Delay in ms between the reply to the run command and the restart, so that the reply can be read."""
 _RESTARTING_S = 5e-3 * RUN_DELAY_MS  # until the module has restarted; earlier replies come from the old image

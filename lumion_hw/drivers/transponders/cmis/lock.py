@@ -31,7 +31,7 @@ STALE_AFTER_S = 5.0
 FINAL = frozenset(
     {LockStage.ABSENT, LockStage.FAULT, LockStage.CONFIG_REJECTED, LockStage.TUNING_REJECTED, LockStage.LOCKED}
 )
-"""Stages that do not change by waiting."""
+"""Stages at which waiting longer cannot bring the link up, and the stage of a link that is up."""
 _COHERENT_FLAGS = 0x33
 _LOL_CAUSES = ("coherent_rx_lof", "coherent_rx_lom", "coherent_rx_demodulator_lol", "coherent_rx_cd_compensation_lol")
 _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
@@ -94,7 +94,7 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield a report for each reason why the link is down, in the order of the checks, then that the link is up."""
+        """Yield a report for each reason why the link is down, in the order of the checks; last, that it is up."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:

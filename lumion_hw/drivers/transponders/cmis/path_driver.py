@@ -153,8 +153,8 @@ class PathDriver:
     def wait_for_lock(self, timeout_s: float) -> LockReport:
         """Wait at most ``timeout_s`` until the link is up; return a report with the reason if the link stays down.
 
-        A module is up when all its data paths are up. The call ends early if waiting cannot help: module absent, fault,
-        refused configuration or tuning.
+        The link of a module is up when all its data paths are up. The call ends early if waiting cannot help: module
+        absent, fault, refused configuration or tuning.
 
         Raises:
             ConnectError: The module is not open.

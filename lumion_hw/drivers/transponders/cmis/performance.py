@@ -21,7 +21,7 @@ FEC_PAGE = 0x34
 LINK_PAGE = 0x35
 """Link performance."""
 TOLERANCE_DB = 0.5
-"""Tolerance between two sources of a quantity in dB, in addition to their resolution (docs/transponders.md)."""
+"""Largest difference in dB between two sources that agree, beyond their resolution (docs/transponders.md)."""
 _SLACK_DB = TOLERANCE_DB + 0.1  # plus the coarsest resolution of these registers
 _DECIBELS = ("dB", "dBm")
 _BER_TOLERANCE = 2.0  # factor for 0.5 dB of SNR near the FEC limit
@@ -96,13 +96,13 @@ def _has(lanes: Collection[int], lane: int) -> bool:
 
 @dataclass
 class _Draft:
-    """Unfinished link quantity: one reading per member (current, average, ...), and others for comparison."""
+    """Link quantity under construction: current value, average, minimum, maximum; other readings for comparison."""
 
     members: dict[str, Reading] = field(default_factory=dict)
     others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
-        """Add a reading of a member; if the member has a reading, the new one is used only for comparison."""
+        """Add a reading of, for example, ``average``; a second reading of it is used only for comparison."""
         if member in self.members:
             self.others.append((member, reading))
         else:

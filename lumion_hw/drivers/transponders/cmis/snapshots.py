@@ -52,7 +52,7 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
 
 
 def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
-    """Yield the pages that the module should have."""
+    """Yield the pages that the module should have according to its advertised capabilities."""
     for page in PAGES:
         fields = fields_of(page)
         if all(module.advertised.supported(field.name) is False for field in fields):

@@ -207,7 +207,7 @@ def media(dump: Dump) -> Iterator[Finding]:
         message = f"a cable with a wavelength of {wavelength:g} nm"
         yield finding(_WARNING, "contradiction", message, "nominal_wavelength")
     if medium == copper and dump.count("cable_length_base") == 0:
-        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", unreliable=False)
+        yield finding(_NOTE, "contradiction", "the copper cable has no length", "cable_length_base", unreliable=False)
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
@@ -216,16 +216,16 @@ def _laser(dump: Dump) -> Iterator[Finding]:
         return
     if not dump.advertised.grids.channels:
         yield finding(
-            _ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", unreliable=False
+            _ERROR, "contradiction", "the tunable laser supports no grid", "grid_100ghz_supported", unreliable=False
         )
     for name in [name for name in FIELDS if name.startswith("grid_") and name.endswith("_low_channel")]:
         grid = name.removesuffix("_low_channel")
         low, high = dump.number(name), dump.number(f"{grid}_high_channel")
         if dump.value(f"{grid}_supported") and low is not None and high is not None and low > high:
-            yield finding(_ERROR, "contradiction", f"channels of {grid} from {low:g} to {high:g}", name)
+            yield finding(_ERROR, "contradiction", f"{grid} channels begin at {low:g}, above their end {high:g}", name)
     power = dump.advertised.tx_power_limits_dbm
     if power is not None and power[0] > power[1]:
-        message = f"output power from {power[0]:g} to {power[1]:g} dBm"
+        message = f"the lowest output power, {power[0]:g} dBm, is above the highest, {power[1]:g} dBm"
         yield finding(_ERROR, "contradiction", message, "min_output_power")
 
 

@@ -211,7 +211,7 @@ def link(dump: Dump) -> Iterator[Finding]:
             message = "the average of the corrected bits is not between minimum and maximum"
             yield finding(_WARNING, "contradiction", message, "media_fec_bits_sub_interval")
         if ratios is not None and ratios[0] > 0.5:
-            yield finding(_ERROR, "impossible", f"a bit error ratio of {ratios[0]:g}", "media_fec_corrected_bits")
+            yield finding(_ERROR, "impossible", f"bit error ratio {ratios[0]:g}, above 0.5", "media_fec_corrected_bits")
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
@@ -289,7 +289,7 @@ def tuning(dump: Dump) -> Iterator[Finding]:
         mhz = dump.number("current_frequency", lane)
         # Far outside all bands in use; 0 means that the laser was never tuned.
         if mhz and not 150_000_000 <= mhz <= 300_000_000:
-            yield finding(_ERROR, "impossible", f"a laser at {mhz:g} MHz", "current_frequency", lane)
+            yield finding(_ERROR, "impossible", f"no laser has the frequency {mhz:g} MHz", "current_frequency", lane)
         code = dump.count("grid", lane)
         if code not in tuple(codes.Grid):
             yield finding(_ERROR, "reserved", f"grid code {code:X}h of lane {lane} is reserved", "grid", lane)

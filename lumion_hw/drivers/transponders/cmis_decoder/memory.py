@@ -88,8 +88,8 @@ class Dump:
     def media_lanes(self) -> frozenset[int]:
         """Media lanes that the module has.
 
-        Lanes that an application can use, except those marked absent in 00h:210 that carry no light. All lanes if the
-        applications do not list their lanes.
+        Lanes that an application can use, except lanes that are marked absent in 00h:210 and carry no light. All lanes
+        if the applications do not list their lanes.
         """
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}

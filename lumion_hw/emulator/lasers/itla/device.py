@@ -415,7 +415,7 @@ EXTENDED: Mapping[int, Callable[[Itla], bytes]] = {
     reg.CURRENTS: _currents,
     reg.TEMPS: lambda _: _pack_words(100.0 * DIODE_C, 100.0 * CASE_C),
 }
-"""Registers whose content does not fit one frame."""
+"""Functions that return the content of registers that does not fit one frame."""
 
 
 def _next_word(itla: Itla) -> int:

@@ -28,11 +28,11 @@ class ItlaProfile:
     """Properties of one ITLA module.
 
     Attributes:
-        manufacturer: AEA string of register 02.
-        model: AEA string of register 03.
-        date: AEA string of register 05, day-month-year.
-        release: AEA string of register 06.
-        msa: Version of the agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
+        manufacturer: Manufacturer's name, the string of register 02.
+        model: Model name, the string of register 03.
+        date: Manufacturing date, the string of register 05: day-month-year.
+        release: Firmware release, the string of register 06.
+        msa: Version of the ITLA agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
         power_dbm: Smallest and largest optical power.
         frequency_thz: Lowest and highest frequency.
         min_grid_ghz: Smallest channel spacing.
@@ -68,7 +68,7 @@ class ItlaSettings:
 
     Attributes:
         channel: Channel, from 1; 0 for none.
-        grid: Channel spacing as two signed register values: tenths of a GHz, and MHz.
+        grid: Channel spacing as two signed register values: one in tenths of a GHz, one in MHz, to be added.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.
@@ -98,7 +98,7 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """True light of one ITLA: fixed frequency and power errors, and a power that follows its setting.
+    """True light of one ITLA: fixed errors of frequency and power; the power follows its setting gradually.
 
     Args:
         rng: Random numbers for its errors.

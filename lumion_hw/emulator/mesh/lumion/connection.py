@@ -36,7 +36,7 @@ class Outgoing:
 
 
 class _Board(Protocol):
-    """Interface of the board that a connection uses."""
+    """Interface through which a connection uses the board."""
 
     def now(self) -> float:
         """Return the time of the board's clock."""
@@ -88,7 +88,7 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; a host that respects it is as slow as on a real wire."""
+        """Number of bytes that the host may write now; a host that keeps to it is as slow as on a real wire."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:

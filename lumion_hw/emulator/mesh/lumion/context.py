@@ -16,7 +16,7 @@ from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 @dataclass(frozen=True)
 class DeferredReply:
-    """Reply to a request that takes time; the board executes nothing else until then.
+    """Reply to a request that takes time; the board executes nothing else before it sends the reply.
 
     Attributes:
         at_s: Time of the reply.
@@ -39,7 +39,7 @@ class Context:
         core: Outputs, faults and time.
         session: The session.
         monitors: The monitor channels.
-        sweeper: Uploaded sweep image, and the last sweep run.
+        sweeper: Uploaded sweep image (program of a sweep), and the last sweep run.
         telemetry: The telemetry streams.
         watch: Monitor thresholds that trigger LIGHT events.
         transmitter: Frames that wait to be sent.

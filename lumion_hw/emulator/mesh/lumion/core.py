@@ -44,7 +44,7 @@ class Bank:
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts codes of a generation: a newer one restarts it, an equal one continues it."""
+        """Return whether the bank accepts codes of a generation: its own (to continue) or a newer one (to restart)."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -60,8 +60,8 @@ class Bank:
             generation: Bank generation; a newer one than the present restarts the bank.
             channels: Channel numbers.
             codes: One code per channel number.
-            base: Table for the other channels of a restarted bank, which are then staged too; ``None`` for an empty
-                bank.
+            base: Codes of all other channels if the bank is restarted, staged together with ``codes``; ``None`` to
+                leave the other channels empty.
         """
         if generation != self.generation:
             self.clear()
@@ -231,7 +231,7 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep: the table driven now becomes the base table, the sweep's generation the active generation."""
+        """Start a sweep: the table driven now becomes the base table, and the sweep's generation becomes active."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
@@ -251,7 +251,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C; above ``temp_trip`` it is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C; a temperature above ``temp_trip`` is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:
@@ -310,7 +310,7 @@ class BoardCore:
             self.trip(source, at_s, channel=channel, value=condition.value, limit=condition.limit)
 
     def leave_safe(self) -> None:
-        """Leave SAFE after the last fault was cleared: READY if configured, else BOOT; GRACE becomes READY."""
+        """Leave SAFE after its last fault is cleared: enter READY if configured, else BOOT. From GRACE, enter READY."""
         if self.state in (OutputsState.SAFE, OutputsState.GRACE) and not self.faults.latched:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 

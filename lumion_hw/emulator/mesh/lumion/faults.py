@@ -37,7 +37,7 @@ class FaultLog:
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
     def restart(self) -> None:
-        """Prepare for a new boot: number the latched faults again from id 1, in the same order and at tick 0."""
+        """Prepare for a new boot: number latched faults anew from id 1, in their order, and set their ticks to 0."""
         # Ids and ticks are valid within one boot; a new boot_id tells the host that its ids are obsolete.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]

@@ -1,4 +1,4 @@
-"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (protocol sections 3, 4, 5 and 13)."""
+"""Request processing of the emulated firmware: sessions, sequence numbers, dispatch (protocol sections 3-5, 13)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Work:
     Attributes:
         frame: The request.
         result: Result of the request, or the deferred reply that will give the result.
-        stored: Whether the result goes into the reply ring.
+        stored: Whether the result is stored for the case that the host repeats the request.
         reads: Whether a repeated request is executed again.
         silent: Whether no reply is sent.
     """
@@ -119,7 +119,7 @@ class BoardFirmware:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a received frame and reset the watchdog; return requests (protocol section 13, steps 1-7)."""
+        """Count a frame; if the session sent it, reset the watchdog. Return a valid request (section 13, steps 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])

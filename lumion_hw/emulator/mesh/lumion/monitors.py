@@ -146,7 +146,7 @@ class Telemetry:
 
         Args:
             until_s: No other action is due before this time, so scans that cannot be sent until then are only counted.
-            blocked: Whether no event can leave before that time.
+            blocked: Whether no event can be sent to the host before ``until_s``.
         """
         core = self._core
         stream = min((item for item in self.streams.values() if item.period), key=lambda item: item.next_edge)

@@ -6,7 +6,7 @@ from firmware_protocol import MIN_MTU, ReplyRing, Stream, max_payload
 
 
 class Session:
-    """Session with a host: session number, host name, frame size and sequence rule."""
+    """Session with a host: session number, host name, frame size, and handling of sequence numbers."""
 
     def __init__(self, window: int) -> None:
         self.ring = ReplyRing(window)
@@ -48,5 +48,5 @@ class Session:
         return self._events.get(stream, 0)
 
     def elements_per_reply(self, fixed: int, element: int) -> int:
-        """Return how many elements of ``element`` bytes fit the largest reply after a fixed part of ``fixed`` bytes."""
+        """Return how many elements of ``element`` bytes fit into the largest reply after its first ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

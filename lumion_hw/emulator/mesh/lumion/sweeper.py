@@ -1,4 +1,4 @@
-"""Sweeps of the emulated board: uploaded sweep image, last run and its events (docs/protocol.md, section 10)."""
+"""Sweeps of the emulated board: uploaded sweep image (program), last run, events (docs/protocol.md, section 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class ImageStore:
-    """Memory for one sweep image; a new image replaces the old.
+    """Memory for one sweep image, the program of a sweep that a host uploads; a new image replaces the old.
 
     Args:
         profile: Memory, channels and features of the board.
@@ -321,7 +321,7 @@ class BoardSweepRun:
             self.phase = Phase.LATCH
 
     def acknowledge(self, up_to: int, credit_limit: int, at_s: float) -> None:
-        """Release records and change the push limit; a paused run continues. Raises ``ValueError`` for too many."""
+        """Release records, raise the push limit, continue a paused run; ``ValueError`` for records not yet produced."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
             # There is room only from now on, so the next point is latched at the next edge at the earliest.

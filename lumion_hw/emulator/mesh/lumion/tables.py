@@ -142,7 +142,7 @@ def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Run checks 5 to 8 of COMMIT: the bank has this generation, is complete, undamaged and within the limits."""
+    """Run checks 5 to 8 of COMMIT: the bank has the given generation, is complete, undamaged, within limits."""
     n_dac = core.profile.n_dac
     # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):

@@ -48,7 +48,7 @@ class TimedBytes:
         raise IndexError("no byte at this index")
 
     def next_run_end_s(self) -> float | None:
-        """Return the time at which the last byte of the oldest run passes, or ``None``."""
+        """Return the time at which the last byte of the oldest queued write passes, or ``None``."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]
@@ -97,7 +97,7 @@ BITS_PER_BYTE = 10
 """Bits per byte on a UART (8N1: start bit, eight data bits, stop bit)."""
 
 LATENCY_BYTES = 62
-"""Number of bytes that make a USB-UART bridge send before its timer: a 64-byte packet minus two status bytes."""
+"""Bytes that make a USB-UART bridge send before its timer expires: a 64-byte packet minus two status bytes."""
 
 USB_FRAME_S = 0.001
 """Length of a frame of USB full speed in seconds."""

@@ -119,8 +119,8 @@ _MIN_WORDS = 64
 class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
-    There is no watchdog: outputs stay on when the host disconnects. Error lines of the supervision go to every
-    connection, replies to the connection of the request.
+    There is no watchdog: outputs stay on when the host disconnects. Unsolicited error lines, from the modules'
+    supervision of their outputs, go to every connection. Replies go to the connection of the request.
 
     Args:
         name: Device name in the bench file.
@@ -350,7 +350,7 @@ class QontrolChain(Switchable):
         """Make a module report an unsolicited error now.
 
         Args:
-            channel: Index of the channel in the wiring; the line contains the channel within its module.
+            channel: Index of the channel in the wiring; the error line contains the channel's number within its module.
             code: Error code.
         """
         self._advance_to_now()

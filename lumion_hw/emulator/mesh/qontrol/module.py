@@ -1,4 +1,4 @@
-"""One emulated Qontrol module: channels with their supervision, limits, error log and minor settings."""
+"""One emulated Qontrol module: channels with limits, supervision of the outputs, error log and minor settings."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ChainProfile:
         error_order: Position of the supervision's error lines.
         supervision_s: Shortest and longest time from a set command to the error it causes.
         burst_lines: Number of error lines per window and module; further errors give one ``E30:00`` and then nothing.
-        burst_window_s: Length of that window.
+        burst_window_s: Length of the window for ``burst_lines``, in s.
         long_form_ma: Current from which ``VIP?`` lines contain power and resistance.
         binary_gap_s: Silence after which an incomplete binary request is discarded.
         limits_survive: Whether ``VMAX`` and ``IMAX`` survive a power cycle.

@@ -15,7 +15,7 @@ LATENCY_S = 0.016
 """Default latency timer of the USB bridge."""
 
 _BURST_BYTES = 184
-"""Number of bytes sent at 115 200 baud within one latency timer."""
+"""Number of bytes sent at 115 200 baud within one period of the latency timer."""
 
 _CLUSTERS_S = ((0.003, 0.004), (0.004, 0.018), (0.0155, 0.0165), (0.019, 0.021))
 _PROBABILITIES = (0.40, 0.20, 0.15, 0.25)

@@ -185,7 +185,7 @@ _START_BYTES = 8
 _LPL, _EPL = 0x01, 0x10
 _DIRECTIONS = {0xAB: ("A", "B"), 0xBA: ("B", "A")}
 _EXTENSION = 15
-"""Advertised number of groups of 8 bytes, beyond the first 8, in one access to the CDB pages: 128 bytes in all."""
+"""Advertised limit of one access to the CDB pages: 8 bytes plus 15 groups of 8 bytes, 128 bytes in all."""
 _MARGIN = 1.2
 _EXTRA_BYTES = 32
 _PASSWORD_COMMANDS = frozenset({START, COPY, RUN, COMMIT})
@@ -396,7 +396,7 @@ def _version(version: tuple[int, int, int]) -> bytes:
 
 
 TRIGGER_BYTE = COMMAND_BYTE + 1
-"""A write of this byte triggers the command."""
+"""Byte of page 9Fh whose write starts the CDB command."""
 MAX_BUSY_MS = 4960
 """Longest duration of a command, in ms (CMIS 8.4.11)."""
 _REPLY = slice(134 - HALF_BYTES, HALF_BYTES)
@@ -508,7 +508,7 @@ class CommandBlock:
         return b"" if self._passwords.change(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
 
     def _module_features(self, _payload: bytes) -> CdbReply:
-        """Return two reserved bytes, one bit per command 0000h to 00FFh, and the longest duration in ms (check)."""
+        """Return two reserved bytes, a bit per command 0000h to 00FFh, and the longest duration in ms (unverified)."""
         bits = bytearray(32)
         for command in self._commands:
             if command < 0x100:

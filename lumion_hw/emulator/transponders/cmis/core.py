@@ -81,7 +81,7 @@ class Transition:
     """One recorded transition of a module's state machine.
 
     Attributes:
-        at_s: Time of the step.
+        at_s: Time of the transition.
         machine: ``module``, or ``data path`` and its first host lane.
         before: Old state.
         after: New state.
@@ -100,7 +100,7 @@ class Core:
     Attributes:
         name: Device name.
         profile: Type of the module.
-        timing: Durations of its operations, scaled.
+        timing: Durations of its operations, multiplied by the time scale.
         quirks: Its deviations from the standard.
         agenda: Its time and scheduled actions.
         rng: Source of its noise.
@@ -108,7 +108,7 @@ class Core:
         flags: Its latched flags; a reset replaces them.
         faults: Active faults by name, with their strength; they survive a reset.
         unlocked: Whether the host has entered the password.
-        history: The most recent steps of its state machines.
+        history: The most recent transitions of its state machines.
     """
 
     name: str

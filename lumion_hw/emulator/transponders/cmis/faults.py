@@ -41,10 +41,10 @@ FAULTS: Mapping[str, ModuleFault] = MappingProxyType(
         "tx_failure": ModuleFault(1.0, "the transmitters fail"),
         "tec_runaway": ModuleFault(1.0, "the module enters its fault state with cause 1 (TEC runaway)"),
         "temp_high": ModuleFault(
-            40.0, "the case is hotter by the strength, in degrees Celsius", "temperature rise", 0, 100, "degC"
+            40.0, "the case temperature rises by the strength, in degrees Celsius", "temperature rise", 0, 100, "degC"
         ),
         "module_fault": ModuleFault(
-            2.0, "the module enters its fault state with this cause", "cause in 00h:41", 0, 255
+            2.0, "the module enters its fault state; the strength is the cause code", "cause in 00h:41", 0, 255
         ),
         "stuck_power_up": ModuleFault(1.0, "power-up never ends"),
         "stuck_init": ModuleFault(1.0, "data path initialisation never ends"),
@@ -74,7 +74,7 @@ class FaultPanel:
 
     Args:
         core: Shared state of the module.
-        changed: Called with the name after a fault started or ended.
+        changed: Called with the fault's name after the fault has started or ended.
         advance: Brings the module to the present, before a fault starts or ends by hand.
     """
 

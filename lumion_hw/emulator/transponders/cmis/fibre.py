@@ -28,7 +28,7 @@ class Fibre:
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization.
         polarization_rank: 1 with a polarizer in the fibre, else 2.
-        cut: The fibre passes no light.
+        cut: Whether the fibre is cut and passes no light.
     """
 
     loss_db: float = 3.0

@@ -21,7 +21,7 @@ USER_EEPROM_PAGE = 0x03
 """Page whose writes go to non-volatile memory."""
 
 Written = Mapping[tuple[Page, int], int]
-"""Result of one write transaction: the writable bits by page and byte, triggers included."""
+"""Values written in one transaction, by page and byte address: only the writable bits, triggers included."""
 Effect = Callable[[Written], None]
 """Action triggered by a write, called once at the end of its transaction."""
 
@@ -196,7 +196,7 @@ class Passwords:
         core: The module, whose ``unlocked`` this class maintains.
 
     Attributes:
-        level: As in the reply to command 0000h: 0 locked, 1 the host's password, 80h the manufacturer's.
+        level: Access level as in the reply to command 0000h: 0 locked, 1 host password, 80h manufacturer's password.
     """
 
     def __init__(self, core: Core) -> None:

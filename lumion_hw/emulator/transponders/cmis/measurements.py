@@ -53,12 +53,12 @@ class ModuleMonitors:
 
     @property
     def laser_temperature_c(self) -> float:
-        """Temperature of the laser chip, as shown by aux 2."""
+        """Temperature of the laser chip, as shown by auxiliary monitor 2."""
         return self.module.get("aux2", 0.0)
 
     @property
     def tec_percent(self) -> float:
-        """TEC current in percent of its maximum, as shown by aux 1."""
+        """TEC current in percent of its maximum, as shown by auxiliary monitor 1."""
         return self.module.get("aux1", 0.0)
 
     def sample(self, powered: bool) -> None:

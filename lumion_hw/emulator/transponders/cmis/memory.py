@@ -250,7 +250,7 @@ _FLAG_OFFSETS = {
     page: sorted({first % HALF_BYTES for flag_page, first, _, _ in _BYTE_PAIRS if flag_page == page})
     for page in _SUMMARY_PAGES
 }
-"""Offsets of the flag bytes of a page in its half."""
+"""Offsets of the flag bytes of a page within its 128 bytes."""
 
 
 _DURATION_MARGIN = 1.2  # hosts derive their deadlines from these codes; a real module stays below them
@@ -405,7 +405,7 @@ def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
 
 
 def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each threshold set with the bytes of its four limits; two sets never raise an alarm."""
+    """Yield each threshold set with the bytes of its four limits; the last two sets have limits that raise no alarm."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
         yield number, [encode_vdm_value(OBSERVABLES[code], value) for value in limits]

@@ -88,7 +88,7 @@ class CmisModule:
             light by itself.
         optics: Provider of the light at its receivers.
         emit: Takes the light that it sends.
-        warm: The module was powered long before the clock's present time.
+        warm: Whether the module was powered long before the clock's present time.
 
     Raises:
         ValueError: ``serial`` does not fit its field, or ``time_scale`` is not positive.
@@ -196,14 +196,11 @@ class CmisModule:
         return data
 
     def seek(self, offset: int) -> None:
-        """Set the address pointer, as the first byte of a write transaction does.
-
-        The module has acknowledged before.
-        """
+        """Set the address pointer after :meth:`acknowledge`, as the first byte of a write transaction does."""
         self._firmware.port.pointer = offset
 
     def begin_read(self) -> None:
-        """Begin a read at the address pointer; the module has acknowledged before."""
+        """Begin a read at the address pointer, after :meth:`acknowledge`."""
         self._firmware.port.begin_read()
 
     def next_byte(self) -> int:

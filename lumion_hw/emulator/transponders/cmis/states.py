@@ -202,7 +202,7 @@ class DataPaths:
     def form(self, host_mask: int, *, pending: bool = True) -> None:
         """Create the data paths of the given host lanes again from the active control set.
 
-        A data path that keeps its lanes keeps its state, and with ``pending`` is commissioned again.
+        A data path that keeps its lanes keeps its state. If ``pending``, all these data paths await commissioning.
         """
         memory = self._core.memory
         former = {(path.first_lane, path.host_mask): path for path in self.overlapping(host_mask)}
@@ -444,10 +444,10 @@ class ControlSets:
         return list(groups.values())
 
     def _check_group(self, group: int, applied: int, staged: dict[int, Staged], immediate: bool) -> ConfigStatus:
-        """Return the ConfigStatus code of a group of lanes; the rejections are checked in the order 3, 4, 7, 6, 5.
+        """Return the ConfigStatus code of a group of lanes; rejections have the priority 3, 4, 7, 6, 5, highest first.
 
         Args:
-            group: Lanes that request one data path, or none.
+            group: Lanes that all request the same data path, or all request none.
             applied: All lanes of the trigger that have not been rejected.
             staged: Request of each lane.
             immediate: Whether the trigger is ApplyImmediate.
@@ -474,7 +474,7 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Return the ConfigStatus of lanes with AppSel 0 (unused), legal for complete, deactivated data paths."""
+        """Return the ConfigStatus of lanes with AppSel 0 (unused): only complete, deactivated data paths are legal."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
