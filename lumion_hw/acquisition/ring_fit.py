@@ -178,7 +178,7 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
 
 
 class _FittedResonance(NamedTuple):
-    """A fitted resonance: its number, the indices of the fitted points, the curve at these points, and its light."""
+    """A fitted resonance: its number, the indices of the fitted points, the curve there, and its brightness."""
 
     order: int
     resonance: RingResonance

@@ -97,7 +97,7 @@ def serve(
     """Own BENCH and serve it to several users and programs, until SIGTERM or Ctrl-C.
 
     The server reads and logs all channels and maintains the circuits. If the bench file has jobs and there is a
-    calibration record, it also watches the fabric. Clients need the lease to change anything. Scripts connect with
+    calibration record, it also replaces failed servers. Clients need the lease to change anything. Scripts connect with
     Bench.attach("pva://HOST:PORT"), browsers with http://HOST:PORT/, Prometheus with http://HOST:PORT/metrics;
     docs/serving.md lists the process variables. Without hardware use --emulate, which runs on the wall clock.
     """

@@ -99,7 +99,7 @@ class Hdf5Reader:
 def open_hdf5(
     path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> Iterator[Hdf5Reader]:
-    """Open an HDF5 file for reading while the ``with`` block runs; data in other files is not followed.
+    """Open an HDF5 file for reading while the ``with`` block runs; links to other files are not followed.
 
     Args:
         path: The file.

@@ -295,7 +295,7 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest routable subsets that cover a set of circuits, as bit masks; any single circuit is routable."""
+    """Return the fewest routable subsets that cover a set of circuits, as bit masks; each circuit alone is routable."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask

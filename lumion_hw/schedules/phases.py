@@ -76,7 +76,7 @@ class PhasePlan:
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
-        """Return the active circuits in each phase of repeated iterations, those left from earlier phases included."""
+        """Return the active circuits in each phase of repeated iterations, including those left from earlier phases."""
         active: ModuleCircuits = ()
         configurations: list[ModuleCircuits] = []
         for phase in self.phases * 2:
