@@ -263,7 +263,9 @@ class GlobalFit:
             self._done(history[-1])
             # The fit does not end while the model discrepancy still falls: the next round changes the weights of the
             # readings.
-            converged = step.size_sigma < convergence_sigma and here.discrepancy == before.discrepancy and not early
+            # A fit that has just freed the fine parameters has not yet moved them.
+            is_still = step.size_sigma < convergence_sigma and here.discrepancy == before.discrepancy
+            converged = is_still and not early and not freed
             if self._give_up(here.discrepancy):
                 break
         result = self._result(here, converged, history)

@@ -48,6 +48,7 @@ _MIN_CHI2_IMPROVEMENT = 1.3
 _DISTINCT = 0.1
 _STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
 _ROUNDS = 20
+_OUTSIDE = 0.1
 # Excess of χ², relative to the best fit, up to which another law may be the true one.
 _AMBIGUOUS_SIGMA = 25.0
 
@@ -179,6 +180,9 @@ def _fit_model(
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
+    # A step may leave the expected range, towards a law of half the rate with a strong second harmonic.
+    low, high = (1.0 - _OUTSIDE) * rho2_range[0], (1.0 + _OUTSIDE) * rho2_range[1]
+    found = [one for one in found if low <= one.point[0] <= high] or found
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
     return found, found[0].cost / max(freedom, 1)

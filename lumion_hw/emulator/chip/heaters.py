@@ -53,7 +53,8 @@ class HeaterVariations:
             # Each sine has an rms of 1/√2; all three together have the requested size.
             sizes.heater_irregularity * np.sqrt(2.0 / _HARMONICS) * rng.standard_normal((heaters, _HARMONICS)),
             sizes.ground_return_share,
-            np.asarray(channels, dtype=np.int64) // _GROUP,
+            # Arms without a channel, which carry no current, are group 0.
+            np.asarray(channels, dtype=np.int64) // _GROUP + 1,
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:

@@ -19,17 +19,17 @@ class HeaterLoad:
 
     Attributes:
         cold_ohm: Resistance without power; 0 for a short circuit, infinity for a broken wire.
-        rise_per_mw: Relative rise of the resistance per mW, at least 0.
+        rise_per_mw: Relative change of the resistance per mW; negative if the resistance falls.
     """
 
     cold_ohm: float = 1000.0
     rise_per_mw: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.cold_ohm >= 0.0 and 0.0 <= self.rise_per_mw < math.inf):
+        if not (self.cold_ohm >= 0.0 and math.isfinite(self.rise_per_mw)):
             raise ConfigError(
                 f"a load cannot have {self.cold_ohm} Ohm with a rise of {self.rise_per_mw} per mW",
-                hint="Give a resistance of at least 0 and a rise of at least 0.",
+                hint="Give a resistance of at least 0 and a finite change per mW.",
             )
 
     @property
@@ -59,7 +59,9 @@ class HeaterLoad:
         if cold_kohm == 0.0:
             return math.inf
         # P = V²/R gives R² - R0·R - γ·R0·V² = 0.
-        hot_kohm = 0.5 * cold_kohm * (1.0 + math.sqrt(1.0 + 4.0 * self.rise_per_mw * voltage_v**2 / cold_kohm))
+        # A resistance that falls has no solution above some voltage; it then stays at half of its cold value.
+        root = math.sqrt(max(1.0 + 4.0 * self.rise_per_mw * voltage_v**2 / cold_kohm, 0.0))
+        hot_kohm = 0.5 * cold_kohm * (1.0 + root)
         return voltage_v / hot_kohm
 
     def current_for_power_ma(self, power_mw: float) -> float:

@@ -1,0 +1,168 @@
+"""Calibrate chips drawn at random from what foundries make, each with one laser behind a switch.
+
+Run: .venv/bin/python benchmarks/any_chip.py [--chips 100] [--first 0] [--jobs 2]
+
+Every chip has another mesh (up to 30 cells), heater power per π, resistance, couplers, losses and crosstalk, and the
+emulated physics ``realistic``. A chip counts as calibrated if its record is certified and every group of true errors is
+within 0.8 to 1.5 of the stated ones (groups of at least eight parameters; smaller ones scatter too much).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import yaml
+
+from calibration.measure.bench_probe import BenchProbe
+from calibration.report.hidden_truth import true_parameters
+from calibration.report.truth_errors import phase_errors
+from calibration.run.procedure import Calibration
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import LumionError
+from lumion_hw.mesh.layout.topologies import build_mesh
+
+MESHES = [
+    ("rectangular", 4), ("rectangular", 5), ("rectangular", 6), ("rectangular", 8),
+    ("clements", 3), ("clements", 4), ("clements", 5), ("clements", 6),
+    ("reck", 3), ("reck", 4), ("reck", 5), ("reck", 6),
+    ("benes", 4), ("benes", 8), ("crossbar", 3), ("crossbar", 4), ("crossbar", 5),
+]  # fmt: skip
+MAX_CELLS = 30
+MIN_GROUP = 8
+RATIO = (0.8, 1.5)
+
+
+def drawn_bench(number: int) -> dict[str, Any]:
+    """Return the bench file of a random chip; the same number always gives the same chip."""
+    rng = np.random.default_rng([0xC41B, number])
+    meshes = [mesh for mesh in MESHES if build_mesh(mesh[0], (mesh[1],)).n_pucs <= MAX_CELLS]
+    topology, ports = meshes[rng.integers(len(meshes))]
+    mesh = build_mesh(topology, (ports,))
+    p_pi_mw = float(np.exp(rng.uniform(np.log(2.0), np.log(40.0))))
+    ohm = float(np.exp(rng.uniform(np.log(100.0), np.log(2000.0))))
+    loss_db = float(rng.uniform(0.1, 1.0))
+    low_mw, high_mw = p_pi_mw / 1.15, p_pi_mw * 1.15
+    # Enough current for 2.3 π of the least efficient heater, whose resistance may fall by 5 %.
+    max_ma = float(np.sqrt(2.3 * high_mw / (0.92 * ohm * 1e-3)))
+    n_heaters = int(mesh.has_heater.sum())
+    meters = {f"meter{index}": {"kind": "keysight-n77xx", "model": "N7745A"} for index in range(-(-ports // 8))}
+    return {
+        "version": 1,
+        "name": f"chip{number}",
+        "devices": {
+            "mesh0": {
+                "kind": "qontrol-q8",
+                "heater_max_ma": round(max_ma, 3),
+                "heater_ohm": round(ohm, 1),
+                "compliance_v": round(1.3 * max_ma * ohm * 1e-3, 2),
+                "total_power_mw": round(2.5 * high_mw * n_heaters, 1),
+            },
+            "laser": {"kind": "keysight-laser", "model": "N7776C", "pin": "1234"},
+            "switch": {"kind": "polatis"},
+            **meters,
+            **{f"paddles{port}": {"kind": "oz-epc04"} for port in range(ports)},
+        },
+        "mesh": {
+            "controller": "mesh0",
+            "topology": topology,
+            "ports": ports,
+            "typical": {
+                "p_pi_min_mw": round(low_mw, 3),
+                "p_pi_max_mw": round(high_mw, 3),
+                "puc_loss_db": round(loss_db, 3),
+                "access_loss_db": 2.5,
+            },
+        },
+        "wiring": {
+            "inputs": [
+                {
+                    "laser": "laser",
+                    "port": port,
+                    "through": [{"device": "switch", "enters": 1, "leaves": 17 + port}],
+                    "polarization": f"paddles{port}",
+                }
+                for port in range(ports)
+            ],
+            "outputs": [
+                {"port": ports + port, "tap": {"meter": f"meter{port // 8}", "channel": 1 + port % 8}}
+                for port in range(ports)
+            ],
+        },
+        "emulation": {
+            "physics": "realistic",
+            "fibre_drift_rad2_per_s": 0.0,
+            "coupler_common_sigma": round(float(rng.uniform(0.01, 0.15)), 4),
+            "coupler_difference_rad": round(float(rng.uniform(0.005, 0.1)), 4),
+            "thermal_nonlinearity_per_mw": float(rng.uniform(-0.05, 0.05)) / (2.0 * p_pi_mw),
+        },
+    }
+
+
+def calibrated(number: int) -> dict[str, Any]:
+    """Return the result of calibrating one chip."""
+    document = drawn_bench(number)
+    mesh = document["mesh"]
+    result: dict[str, Any] = {"chip": number, "mesh": f"{mesh['topology']} {mesh['ports']}"}
+    result["p_pi_mw"] = round(float(np.sqrt(mesh["typical"]["p_pi_min_mw"] * mesh["typical"]["p_pi_max_mw"])), 2)
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.yaml"
+        path.write_text(yaml.safe_dump(document))
+        try:
+            with Bench.emulate(path, seed=number) as bench:
+                probe = BenchProbe(bench)
+                probe.align_all()
+                run = Calibration(probe, probe.device_under_test(), number)
+                record = run.run()
+                result |= {"settings": run.logbook.effort.settings, "hardware_s": run.logbook.effort.hardware_s}
+                result["faults"] = list(record.faults)
+                result["certified"] = not any(fault.startswith("not certified") for fault in record.faults)
+                result["certified"] &= record.quality["fit_certified"] == 1.0
+                normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
+                result["ratios"] = {
+                    name: round(float(np.sqrt(np.mean(values**2))), 2)
+                    for name, values in normalised.items()
+                    if len(values) >= MIN_GROUP
+                }
+                result["mrad"] = {name: round(value, 3) for name, value in figures.items()}
+        except (LumionError, np.linalg.LinAlgError) as error:
+            result |= {"certified": False, "error": str(error), "faults": []}
+    result["cpu_s"] = round(time.process_time() - began, 1)
+    return result
+
+
+def main() -> None:
+    """Calibrate the chips and print one JSON document per chip, then a summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chips", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args()
+    numbers = range(asked.first, asked.first + asked.chips)
+    results = []
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for result in pool.map(calibrated, numbers):
+            results.append(result)
+            print(json.dumps(result), flush=True)
+    certified = [result for result in results if result["certified"]]
+    ratios = [ratio for result in certified for ratio in result.get("ratios", {}).values()]
+    true = sum(all(RATIO[0] <= ratio <= RATIO[1] for ratio in result["ratios"].values()) for result in certified)
+    print(f"certified {len(certified)} of {len(results)}; with true errors as stated {true}")
+    if certified:
+        print(f"median {np.median([result['cpu_s'] for result in results]):.0f} CPU s", end="; ")
+        print(f"ratios of true to stated errors {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
