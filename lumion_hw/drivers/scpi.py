@@ -234,7 +234,7 @@ class StrictScpi:
         with self.session.transaction():
             if self.session.counters.resyncs != self._resyncs_seen:
                 # Errors queued before a link fault must not be attributed to this command.
-                _log.warning("%s: errors from before a link fault: %s", self.session.device, self.errors())
+                _log.warning("%s: errors from before the link was lost: %s", self.session.device, self.errors())
             self.session.write(command)
             serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
         if serious:

@@ -423,7 +423,7 @@ def test_the_start_of_a_download_has_112_bytes_of_the_file_at_most() -> None:
     assert len(firmware.encode_start(112, bytes(112))) == 120
     assert firmware.encode_start(0xFFFF_FFFF, b"x") == bytes.fromhex("ffffffff0000000078")
     for n_bytes, beginning in ((113, bytes(113)), (111, bytes(112)), (0, b""), (1 << 32, b"x")):
-        with pytest.raises(ValueError, match="not a firmware file"):
+        with pytest.raises(ValueError, match="a firmware file of"):
             firmware.encode_start(n_bytes, beginning)
 
 

@@ -119,7 +119,7 @@ class OzEpc04(Driver):
                 if not _agree(actual_mv, requested_mv):
                     raise self._session.error(
                         VerifyError,
-                        "drive voltages in mV",
+                        "the drive voltages differ from the set voltages (mV)",
                         wrote=list(requested_mv),
                         read=list(actual_mv),
                         hint="Another program may use this controller, or its scrambling mode is on.",
@@ -153,7 +153,7 @@ class OzEpc04(Driver):
             if not abs(value) <= LARGEST_MV:
                 raise self._session.error(
                     LimitError,
-                    f"voltage of channel {channel}",
+                    f"the voltage of channel {channel} is out of range",
                     requested=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",

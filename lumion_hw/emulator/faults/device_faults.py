@@ -19,7 +19,7 @@ class Target:
 
     Attributes:
         device: The emulated device.
-        module: The module behind it, if the device is a bridge.
+        module: The pluggable module, if the device is the I2C bridge to a module.
     """
 
     device: Any

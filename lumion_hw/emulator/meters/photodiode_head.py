@@ -153,7 +153,7 @@ class Exposure:
 
 
 class EmulatedHead:
-    """One photodiode with its amplifier: hidden errors, noise, ranges and readings.
+    """One photodiode with its amplifier: fixed measurement errors, noise, ranges and readings.
 
     Args:
         power_w: Returns the true optical power now, in watts.
@@ -299,7 +299,7 @@ class EmulatedHead:
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
-        """Return the standard deviation of an average in W, which decreases with the root of the averaging time."""
+        """Return the standard deviation of an average in W, which falls with the square root of the averaging time."""
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _present_offset_w(self) -> float:

@@ -278,7 +278,7 @@ class Pm100Sensor:
         if self.profile.kind is SensorKind.PHOTODIODE and self.settings.low_bandwidth:
             tau_s = 1.0 / (2.0 * math.pi * LOW_BANDWIDTH_HZ)
         if self.profile.kind is SensorKind.THERMOPILE and self.settings.accelerated:
-            # Model choice: the prediction is as good as its assumed time constant, and at best ten times faster.
+            # Own choice: the prediction is as good as its assumed time constant, and at best ten times faster.
             tau_s *= abs(self.settings.tau_s / self.profile.tau_s - 1.0) + 0.1
         return tau_s
 

@@ -214,7 +214,7 @@ class Line:
     def _lost(self, label: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
         _log.warning(
-            "%s @ %s: link lost during %s: %s", self._target.device, self._target.address, label, error.message
+            "%s @ %s: the link was lost during %s: %s", self._target.device, self._target.address, label, error.message
         )
         return self._target.error(
             LinkLost,

@@ -294,7 +294,7 @@ def test_a_transmitter_that_stays_lit_is_told(module: CmisTransponder, peer: Pee
         peer.put(0x11, 154, bytes.fromhex("03e8"))
 
     peer.dp_state = lit  # type: ignore[method-assign]
-    with pytest.raises(VerifyError, match=r"not dark: wrote Tx disable, read back -10\.00 dBm"):
+    with pytest.raises(VerifyError, match=r"not dark after switching off: wrote Tx disable, read back -10\.00 dBm"):
         module.disable()
 
 

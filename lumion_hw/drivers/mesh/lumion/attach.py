@@ -175,7 +175,7 @@ class SessionSetup:
             first, restarted, hello.boot_id, configuration, table, in_flight, faults, tuple(refusals)
         )
         if not first:
-            _log.info("%s @ %s: attached again: %s", self._target.device, self._target.address, attachment)
+            _log.info("%s @ %s: connected again: %s", self._target.device, self._target.address, attachment)
         return attachment
 
     def _check_identity(self, hello: HelloReply) -> None:
@@ -209,7 +209,7 @@ class SessionSetup:
         except LumionError as error:
             self._active_crc32 = 0  # applied again before any output is driven
             refusals.append(error.message)
-            _log.error("%s @ %s: limits refused: %s", self._target.device, self._target.address, error.message)
+            _log.error("%s @ %s: limits were refused: %s", self._target.device, self._target.address, error.message)
             return "refused"
         return "kept" if before == self._active_crc32 else "applied"
 

@@ -229,7 +229,7 @@ class ModuleContext:
             if self.clock.now() >= end:
                 raise self.error(
                     DeviceTimeoutError,
-                    f"{stage()} for {timeout_s:.3g} s",
+                    f"timed out: {stage()} for {timeout_s:.3g} s",
                     "This exceeds the time that the module advertises. See wait_for_lock() and flags() for the reason.",
                 )
             now_s = self.clock.now()

@@ -154,7 +154,7 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """Address of the first byte of the instance, on the descriptor page and the sample page of its group."""
+        """Address of the instance's first byte, the same on the descriptor page and on the sample page of its group."""
         return HALF_BYTES + 2 * self.number
 
     @property

@@ -108,9 +108,9 @@ class TelemetrySender:
 class Telemetry:
     """All telemetry streams of a board.
 
-    Between two calls the board does nothing: missed scans are made up one by one at the next call, each with the tick
-    at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only counted
-    as dropped.
+    Between two calls the board does nothing: missed scans are carried out one by one at the next call, each with the
+    tick at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only
+    counted as dropped.
 
     Args:
         core: Time, generation, temperature and counters.

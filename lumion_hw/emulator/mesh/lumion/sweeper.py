@@ -379,7 +379,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return as many records as the push limit allows and one frame holds."""
+        """Return the next records to send: at most those below the host's credit limit that fit into one frame."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)

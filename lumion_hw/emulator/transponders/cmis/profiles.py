@@ -71,7 +71,7 @@ class ModuleLaserProfile:
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
         retune_states: Data path states in which a new channel is accepted.
-        frequency_error_mhz: Bound of the laser's fixed error, drawn once, uniform within +/- this.
+        frequency_error_mhz: Largest frequency error; each laser has a fixed error, uniform within +/- this.
     """
 
     grids: Mapping[Grid, tuple[int, int]]

@@ -381,7 +381,7 @@ class ControlSets:
 
     Args:
         core: Shared state of the module.
-        paths: Data paths of the module, which provisioning creates again.
+        paths: Data paths of the module; applying a control set creates them again.
     """
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
