@@ -305,8 +305,7 @@ class StrictScpi:
 def _short(word: str) -> str:
     """Return the short form of a SCPI keyword: the capital letters in the spelling of the instrument's manual.
 
-    SCPI's four-letter rule for short forms is not used, because several makers break it: Santec abbreviates MODe to
-    MOD.
+    SCPI's four-letter rule for short forms is not used. Several makers break it: Santec abbreviates MODe to MOD.
     """
     return "".join(letter for letter in word if not letter.islower())
 

@@ -98,8 +98,7 @@ class ItlaSession(Conversation):
 
         A module that waits for the rest of a damaged request mistakes the new bytes for that rest. The zero shifts the
         requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
-        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) would become 0x40 or
-        0x00.
+        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) becomes 0x40 or 0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)

@@ -1,11 +1,10 @@
 """Driver for Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
 
 The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7), in the form in which
-PyMeasure, InstrumentKit and LabExT send them. For the sweep, LabExT quotes pages 7-85 to 7-88. Wavelengths without a
-unit are metres, so they are sent with the suffix NM and returned in metres; a trace is a block of little-endian
-float64. TCP port 10001 requires a login: ``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain
-text (any for ``anonymous``), reply ``ready``. The encrypted login is not used; that all units accept plain text is
-unverified.
+PyMeasure, InstrumentKit and LabExT send them. For the sweep, LabExT quotes pages 7-85 to 7-88. Wavelengths are sent
+with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001 requires a login:
+``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for ``anonymous``), reply
+``ready``. The encrypted login is not used (unverified whether all units accept plain text).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Driver for the control server of the SmartLight prototype: one line of text sets the states of all unit cells.
 
 The server sends no acknowledgement and has no read-back, checksum or watchdog. If the server closes the connection
-after a line, this only means that the line was *sent*: check the light with a power meter or a transponder. The server
-sets states, not currents, so this is not a ``MeshController``. It has no authentication: connect it to a separate
-network.
+after a line, this only means that the line was *sent*: check the light with a power meter. This is no
+``MeshController``, because the server sets states, not currents. Connect it to a separate network: it has no
+authentication.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Faults that every emulated device can have, and helpers that declare further faults of one kind of device.
 
-A fault acts by calling a method or setting an attribute of the emulated device, so device classes contain no fault
-names.
+A fault calls a method or sets an attribute of the emulated device, so device classes contain no fault names.
 """
 
 from __future__ import annotations

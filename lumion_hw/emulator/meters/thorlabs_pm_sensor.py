@@ -1,8 +1,7 @@
 """Physics of a sensor on a Thorlabs PM100 console: from light to the signal of the amplifier.
 
 Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their response
-table; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each sensor draws
-its own errors.
+table; everything else is the same. Figures (rounded) are those of the families S15x, S40x and ES1xx; errors are random.
 """
 
 from __future__ import annotations

@@ -76,9 +76,8 @@ class SpectralLine:
 class OpticalWorld:
     """Optical model that computes all light on the emulated bench.
 
-    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that these
-    values depend on has changed since the previous reading (:meth:`_follow_state`), so the caches need not be cleared
-    after a change.
+    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that they
+    depend on has changed since the previous reading (:meth:`_follow_state`), so no caller has to clear a cache.
 
     Args:
         mesh: Layout of the mesh.
@@ -205,8 +204,7 @@ class OpticalWorld:
     def disturb(self) -> None:
         """Record that a fault has changed the chip's true parameters now, so that the heat starts to follow now.
 
-        Without this call the light is still correct, but the heat would start to follow at the time of the last
-        reading.
+        Without this call the light is still correct, but the heat would start to follow at the last reading.
         """
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._truth_state = self.truth.state()

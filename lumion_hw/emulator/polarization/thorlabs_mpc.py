@@ -131,7 +131,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
         parameters: Velocity in per cent, home position, and the jog steps of three paddles, in counts.
-        saved: Parameters after power-on.
+        saved: Saved parameters, which apply again after power-on.
 
     Raises:
         ConfigError: There is no such model.

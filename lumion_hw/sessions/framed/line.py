@@ -60,8 +60,7 @@ class LinkQuality:
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
         """Update the measured losses and delays with one answered request.
 
-        The time of a repeated request is not used, because it is unknown which copy was answered (Karn and Partridge
-        1987).
+        The time of a repeated request is not used: it is unknown which copy was answered (Karn and Partridge 1987).
 
         Args:
             n_bytes: Bytes of the request and its largest reply.

@@ -91,8 +91,8 @@ class SessionSetup:
 
         After a loss of its link, the host reuses its old session id. The controller recognizes the same host, unless
         another host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that
-        an unstable link never displaces a second host. After a failure the link is closed; a refused setting is not a
-        failure.
+        an unstable link never displaces a second host. After a failure, but not after a refused setting, the link is
+        closed.
 
         Args:
             automatic: Whether the driver reconnects on its own; it then never replaces another host.

@@ -119,8 +119,7 @@ class Diagnostics:
     def result(self, name: str, lane: int) -> Reading | None:
         """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not support the result.
 
-        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); they are stale if the checker does not
-        run.
+        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); without a running checker they are stale.
         """
         if not self._results.get(name):
             return None

@@ -319,7 +319,7 @@ class HostToBoardLine:
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Move bytes from the waiting writer to the line, as many as the buffer can take."""
+        """Move as many bytes as the buffer can hold from the host, which waits to write them, to the line."""
         count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return

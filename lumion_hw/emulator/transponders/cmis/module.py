@@ -446,7 +446,7 @@ class ModuleOnBus:
 class LinearView:
     """A module's memory as one linear file: page 00h at 0 to 255, byte b of page p at (256 bank + p) 128 + b.
 
-    Like the Linux kernel, it selects a page other than 00h before it accesses its upper half, and writes 8 bytes at
+    Like the Linux kernel, it selects the page (except 00h) before it accesses an upper half, and writes 8 bytes at
     once.
 
     Args:
