@@ -189,7 +189,7 @@ class StrictScpi:
             The value read back, in the caller's unit.
 
         Raises:
-            DeviceError: The instrument refuses.
+            DeviceError: The instrument refuses the command.
             VerifyError: The value read back differs.
         """
         with self.session.transaction():

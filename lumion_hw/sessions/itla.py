@@ -61,7 +61,7 @@ class ItlaSession(Conversation):
 
         Raises:
             NotSupportedError: The module does not have the register.
-            DeviceError: The module refuses.
+            DeviceError: The module refuses the command.
             LinkTimeout: No reply in time.
             FrameError: The data received is not a reply to this request.
         """

@@ -130,8 +130,8 @@ class QontrolSession(Conversation):
     def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
         """Send requests in order, some ahead of their replies, and return the lines of each reply.
 
-        All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent up to three times
-        more.
+        All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to 3
+        times.
 
         Raises:
             DeviceError: A request was refused, or only an error line was returned.

@@ -107,7 +107,7 @@ class OzEpc04(Driver):
         Raises:
             LimitError: A voltage is outside -5000 to 5000 mV; nothing was sent.
             VerifyError: A voltage read back differs by more than the accuracy of the reading (40 mV).
-            DeviceError: The controller refuses.
+            DeviceError: The controller refuses the command.
         """
         requested_mv = self._checked_settings(settings)
         with self._session.transaction():

@@ -101,7 +101,7 @@ class LaserModule:
         state: SCPI state of the instrument.
         clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the other output relative to the low-SSE (low spontaneous emission) output, in dB;
@@ -325,7 +325,7 @@ class EmulatedKeysightLaser(ScpiDevice):
         model: Second field of ``*IDN?``.
         serial: Third field.
         firmware: Last field.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light whenever it has changed.
     """

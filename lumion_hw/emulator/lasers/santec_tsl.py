@@ -137,20 +137,20 @@ class EmulatedSantecTsl(ScpiDevice):
         rng: Random numbers for the laser's errors.
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         terminator: Ends every reply.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light whenever it has changed.
 
     Attributes:
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         slow: Whether the laser is an older and slower model than the TSL-570.
         firmware: Firmware version, the last field of ``*IDN?``.
         code: Present command set (Legacy or SCPI).
         network: Network addresses, by command keyword.
         port: Network port.
         settings: Settings that the host has made.
-        laser: Model of the light. Its true errors, which the host cannot read, are for tests only.
+        laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
         diode: Whether the laser diode is on.
         shut: Whether the shutter is closed.
 

@@ -127,7 +127,7 @@ class SweptLaser:
     """Physical model of a swept laser: wavelength and power at any time, with errors that the host cannot read.
 
     Args:
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         clock: Clock that gives the present time.
         rng: Random numbers for its errors.
         on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.

@@ -160,7 +160,7 @@ class EmulatedHead:
         light_wavelength_m: Returns the wavelength of that light, in metres.
         rng: Random numbers for this head's errors and noise; not shared with other heads.
         now_s: Returns the time.
-        profile: Model of the head.
+        profile: Properties of this model of head.
         light_at: Returns the light at an earlier time, for runs of samples; by default the light is interpolated
             linearly between two updates.
     """
@@ -403,7 +403,7 @@ def make_head(
         channel: Slot and channel, or module and port.
         rng: Random numbers for the head's errors and noise; not shared with other heads.
         clock: Clock that gives the present time.
-        profile: Model of the head.
+        profile: Properties of this model of head.
     """
 
     def light_at(at_s: float) -> Light:

@@ -204,7 +204,7 @@ class Pm100Sensor:
     """One sensor with the amplifier of its console.
 
     Args:
-        profile: Model of the sensor.
+        profile: Properties of this model of sensor.
         light: Returns the light now.
         rng: Random numbers for its errors and noise.
         now_s: Returns the time.

@@ -22,7 +22,7 @@ class Loops:
     """All fibres that feed light back into the mesh.
 
     Args:
-        paths: The fibres.
+        paths: Fibres between mesh ports, and reflectors.
 
     Attributes:
         ports: Ports at which light returns, in order.

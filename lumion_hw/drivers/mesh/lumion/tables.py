@@ -135,7 +135,7 @@ class Tables:
         be driven later.
 
         Returns:
-            The reply that the command would have had.
+            The reply that the controller would have sent to the command.
 
         Raises:
             LinkTimeout: The command was not executed, or this request was not answered either.

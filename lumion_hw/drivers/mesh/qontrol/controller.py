@@ -245,7 +245,7 @@ class QontrolController(Driver):
             LinkLost: The controller is not open.
             LimitError: A limit is outside the capabilities of the modules, or the present currents exceed it.
             ConfigError: An array does not have one value per channel.
-            DeviceError: A module refused.
+            DeviceError: A module refused the command.
             VerifyError: A limit read back differs.
         """
         with self._call("configure") as outputs:

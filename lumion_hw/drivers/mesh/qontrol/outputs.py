@@ -84,7 +84,7 @@ class QontrolOutputs:
         """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
 
         Raises:
-            DeviceError: A module refused.
+            DeviceError: A module refused the command.
             VerifyError: A limit read back differs.
         """
         columns = (

@@ -124,7 +124,7 @@ def commit(module: ModuleContext) -> None:
     """Make the running image start after future resets.
 
     Raises:
-        DeviceError: The module refused.
+        DeviceError: The module refused the command.
         VerifyError: The running image is not committed afterwards.
     """
     _command(module, CdbCommand.FIRMWARE_COMMIT, b"", 0.0)
@@ -139,7 +139,7 @@ def copy(module: ModuleContext, source: str) -> None:
 
     Raises:
         NotSupportedError: The module cannot copy images.
-        DeviceError: The module refused.
+        DeviceError: The module refused the command.
         VerifyError: The copy is not valid.
     """
     supported = features(module)

@@ -38,7 +38,7 @@ class PathDriver:
     """Driver of data paths of one module; implements ``CoherentTransponder`` except opening and closing.
 
     Args:
-        shared: The module.
+        shared: The module, shared with the drivers of its other data paths.
         scope: Data paths that this driver uses.
     """
 

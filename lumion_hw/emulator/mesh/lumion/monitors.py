@@ -113,8 +113,8 @@ class Telemetry:
     counted as dropped.
 
     Args:
-        core: Time, generation, temperature and counters.
-        monitors: The monitors.
+        core: Core of the board: time, generation (number) of the driven table, temperature and counters.
+        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

@@ -34,8 +34,8 @@ class MonitorWatch:
     crossing must last) needs.
 
     Args:
-        core: Time, state of the outputs, and generation (number) of the driven table.
-        monitors: The monitors.
+        core: Core of the board: time, state of the outputs, generation (number) of the driven table.
+        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

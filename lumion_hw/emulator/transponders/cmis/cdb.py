@@ -197,7 +197,7 @@ class FirmwareCommands:
 
     Args:
         core: Shared state of the module.
-        profile: Its CDB capabilities.
+        profile: CDB capabilities of the module.
         store: Its firmware images.
         reboot: Restarts the module; the argument is true for a hitless restart (traffic continues).
     """
@@ -408,7 +408,7 @@ class CommandBlock:
 
     Args:
         core: Shared state of the module.
-        profile: Its CDB capabilities.
+        profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
         firmware: Firmware management.
     """

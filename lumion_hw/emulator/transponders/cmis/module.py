@@ -146,13 +146,13 @@ class CmisModule:
             clock: The bench clock.
             seed: Seed of its fixed errors and its noise.
             device: Device name; by default that of the profile.
-            serial: See the class.
-            quirks: See the class.
-            time_scale: See the class.
-            low_power_pin: See the class.
-            optics: See the class.
-            emit: See the class.
-            warm: See the class.
+            serial: As for the constructor.
+            quirks: As for the constructor.
+            time_scale: As for the constructor.
+            low_power_pin: As for the constructor.
+            optics: As for the constructor.
+            emit: As for the constructor.
+            warm: As for the constructor.
 
         Raises:
             ConfigError: There is no CMIS profile of this name.
