@@ -277,7 +277,7 @@ class QontrolSession(Conversation):
         report = Report(int(match[1]), int(match[2]), during, self._clock.now())
         if report.code not in REQUEST_ERRORS:
             self._reports.append(report)
-        _log.warning("%s @ %s: error report %s during %s", self.device, self.address, report, during or "idle time")
+        _log.warning("%s @ %s: a module reports %s during %s", self.device, self.address, report, during or "idle time")
         return report.code
 
     def _ensure_in_sync(self, label: str) -> None:

@@ -152,7 +152,7 @@ class LineServerMesh:
             progress += data[:free_bytes]
             dropped += max(len(data) - free_bytes, 0)
         _log.warning(
-            "%s @ %s: the server kept the connection open; reply: %s", self._device, link.name, _printable(progress)
+            "%s @ %s: the server did not close the connection; reply: %s", self._device, link.name, _printable(progress)
         )
         raise LinkTimeout(
             f"the line was sent, but the server did not close the connection within {EXCHANGE_S:g} s", address=link.name

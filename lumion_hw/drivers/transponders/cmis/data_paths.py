@@ -251,7 +251,9 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
         for item in offered.values()
     )
     raise module.error(
-        ConfigError, f"no application {number} from host lane {first_lane} on", f"The module offers {choice or 'none'}."
+        ConfigError,
+        f"the module does not offer application {number} from host lane {first_lane}",
+        f"Its offer: {choice or 'none'}.",
     )
 
 
