@@ -96,7 +96,7 @@ class MemoryFile:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses for up to this time within the block."""
+        """Repeat refused accesses in a ``with`` block for up to this time."""
         with self._lock:
             before, self._retry_s = self._retry_s, max(self._retry_s, timeout_s)
             try:

@@ -179,7 +179,7 @@ class PagedI2c:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses for up to this time within the block."""
+        """Repeat refused accesses in a ``with`` block for up to this time."""
         with self._lock:
             before = self._retry_s, self._retries_absence
             self._retry_s, self._retries_absence = max(self._retry_s, timeout_s), True

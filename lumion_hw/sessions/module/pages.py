@@ -55,7 +55,7 @@ class ModulePages(Protocol):
         """Lock the module for several accesses."""
 
     def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses for up to this time within the block, for example while a CDB command runs."""
+        """Repeat refused accesses in a ``with`` block for up to this time, for example while a CDB command runs."""
 
     def forget(self) -> None:
         """Forget all cached state of the module, for example after a reset."""
@@ -155,7 +155,7 @@ class ImagePages:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Run the block without retries: a memory image never refuses an access."""
+        """Run the ``with`` block without retries: a memory image never refuses an access."""
         del timeout_s
         yield
 
