@@ -111,7 +111,7 @@ class KeysightFunctions:
             channels: Channels to log.
             n_samples: Samples per channel.
             averaging_s: Averaging time of one sample.
-            trigger: Action that a pulse at the instrument's trigger input starts.
+            trigger: Action that a pulse at the trigger input starts; ``IGNORE`` for a free-running log.
 
         Raises:
             LimitError: The number of samples is out of range. Nothing was changed.
