@@ -69,7 +69,7 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> PowerRun:
-        """Start a log with an averaged sample at each trigger pulse. Raises as :meth:`KeysightFunctions.start_log`."""
+        """Start a log with an averaged sample at each trigger pulse. Errors: :meth:`KeysightFunctions.start_log`."""
         functions = self.functions
         # Pulses of the instrument's output reach its input only if the connectors are looped back.
         functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if internal_trigger else TriggerWiring.DEFAULT)
@@ -131,7 +131,7 @@ class KeysightFunctions:
         return self._start(channels, plan, trigger)
 
     def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
-        """Make a free-running log and wait for its end. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
+        """Make a free-running log and wait for its end. Errors: see :meth:`start_log` and :meth:`PowerRun.wait`."""
         run = self.start_log(channels, n_samples, averaging_s)
         return run.wait()
 
