@@ -118,8 +118,8 @@ class ItlaSession(Conversation):
     def _ask(self, label: str, request: bytes, register: int) -> Reply:
         """Send a request until a valid reply arrives.
 
-        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is first requested
-        again and accepted if it belongs to this write.
+        Reads, and writes of absolute values, may be repeated. After a damaged reply to a write, the last reply is first
+        requested again and accepted if it belongs to this write.
         """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
