@@ -51,7 +51,7 @@ class StatedErrors:
 def needed_rows(
     space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
 ) -> tuple[RowScore, ...]:
-    """Return the effects whose omission increases the errors of a parameter group by more than a given factor."""
+    """Return the effects that increase the errors of a parameter group by more than a given factor if left out."""
     return tuple(row for row in rows if _error_growth(space, fit, row) > by)
 
 

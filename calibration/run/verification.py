@@ -280,7 +280,7 @@ def _plan(
 def _rarely_used_states(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
-    """Return random states whose path to a monitor passes rarely used PUCs, and their currents.
+    """Return random bar and cross states that lead light to a monitor through rarely used PUCs, and their currents.
 
     The result is ``None`` if all paths are blocked, or heaters cannot reach the states.
     """
@@ -475,7 +475,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return a one-sentence tuple if a record misses the tolerance for held-out errors, otherwise an empty tuple.
+    """Return a sentence (in a tuple) if the held-out error of a record exceeds the tolerance, else an empty tuple.
 
     Args:
         record: The record.
@@ -498,10 +498,10 @@ def verify_at(
     done: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
 ) -> Verification:
-    """Tune the light to a wavelength, verify a record there, and tune the light back.
+    """Tune the light to a wavelength, verify a record at this wavelength, and tune the light back.
 
-    Sources that are not tunable are used at the record's own wavelength only. After an error the light stays tuned
-    away.
+    Sources that are not tunable are used at the record's own wavelength only. After an error the light is not tuned
+    back.
 
     Args:
         probe: Access to the mesh.

@@ -134,7 +134,7 @@ class Extended:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return sentences about wavelengths at which the readings are not explained."""
+        """Return a sentence for each wavelength at which the fit does not explain the readings."""
         return tuple(
             f"at {each.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
             f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
@@ -175,7 +175,7 @@ class WavelengthExtension:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
-        likelihood: Source of the noise and drift of readings; its own readings are ignored.
+        likelihood: Supplies the noise and drift of readings; its own readings are ignored.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh parameters with the present delay and slopes; keep the source phases at the reference."""
+        """Return mesh parameters with the present delay and slopes, and source phases unchanged at the reference."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
