@@ -162,8 +162,7 @@ class _FitState:
         discrepancy: Model discrepancy η used for the reading weights of ``equations``.
         curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
         gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
-        taken_over_sigma: Distance in standard errors from ``point`` to ``gathered`` when the matrix of another fit was
-            adopted.
+        taken_over_sigma: Distance in standard errors from ``point`` to ``gathered`` when its matrix was adopted.
     """
 
     point: Real

@@ -2,9 +2,9 @@
 
 First, :func:`guess_passive_phases` estimates all passive phases at once. With everything else random, the mean power at
 a monitor varies with the differential phase ψ of each PUC as -D/2·cos(ψ + α), where D is the dependence of the mean
-light on the PUC's bar fraction. A regression of the readings, weighted by the PUC's D over all sources and monitors, on
-cos ψ and sin ψ gives α. Each PUC acts as a modulator with its own random code, and every reading is used for all PUCs.
-The sign of D distinguishes bar from cross.
+light on the PUC's bar fraction. For each PUC, a regression of the readings on cos ψ and sin ψ, weighted by D over all
+sources and monitors, gives α. Every reading serves all PUCs, because each PUC modulates the light with its own random
+code. The sign of D distinguishes bar from cross.
 
 Then :class:`PhaseSearch` finds all phases. The amplitudes at the monitors in some hundred random settings outnumber the
 unknown phases a hundredfold, so the cost has hardly any false minima. Damped Gauss-Newton steps on new random subsets
@@ -368,8 +368,8 @@ class PhaseSearch:
 
         A laser phase that is wrong by a sixth of a turn per PUC leaves the light around a cell of six PUCs unchanged,
         and all other loops settle at a compromise between the lasers. Half of all starts end with one laser in such a
-        wrong minimum, with ten times the unexplained light. On a large mesh some starts end with two groups of lasers
-        and even more.
+        wrong minimum, with ten times as much unexplained light. On a large mesh some starts end with two groups of
+        lasers in different minima, with even more unexplained light.
         """
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return found

@@ -1,10 +1,10 @@
 """Standard errors that remain valid where the model is incomplete, and reasons for which a fit is not certified.
 
 The covariance of a fit is correct for a chip that obeys the model. Two kinds of unmodelled effects increase it. First,
-every effect in the table ``PHYSICS`` that is not fitted contributes with the width that the readings allow; pairwise
-crosstalk contributes in the directions that are not fitted. Second, unknown effects cause residuals that are correlated
-within settings or monitors: the errors are increased by the excess scatter of the likelihood slopes (sandwich
-estimator). docs/decisions/0021-stated-errors.md compares the methods.
+every effect in the table ``PHYSICS`` that is not fitted contributes with a size (prior width) estimated from the
+readings; pairwise crosstalk contributes in the combinations that are not fitted. Second, unknown effects cause
+residuals that are correlated within settings or monitors: the errors are increased by the excess scatter of the
+likelihood slopes (sandwich estimator). docs/decisions/0021-stated-errors.md compares the methods.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Choice of settings to measure: cheap random ones, or those with the most information per second of hardware time.
 
-Most heaters are off in a setting. Passive phases are those of cold heaters; readings with warm heaters determine them
-only through the heater laws (on 72 PUCs with a third of the accuracy). Consecutive settings differ in some heaters
-only: writing few channels is faster than writing all, and a few changed heaters already change the light of a
-recirculating mesh completely.
+Most heaters are off in a setting. Passive phases are those without heat; readings with warm heaters determine them only
+through the heater laws (on 72 PUCs three times less accurately). Consecutive settings differ in some heaters only:
+writing few channels is faster than writing all, and a few changed heaters already change the light of a recirculating
+mesh completely.
 """
 
 from __future__ import annotations

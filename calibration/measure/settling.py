@@ -3,8 +3,8 @@
 All heaters are stepped at once by a fraction of a radian. First, a wait is found after which the light no longer
 changes. Then readings at shorter waits are fitted with one time constant. Heat follows the drive as a first-order
 low-pass. Whatever the optical response, a reading is therefore a power series in exp(-wait/tau) with the same tau for
-every monitor. A controller that executes sweeps keeps the wait to a microsecond; otherwise the time of writing and
-reading is added to every wait, which changes the coefficients but not tau.
+every monitor. A controller that executes sweeps keeps each wait exact to a microsecond. Otherwise the time for writing
+and reading is added to every wait; this changes the coefficients but not tau.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Observable part of the joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
 
 Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
-end B, because light passes one joint at each end. These directions are the columns of the signed incidence matrix G.
-Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
+end B, because light passes one joint at each end. The joint-phase changes for χ in one PUC form a column of the signed
+incidence matrix G. Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class TruthReport:
     """Errors of a record against the hidden truth.
 
     Attributes:
-        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases against the true phases at rest, which
-            include heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
+        phase_error_rad: Shape ``(n,)``; error (-π … π) of the passive phases. True phases include the heat of heaters
+            stuck at a current. With several source frequencies, phases refer to the mean frequency.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.

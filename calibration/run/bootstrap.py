@@ -75,9 +75,8 @@ class BootstrapPlan:
         random_settings: Number of random settings. By default the smallest number with which the search usually
             succeeds: 70 readings per phase; more if a large mesh is searched with one laser first. Further settings for
             the fit are chosen later (:mod:`calibration.run.planning`).
-        portions: Maximum number of portions of random settings. While the phases found explain too little light,
-            another third is measured and the search repeated. Only the last search makes all its starts: settings are
-            cheaper.
+        portions: Maximum number of portions of random settings. While the phases found explain too little light, a
+            third more settings are added and the search repeated. Only the last search makes all its starts.
         changed: Number of heaters that change from setting to setting.
         off_share: Fraction of the heaters that are off in each setting.
         source_rounds: Number of times that the random settings cycle through all sources.

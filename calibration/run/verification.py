@@ -198,9 +198,9 @@ def verify(
 ) -> Verification:
     """Program settings that no fit used and compare the measured light with the prediction of a record.
 
-    A monitor is compared if its responsivity is known and the power leaving the mesh (photocurrent over responsivity)
-    is above :data:`MIN_DBM` and 10 dB above the monitor's floor, measured or predicted. Readings that depend on unknown
-    phases are left out; without loop phases only paths of bar and cross states remain.
+    A monitor is compared if its responsivity is known, and if the measured or the predicted power that leaves the mesh
+    (photocurrent over responsivity) is above :data:`MIN_DBM` and at least 10 dB above the monitor's floor. Readings
+    that depend on unknown phases are left out; without loop phases only paths of bar and cross states remain.
 
     Args:
         probe: Access to the mesh.
@@ -432,7 +432,7 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivatives of all powers by the parameters, in dB of the brighter of prediction and measurement.
+    """Return the derivatives of all powers in dB by the parameters; dB relative to prediction or reading (brighter).
 
     The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
     responsivity; ``None`` for a record whose crosstalk is a matrix.

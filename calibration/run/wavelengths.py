@@ -6,9 +6,9 @@ before light ten nanometres away can be predicted. Second, differential phases a
 to frequency, each with its slope (docs/sources.md). All other parameters stay fixed at their values for the reference
 wavelength. Heat changes a path length, so its phase is proportional to frequency.
 
-The light is tuned away in steps. Each step is as large as the error of the delay allows without making loop phases
-ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together with
-frequency and level of every source at this wavelength. The result of a step is the prior of the next.
+The light is tuned away from the reference in steps. Each is as large as the delay's error allows before loop phases
+become ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together
+with frequency and level of every source at this wavelength. The result of a step is the prior of the next.
 """
 
 from __future__ import annotations

@@ -244,8 +244,7 @@ class CircuitMaintenance:
 
         Args:
             for_s: Duration in seconds.
-            is_over: Returns whether a change of circuits has begun, so that later readings may show other light: ignore
-                them.
+            is_over: Returns whether a change of circuits has begun; later readings may show other light: ignored.
 
         Raises:
             LumionError: A device failed in a way that is not a fault of a circuit.
@@ -270,7 +269,7 @@ class CircuitMaintenance:
         calls this method. A circuit with a silent device keeps its last measurement.
 
         Args:
-            is_over: Returns whether a change of circuits has begun, so that readings may show other light: ignore them.
+            is_over: Returns whether a change of circuits has begun; readings may then show other light and are ignored.
         """
         try:
             proofs, _ = self._setup.prove_reachable()

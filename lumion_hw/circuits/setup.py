@@ -387,7 +387,7 @@ class PathSetup:
         return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
 
     def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
-        """Park all PUCs that a plan's circuits do not use; return the plan and the largest phase shift in rad."""
+        """Park the PUCs that a plan does not use; return the plan and the largest phase shift of the others in rad."""
         setting = setting_with_active(
             self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )

@@ -149,7 +149,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    """Return the action for a dark path: avoid all PUCs not known to work; if that failed, one half, then the other."""
+    """Return the action for a dark path: avoid all suspect PUCs; if that failed, half of them, then the other half."""
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()

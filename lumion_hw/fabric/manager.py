@@ -134,8 +134,8 @@ class FabricManager(JobCircuits):
 
         Args:
             verdict: The verdict that started the recovery.
-            was_off: Whether the controller had switched its heaters off in the meantime. Then all light was gone, so a
-                verdict by light is withdrawn; a circuit that is still dark leads to a new verdict.
+            was_off: Whether the controller had switched its heaters off in the meantime. If so, all light was gone, and
+                a verdict that is based on light is withdrawn; a circuit that is still dark leads to a new verdict.
         """
         if was_off and verdict.cause == "light":
             reason = f"{verdict.words}: withdrawn, because the mesh controller had switched off"

@@ -64,8 +64,7 @@ class Standby:
         service: The circuits.
 
     Attributes:
-        plans: By failed unit, the plans to replace it, best first; complete only for the units passed to
-            :meth:`prepare`.
+        plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
         refused: By names of unit and spare, the reason why the spare cannot replace the unit.
         cold: By name of a spare whose light is not on and aligned, the reason.
         avoided: PUCs that new circuits avoid if possible.

@@ -63,8 +63,8 @@ def plan_circuits(
     """Plan circuits on a calibrated bench without changing it; only devices in the fibres are read.
 
     Routes have the lowest loss. PUCs that no circuit uses are parked in the cross state, or in bar if that opens a
-    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is trimmed, and so is
-    light that would overload a receiver.
+    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is attenuated (trimmed)
+    to the power of the weaker one, and so is light that would overload a receiver.
 
     Args:
         bench: The bench, or its checked file for a plan without any device. An open bench includes the present settings

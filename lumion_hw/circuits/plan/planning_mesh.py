@@ -139,8 +139,8 @@ class PlanningMesh:
 
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-            sources: Wavelength in nm of the light at each port. It is used only where the record models dispersion and
-                covers it; the wavelength in a bench file may be a mere default.
+            sources: Wavelength in nm of the light at each port. It is used only if the record models dispersion and its
+                range includes the wavelength, because the wavelength in a bench file may be a mere default.
         """
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():

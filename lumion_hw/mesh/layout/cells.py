@@ -1,8 +1,8 @@
 """Kinds of cells of which a mesh consists.
 
 Every cell has two couplers around two arms, like a programmable unit cell (PUC). A kind defines the coupling of both
-couplers and which arms can have a heater. Simple elements are cells whose couplers couple nothing or everything: a
-phase shifter has no coupling, a crossing exchanges both waveguides.
+couplers and which arms can have a heater. Simple elements are cells whose couplers couple nothing or everything: the
+couplers of a phase shifter couple nothing, and a crossing exchanges both waveguides.
 """
 
 from __future__ import annotations

@@ -65,9 +65,8 @@ class MeshDesign:
 class FeedForwardMesh(MeshTopology):
     """An immutable feed-forward mesh of cells.
 
-    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Then
-    follow the numbers of waveguide ends without a fibre. Every cell has its end A on the left and its rail L on its
-    upper waveguide.
+    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Higher
+    numbers are waveguide ends without a fibre. Every cell has end A on the left and rail L on the upper waveguide.
 
     Attributes:
         size: Size of the mesh in its design, such as the number N of inputs.

@@ -1,10 +1,9 @@
 """The hexagonal mesh: every PUC is an edge of a honeycomb, and light can circulate around the cells.
 
-PUCs that meet at 120° are joined. At wider corners, on the rim, both PUC-ports stay open: they are ports of the mesh.
-Vertices lie on zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag;
-horizontal PUCs connect neighbouring zig-zags. Both are numbered column by column, from top to bottom. Layout and
-numbering are those of the SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of
-columns and to rings of cells.
+PUCs that meet at 120° are joined. At wider corners (rim) both PUC-ports stay open and are ports of the mesh. Vertices
+lie on zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs form the zig-zags, horizontal PUCs
+connect them. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
+SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of columns and to rings of cells.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ class PortEntry:
 
     Attributes:
         port: Port number.
-        input_loss_db: Loss from fibre into mesh, from the launch power that the module reports; ``None`` without a
-            source.
+        input_loss_db: Loss from fibre into mesh, from the launch power the module reports; ``None`` without a source.
         input_loss_sigma_db: Standard error of the input loss.
         output_loss_db: Loss from mesh into fibre, measured with the power meter; ``None`` if there is no meter.
         output_loss_sigma_db: Standard error of the output loss.

@@ -4,9 +4,9 @@ The model has one Boolean per PUC (1: cross) and one per circuit and arc of the 
 directed waves that enter PUC-ports; an arc is a wave's way through its PUC in one state. Flow is conserved at every
 wave, an arc needs its PUC to be in its state, and a wave carries at most one circuit.
 
-Flow conservation also allows closed rings that are not part of a path. They are harmless unless a circuit has a fixed
-or equal length: paths are read by tracing, which skips rings and so only lowers the cost; feasibility and lower bound
-remain correct. Circuits of fixed or equal length get a constraint that excludes rings.
+Flow conservation also allows closed rings that are not part of a path. If lengths are free, rings are harmless: paths
+are read by tracing, which skips rings and so only lowers the cost; feasibility and lower bound remain correct. For
+circuits of fixed or equal length, a constraint excludes rings.
 """
 
 from __future__ import annotations

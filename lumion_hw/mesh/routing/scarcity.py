@@ -1,9 +1,9 @@
 """Prove by prices that a request is impossible, where no cut proves it: a region has too few PUCs for its circuits.
 
-A cut counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block each other
-in turn. Prices cover both. Assign any price to each strand (one of the two paths through a PUC in one state). Route
-each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can collect,
-each in its more profitable state, no routing exists.
+A cut only counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block one
+another in a circle. Prices include both effects. Assign any price to each strand (one of the two paths through a PUC in
+one state). Route each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all
+PUCs can collect, each in its more profitable state, no routing exists.
 
 Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
 relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.
