@@ -621,7 +621,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the upper and lower arms that entered through end A, and those that entered through end B.
+    """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
 
     Args:
         cells: Unit cells.

@@ -1,4 +1,4 @@
-"""Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
+"""Table of all physical effects beyond the basic model that a chip may have, and the selection in a fit.
 
 A fit starts without these effects. Each adds independent parameters around zero with a common prior width. This width
 is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of any known chip. The formulas

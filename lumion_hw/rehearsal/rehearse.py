@@ -354,7 +354,7 @@ class _Stage:
                 if report["is"] == what:
                     waiting.discard(rank.server)
                 elif report["is"] in ("gone", "left") and rank.server in waiting:
-                    raise DeviceError(f"{rank.server}: {report.get('words', 'its process has ended')}")
+                    raise DeviceError(f"{rank.server} failed: {report.get('words', 'its process has ended')}")
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
