@@ -72,7 +72,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, ``(N·M, c)``, for c combinations of pair crosstalk, ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for c combinations of heater-waveguide crosstalk."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)

@@ -159,7 +159,7 @@ class PairDirections:
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return derivatives of phases of arms and joints by the deviation along each direction, ``(N, W, K)``."""
+        """Return derivatives of phases of arms and joints by the K crosstalk combinations, ``(N, W, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 

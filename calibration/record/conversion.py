@@ -321,7 +321,7 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        """Return the record entry of the joints."""
+        """Return the record entry of the waveguide joints."""
         sigma = self._sigma[self._space.groups["loops"]]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)

@@ -216,7 +216,7 @@ def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
-    """Return how often each joint (row) touches each PUC end (column)."""
+    """Return how often each waveguide joint (row) touches each PUC end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
         at[np.arange(len(joints)), mesh.joints[joints, side] // 2] += 1.0
@@ -240,7 +240,7 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the waveguide joint phases, shape ``(E,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
