@@ -116,8 +116,8 @@ def heaters(layout: str, as_json: bool) -> None:
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path, in dB.")
-@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (counted from 0) has exactly N PUCs.")
-@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have the same number of PUCs.")
+@click.option("--exact-hops", multiple=True, metavar="I=N", help="Give circuit I (from 0) exactly N PUCs.")
+@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="Give these circuits equal numbers of PUCs.")
 @click.option(
     "--certify",
     is_flag=True,
@@ -185,7 +185,7 @@ def route(
 @_fault_options
 @click.option("--ports", help="Ports to connect with each other, such as 0,4,8,12.")
 @click.option(
-    "--count", type=click.IntRange(2, MAX_COUNT), help="Number of fibre ports, evenly spaced around the mesh."
+    "--count", type=click.IntRange(2, MAX_COUNT), help="Connect this many ports, evenly spaced around the mesh."
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
