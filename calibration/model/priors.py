@@ -61,7 +61,7 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the prior with the mean of a group known to ``sigma``; differences within the group stay as uncertain.
+        """Return the prior with standard error ``sigma`` for the mean of a group; its spread around the mean stays.
 
         This fixes the mean source frequency, which only shifts all loop phases and cannot be observed.
         """
@@ -119,8 +119,8 @@ def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: Nomina
 
     Args:
         space: The parameters.
-        centre: Mean of the groups with a spread, for example the start of a fit. Two groups keep their own means: the
-            loss (0.50 dB) and the couplers (balance).
+        centre: Mean of all parameters that have a spread, for example the start of a fit. The means of two groups are
+            fixed: the loss (0.50 dB) and the couplers (balanced).
         heaters: Expected heaters of the chip, the scale for heater laws and crosstalk.
 
     Raises:
@@ -129,7 +129,7 @@ def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: Nomina
     mean = space.pack(centre)
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
-        raise ConfigError(f"the centre of the prior has no value for {where}", hint="Remove dead monitors first.")
+        raise ConfigError(f"the start point has no value for {where}", hint="Remove dead monitors first.")
     # These keep the published means: the start has no better values, and a prior around the start would constrain
     # nothing.
     mean[space.group("loss_db")] = 0.5 * space.mesh.loss_share

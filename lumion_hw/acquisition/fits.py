@@ -79,7 +79,7 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit error ratio (as log10) over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, optical plus other noise.
+    """Fit of log10 of the bit error ratio over the OSNR, with ``1/SNR = penalty / SNR_ase + 1/SNR_floor``.
 
     Attributes:
         penalty_db: Implementation penalty: additional OSNR needed compared with theory, without transceiver noise.

@@ -41,7 +41,7 @@ def fabric() -> None:
 
 @fabric.command()
 @target_options
-@click.option("--for", "for_s", type=Duration(), help=f"Duration, at most {MAX_DURATION_D}d.  [default: until Ctrl-C]")
+@click.option("--for", "for_s", type=Duration(), help=f"Run time, at most {MAX_DURATION_D}d.  [default: until Ctrl-C]")
 @click.option(
     "--hook",
     "hook",

@@ -48,7 +48,7 @@ def _cost_options(function: _Command) -> _Command:
         ),
         click.option("--relock", type=_SECONDS, default=0.0, help="Time until a receiver has locked, in seconds."),
         click.option(
-            "--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling time, in seconds."
+            "--delta", type=_SECONDS, default=0.01, show_default=True, help="Time to program and settle, in seconds."
         ),
         click.option(
             "--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed time per round, in seconds."

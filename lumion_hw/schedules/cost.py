@@ -163,7 +163,7 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the piece number k for the fastest ring broadcast, (n - 2 + k)(alpha + b / k), b being a buffer's time."""
+    """Return the k with the shortest time (n - 2 + k)(alpha + b / k) of a ring broadcast in k pieces, b per buffer."""
     if model.alpha_s == 0.0:
         return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)

@@ -197,7 +197,7 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Return configurations chosen one by one, with the most demand per sum of hold time and fixed cost (in bytes)."""
+    """Choose configurations one by one, each with the most demand served per byte of hold time plus fixed cost."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -334,7 +334,7 @@ def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
 def _permutation_constraints(
     n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return the constraints of :func:`optimal`: for each, coefficients by number of the unknown, and upper limit."""
+    """Return the constraints of :func:`optimal`, each as coefficients of its unknowns with an upper limit."""
     cells = n * n
     at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]

@@ -1,7 +1,7 @@
 """Feed-forward meshes: cells on waveguides that run from left to right, for the usual interferometers and switches.
 
 A design lists the cells in the order in which light passes them, each with its kind and its two waveguides. Light never
-turns back. A bench file names a design and the number of ports (:data:`DESIGNS`).
+turns back. A bench file gives a design by its name and size (:data:`DESIGNS`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Placement:
         kind: Kind of the cell.
         upper: Waveguide of the upper rail.
         lower: Waveguide of the lower rail; ``None`` if only the upper one is used.
-        column: Position along the waveguides, in cell lengths; by default right of the cells before it.
+        column: Position along the waveguides, in cell lengths; by default right of all earlier cells on its waveguides.
     """
 
     kind: str
@@ -44,9 +44,9 @@ class MeshDesign:
 
     Attributes:
         name: Name of the topology in bench files.
-        size: Meaning of the number in bench files.
-        least: Smallest number.
-        most: Largest number.
+        size: Meaning of the size, such as ``ports``.
+        least: Smallest size.
+        most: Largest size.
         cells: Returns the cells of a mesh of a given size, in the order of the light.
         inputs: Returns the waveguides whose left ends are ports with a fibre, in the order of the ports.
         outputs: Returns the waveguides whose right ends are ports with a fibre.
@@ -65,14 +65,14 @@ class MeshDesign:
 class FeedForwardMesh(MeshTopology):
     """An immutable feed-forward mesh of cells.
 
-    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Ends of
-    waveguides that have no fibre follow. Every cell has its end A on the left and its rail L on its upper waveguide.
+    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Higher
+    numbers are waveguide ends without a fibre. Every cell has end A on the left and rail L on the upper waveguide.
 
     Attributes:
-        size: Number of the design, such as N.
+        size: Size of the mesh in its design, such as the number N of inputs.
         columns: Shape ``(n_cells,)``; column of each cell.
-        rails: Shape ``(n_cells, 2)``; waveguides of the upper and lower rail; a rail that is not used has the number
-            of waveguides.
+        rails: Shape ``(n_cells, 2)``; waveguides of upper and lower rail; the total number of waveguides for an unused
+            rail.
     """
 
     topology: str  # type: ignore[misc]  # a field instead of a class variable: one class serves all designs
@@ -157,7 +157,7 @@ def _pairs(ports: int) -> Iterator[tuple[int, int]]:
 
 
 def _output_phases(ports: int) -> Iterator[Placement]:
-    """Yield phase shifters on all waveguides but the lowest, whose phase is that of the whole matrix."""
+    """Yield phase shifters on all waveguides except the lowest, which is the phase reference."""
     for row in range(0, ports - 1, 2):
         kind = "two-phases" if row + 1 < ports - 1 else "upper-phase"
         yield Placement(kind, row, row + 1)
@@ -181,7 +181,7 @@ def _reck(ports: int) -> Iterator[Placement]:
 
 
 def _benes(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a Benes network: columns that pair waveguides one, two, four ... apart, and back."""
+    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
     if ports & (ports - 1):
         raise ConfigError(f"a Benes network cannot have {ports} ports", hint="Give a power of two.")
     distances = [1 << bit for bit in range(ports.bit_length() - 1)]
