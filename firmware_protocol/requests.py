@@ -1,4 +1,4 @@
-"""Finds the message class of a code: for a board the request of a command byte, for a host the event of an event code."""
+"""Finds message classes: for a board the request of a command byte, for a host the event of an event code."""
 
 from __future__ import annotations
 
