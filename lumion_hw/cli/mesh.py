@@ -72,13 +72,14 @@ def show(
     """Draw a mesh as SVG, or print it as JSON."""
     from lumion_hw.mesh.picture.drawing import mesh_svg
 
-    topology = mesh_named(layout)
+    topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
     given: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output, force)
+        failed = {*faults.stuck, *faults.excess_loss_db}
+        _write(mesh_svg(topology, states=given, failed=failed, heater_channels=channels), output, force)
 
 
 @mesh.command()
@@ -204,16 +205,22 @@ def mesh_named(layout: str) -> MeshTopology:
         BadParameter: The size of the layout is invalid.
         ConfigError: The file contains no mesh, or the layout is unknown.
     """
+    return _mesh_and_channels(layout)[0]
+
+
+def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
+    """Return the mesh of ``--mesh``, and the drive channels of its heaters; no channels without a bench file."""
     from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
 
     name, _, size = layout.partition(":")
     if name in LAYOUTS:
-        return build_mesh(name, _integers("--mesh", size, ",") if size else ())
+        return build_mesh(name, _integers("--mesh", size, ",") if size else ()), ()
     if layout.endswith(".json"):
-        return _read_mesh(pathlib.Path(layout))
+        return _read_mesh(pathlib.Path(layout)), ()
     from lumion_hw.bench.file.loader import load_bench
 
-    return load_bench(layout).topology()
+    model = load_bench(layout)
+    return model.topology(), () if model.mesh is None else model.mesh.channels()
 
 
 def _read_mesh(path: pathlib.Path) -> MeshTopology:
