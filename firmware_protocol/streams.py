@@ -1,8 +1,7 @@
 """Rules for the credit of a telemetry stream, for board and host (section 9); no clock, no queue.
 
 A credit limit is an absolute event number: event k is sent only if the limit is newer than k. A lost or repeated
-renewal is therefore harmless. The board numbers events and counts discarded records; the host counts events lost on the
-way.
+renewal is therefore harmless. The board numbers events and counts discarded records; the host counts lost events.
 """
 
 from __future__ import annotations

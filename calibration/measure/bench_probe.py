@@ -406,7 +406,7 @@ class _TimedMeshReader:
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
-    """Return the groups of ports that share one light source."""
+    """Return the groups of ports that get light from the same source."""
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 

@@ -188,7 +188,7 @@ class SwitchedSource:
         """Lead the light to the input, and switch the source on.
 
         Raises:
-            BusyError: The output of the switch belongs to another input of the switch.
+            BusyError: The switch output is connected to another switch input.
             VerifyError: The switch does not make the connection.
         """
         for part in switch_passages(self._path):
@@ -228,7 +228,7 @@ def switch_passages(path: InputPath) -> tuple[InlineDevice, ...]:
 
 
 def are_alternatives(path: InputPath, other: InputPath) -> bool:
-    """Return whether the light of a source reaches only one of two inputs at a time, depending on a switch."""
+    """Return whether a switch leads the light of one source to either of two inputs, but not to both at a time."""
     exits = {(part.device, part.channel): part.exit_port for part in switch_passages(path)}
     return any(
         exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in switch_passages(other)

@@ -61,7 +61,7 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the prior with the mean of a group known to ``sigma``; differences within the group stay as uncertain.
+        """Return the prior with the mean of a group known to ``sigma``; the spread within the group stays the same.
 
         This fixes the mean source frequency, which only shifts all loop phases and cannot be observed.
         """
@@ -124,8 +124,8 @@ def default_prior(
 
     Args:
         space: The parameters.
-        centre: Mean of the groups with a spread, for example the start of a fit. Two groups keep their own means: the
-            loss (``puc_loss_db``) and the couplers (balance).
+        centre: Mean of all parameters that have a spread, for example the start of a fit. The means of two groups are
+            fixed: the loss (``puc_loss_db``) and the couplers (balanced).
         heaters: Expected heaters of the chip, the scale for heater laws and crosstalk.
         puc_loss_db: Expected loss of a PUC with two heated arms.
 
@@ -135,7 +135,7 @@ def default_prior(
     mean = space.pack(centre)
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
-        raise ConfigError(f"the centre of the prior has no value for {where}", hint="Remove dead monitors first.")
+        raise ConfigError(f"the start point has no value for {where}", hint="Remove dead monitors first.")
     # These keep the expected means: the start has no better values, and a prior around the start would constrain
     # nothing.
     mean[space.group("loss_db")] = puc_loss_db * space.mesh.loss_share

@@ -96,7 +96,7 @@ def sections(material: Material) -> list[Section]:
 
 
 def lead(material: Material) -> list[Block]:
-    """Return the blocks at the head of the report: the map of the mesh, and the six key figures."""
+    """Return the first blocks of the report: the map of the mesh, and the six key figures."""
     figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
     try:
         blocks = list(_phase_map(material))

@@ -80,7 +80,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at the current of one turn, in units of its stated error, ``(2E,)``."""
+    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(2E,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -95,7 +95,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
-    """Return the Cramér-Rao bound of the fitted settings: all parameters unknown, emulated noise, no drift."""
+    """Return the Cramér-Rao bound of the fitted settings, with all parameters free, emulated noise and no drift."""
     space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
@@ -108,7 +108,7 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
 
 
 def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
-    """Return the rms bounds of passive and loop phases from the Cramér-Rao covariance of all parameters."""
+    """Return the smallest possible rms errors of passive and loop phases from the Cramér-Rao covariance in mrad."""
     fixed = project_out_common_phase(space)
     loops = fixed @ bound[space.groups["loops"], space.groups["loops"]] @ fixed
     passive = np.diag(bound)[space.groups["passive_phase_rad"]]

@@ -1,7 +1,7 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-All input comes from the bench file. The design uses a nominal mesh with random phases; the accuracy that settings give
-hardly depends on these phases (by 10 % from 50 settings on, docs/calibration.md, 4).
+All input comes from the bench file. The design uses a nominal mesh with random phases. The predicted accuracy hardly
+depends on these phases: by 10 % if there are at least 50 settings (docs/calibration.md, 4).
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return a likely choice of the run's settings, and why they miss the goal (empty if they reach it)."""
+        """Return settings as the run may choose them, and why they miss the goal (empty if they reach it)."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -422,7 +422,7 @@ class _RunPlanner:
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the cost of a stage whose settings are known in advance and change all heaters."""
+        """Return the cost of a stage whose settings are known in advance, each with all heaters changed."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0

@@ -329,7 +329,7 @@ def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonan
 
 
 class _FreeSpectralRange(NamedTuple):
-    """Polynomial of resonance frequency in GHz over resonance number, counted from the mean number."""
+    """Resonance frequency in GHz as a polynomial of the resonance number, counted from the mean number."""
 
     middle: float
     terms: Real

@@ -72,7 +72,7 @@ class HeldSetup:
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Also restore this setting, which is not checked, when a checked setting has changed: ``*RST`` changes both.
+        """When a checked setting has changed, also restore this unchecked setting, because ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.

@@ -112,7 +112,7 @@ class JobCircuits:
         return True
 
     def _raise_if_controller(self, error: Exception) -> None:
-        """Raise an error again if no other spare can help: the mesh controller failed, or another program took over."""
+        """Raise an error again if no spare would help: the mesh controller failed, or another program took over."""
         device = error.device if isinstance(error, LumionError) else None
         if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
@@ -148,7 +148,7 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Allow jobs that were refused to be connected again, unless they lack a spare for a failed member."""
+        """Clear the refusal of jobs so that they can be connected, unless a failed member has no spare."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue

@@ -86,7 +86,7 @@ class SpectrumAnalyzer(Protocol):
 
         Raises:
             LimitError: Outside the analyser's range, or not ascending; nothing was changed.
-            DeviceError: The analyser refuses.
+            DeviceError: The analyser refuses the command.
             VerifyError: The wavelengths read back differ.
         """
 
@@ -106,7 +106,7 @@ class SpectrumAnalyzer(Protocol):
             timeout_s: Longest wait for the end of the sweep.
 
         Raises:
-            DeviceError: The analyser refuses.
+            DeviceError: The analyser refuses the command.
             DeviceTimeoutError: The sweep did not end in time and was stopped.
             FrameError: The data received do not belong to the sweep.
             LimitError: ``timeout_s`` is negative or not a number.

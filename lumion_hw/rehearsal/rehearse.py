@@ -400,7 +400,7 @@ class _Stage:
         while set(hashes) != set(members):
             if time.monotonic() > deadline_s:
                 raise DeviceError(
-                    f"the job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
+                    f"the training job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
                 )
             for rank, report in self._listen(0.005):
                 what = report["is"]
@@ -414,7 +414,7 @@ class _Stage:
             failure = self._failed_member(members) if not lost else None
             if failure is not None:
                 if not milestones.has_begun:
-                    raise DeviceError(f"{failure[0]} failed before any fault: {failure[1]}")
+                    raise DeviceError(f"{failure[0]} failed before the fault was injected: {failure[1]}")
                 lost = True
                 members = self._recover(members, failure[0], failure[1])
         return tuple(milestones.in_order()), [hashes[server] for server in members]

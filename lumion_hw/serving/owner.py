@@ -177,7 +177,7 @@ class BenchOwner:
     ) -> Iterator[Self]:
         """Lock and open a bench and serve it for the duration of a ``with`` block.
 
-        At the end the bench is closed as its file says.
+        At the end the bench is closed; heaters then go off, or stay on for ``leave_on_s`` of the bench file.
 
         Args:
             open_bench: Opens the bench; called while the lock is held.

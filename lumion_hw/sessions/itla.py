@@ -61,7 +61,7 @@ class ItlaSession(Conversation):
 
         Raises:
             NotSupportedError: The module does not have the register.
-            DeviceError: The module refuses.
+            DeviceError: The module refuses the command.
             LinkTimeout: No reply in time.
             FrameError: The data received is not a reply to this request.
         """
@@ -96,10 +96,9 @@ class ItlaSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Read two registers in turn; after a failure, send one zero byte first.
 
-        A module that waits for the rest of a damaged request takes the new bytes for that rest. The zero shifts the
+        A module that waits for the rest of a damaged request mistakes the new bytes for that rest. The zero shifts the
         requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
-        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) would become 0x40 or
-        0x00.
+        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) becomes 0x40 or 0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
@@ -153,4 +152,4 @@ class ItlaSession(Conversation):
         data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
-        raise self.error(kind, f"{label}: {words}", code=code, command=label, hint="Nothing was changed.")
+        raise self.error(kind, f"{label} failed: {words}", code=code, command=label, hint="Nothing was changed.")

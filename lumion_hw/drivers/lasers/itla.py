@@ -155,7 +155,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
         Raises:
             LimitError: The power is outside the module's range (OPSL to OPSH); nothing was changed.
-            DeviceError: The module refuses.
+            DeviceError: The module refuses the command.
             VerifyError: The power read back differs.
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)

@@ -156,7 +156,7 @@ class KeysightFunctions:
         if not 1 <= n_samples <= LARGEST_LOG:
             raise self._meter.session.error(
                 LimitError,
-                "number of samples",
+                "the number of samples is out of range",
                 requested=n_samples,
                 limit=1 if n_samples < 1 else LARGEST_LOG,
                 unit="samples",
@@ -250,7 +250,7 @@ class PowerRun:
         return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 
     def stop(self) -> None:
-        """End the log, so that readings trigger the channels again; idempotent.
+        """End the log; from then on, every reading triggers a new measurement again. Idempotent.
 
         Raises:
             LinkError: The command did not reach the instrument; the log may continue.

@@ -135,7 +135,7 @@ class SfpMemory:
                 if self._clock.now() >= deadline:
                     raise self._target.error(
                         VerifyError,
-                        "soft TX_DISABLE (A2h:110.6)",
+                        "the bit TX_DISABLE (A2h:110.6) did not change",
                         wrote=int(off),
                         read=int(not off),
                         hint="The module ignores this bit. Use its TX_DISABLE pin.",

@@ -92,7 +92,7 @@ class ChipVariations:
 
 @dataclass(frozen=True, eq=False)
 class ChipParameterSet:
-    """Hidden parameters that even an ideal chip has. The attributes are described in ``MeshTruth``."""
+    """True parameters that even an ideal chip has. The attributes are described in ``MeshTruth``."""
 
     loss_db: Real
     eta_in: Real
@@ -143,7 +143,7 @@ class Chip:
         """Return the parameters of all PUCs and joints at a given heat.
 
         Args:
-            parameters: Hidden parameters.
+            parameters: True parameters of the PUCs and joints, without imperfections.
             heat_mw: Shape ``(2E,)``; heat of each heater.
             common_rad: Phase that the chip's temperature adds to every arm.
             frequency_hz: Optical frequency, or several of shape ``(n,)``; the reference frequency by default.

@@ -54,7 +54,7 @@ class Waves:
     def output_fields(
         self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
     ) -> Complex:
-        """Run n calculations, each of the fields at all ports for light of unit power into one port.
+        """Return the fields at all ports for n calculations, each with light of unit power into one port.
 
         Args:
             transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.

@@ -1,7 +1,7 @@
 """Feed-forward meshes: cells on waveguides that run from left to right, for the usual interferometers and switches.
 
 A design lists the cells in the order in which light passes them, each with its kind and its two waveguides. Light never
-turns back. A bench file names a design and the number of ports (:data:`DESIGNS`).
+turns back. A bench file gives a design by its name and size (:data:`DESIGNS`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Placement:
         kind: Kind of the cell.
         upper: Waveguide of the upper rail.
         lower: Waveguide of the lower rail; ``None`` if only the upper one is used.
-        column: Position along the waveguides, in cell lengths; by default right of the cells before it.
+        column: Position along the waveguides, in cell lengths; by default right of all earlier cells on its waveguides.
         tracks: Positions of both waveguides across the chip at end A (upper, lower), then at end B, from the top; by
             default the numbers of the waveguides. Waveguides whose tracks change cross others between the cells.
     """
@@ -53,9 +53,9 @@ class MeshDesign:
 
     Attributes:
         name: Name of the topology in bench files.
-        size: Meaning of the number in bench files.
-        least: Smallest number.
-        most: Largest number.
+        size: Meaning of the size, such as ``ports``.
+        least: Smallest size.
+        most: Largest size.
         cells: Returns the cells of a mesh of a given size, in the order of the light.
         inputs: Returns the waveguides whose left ends are ports with a fibre, in the order of the ports.
         outputs: Returns the waveguides whose right ends are ports with a fibre.
@@ -74,11 +74,11 @@ class MeshDesign:
 class FeedForwardMesh(MeshTopology):
     """An immutable feed-forward mesh of cells.
 
-    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Ends of
-    waveguides that have no fibre follow. Every cell has its end A on the left and its rail L on its upper waveguide.
+    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Higher
+    numbers are waveguide ends without a fibre. Every cell has end A on the left and rail L on the upper waveguide.
 
     Attributes:
-        size: Number of the design, such as N.
+        size: Size of the mesh in its design, such as the number N of inputs.
         columns: Shape ``(n_cells,)``; column of each cell.
         tracks: Shape ``(n_cells, 4)``; position of every PUC-port across the chip, counted from the top.
     """
@@ -183,7 +183,7 @@ def _reck(ports: int) -> Iterator[Placement]:
 
 
 def _benes(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a Benes network: columns that pair waveguides one, two, four ... apart, and back.
+    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1.
 
     The switches of a column stand one below the other; the waveguides cross between the columns.
     """

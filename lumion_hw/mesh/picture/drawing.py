@@ -368,7 +368,7 @@ def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm
 
 
 def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
-    """Draw one circuit in segments (a waveguide and the PUC after it), with a line width that follows the power."""
+    """Draw a circuit in segments (a waveguide and the next PUC), whose line widths depend on the power there."""
     for hop, power_dbm in enumerate(circuit.path.power_dbm):
         # curves: lead-in, PUC, joint, PUC, …, lead-out
         piece = curves[2 * hop : 2 * hop + 2]

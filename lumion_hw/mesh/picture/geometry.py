@@ -65,6 +65,7 @@ class PageLayout:
     """
 
     def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
+        mesh = mesh.drawn
         along = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
         left = np.stack([-along[:, 1], along[:, 0]], axis=1)
         apart = np.linalg.norm(mesh.corners[0::4] - mesh.corners[1::4], axis=1)
@@ -156,7 +157,7 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
 
     def number_position(self, puc: int) -> tuple[_Vector, bool]:
-        """Return the position of a PUC's number, and whether the text starts there; otherwise it is centred."""
+        """Return the position of a PUC's number, and whether the text starts there (else it is centred)."""
         along = self._towards_b[puc]
         aside = np.array([-along[1], along[0]])
         slanted = abs(aside[0]) > 1e-9
@@ -191,7 +192,7 @@ class PageLayout:
         return self.px(self._port_point(port, _PORT_REACH, self.scale))
 
     def name_position(self, port: int) -> tuple[_Vector, float, bool]:
-        """Return position and angle in degrees of a port's name tag, and whether the tag ends (not starts) there."""
+        """Return position and angle in degrees of a port's name tag, and whether its text ends (not starts) there."""
         outward = self._outward[port]
         angle = -math.degrees(math.atan2(outward[1], outward[0]))
         # Text towards the left would stand on its head, so it is turned and ends at the port.
@@ -202,7 +203,7 @@ class PageLayout:
 def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> tuple[float, float]:
     """Return how far two waveguides run, each in its unit direction, until they meet.
 
-    Waveguides that are parallel or diverge never meet; each then runs for half the gap and bends over.
+    Waveguides that are parallel or diverge never meet; each then runs straight for half the gap, then bends.
     """
     gap = end - start
     turn = float(first[0] * second[1] - first[1] * second[0])

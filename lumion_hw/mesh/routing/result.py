@@ -174,6 +174,6 @@ def traced_paths(
         opposed = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})
         if opposed:
             raise VerifyError(
-                "light runs against other light in a joint", wrote="no such joint", read=f"PUCs {opposed}"
+                "light of two circuits meets head-on in a joint", wrote="no such joint", read=f"PUCs {opposed}"
             )
     return tuple(paths)

@@ -93,9 +93,10 @@ class ThermalCrosstalk:
     def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
         """Return the published curve of crosstalk against distance, applied to every pair.
 
-        The curve is the resonance shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm
-        (fit of the published samples, Teofilovic 2024). The aggressors were driven on both arms, so their heat per π is
-        twice Pπ of a single heater. The arms of a PUC are at different distances, which gives differential crosstalk.
+        The curve is the resonance shift of a six-PUC ring for π at another heater (aggressor),
+        0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the published samples, Teofilovic 2024). The aggressors were driven on
+        both arms, so their heat per π is twice Pπ of a single heater. The arms of a PUC are at different distances,
+        which gives differential crosstalk.
 
         Args:
             mesh: The mesh.

@@ -173,7 +173,7 @@ class MemoryFile:
         if n_bytes != wanted:
             raise self._target.error(
                 ShortReadError,
-                f"{n_bytes} instead of {wanted} bytes {label}",
+                f"got {n_bytes} instead of {wanted} bytes {label}",
                 hint="The module may have no memory at this address.",
             )
 

@@ -89,7 +89,7 @@ def check_write(page: Page, byte: int, data: bytes, bank: int, longest: int = MA
     check_range(page, byte, len(data), bank)
     if len(data) > longest:
         raise ConfigError(
-            f"{len(data)} bytes in one write to {page_name(page, bank)}",
+            f"{len(data)} bytes are too many for one write to {page_name(page, bank)}",
             hint=f"Write at most {longest} bytes in one transaction.",
         )
 
@@ -167,6 +167,6 @@ class ImagePages:
             raise self._target.error(LinkLost, "the image is closed", hint="Open it first.")
         if (bank, page) not in self._halves:
             raise self._target.error(
-                PageNotSupportedError, f"no {page_name(page, bank)}", hint="The image does not have this page."
+                PageNotSupportedError, f"there is no {page_name(page, bank)}", hint="The image does not have this page."
             )
         return self._halves[bank, page]

@@ -168,8 +168,8 @@ EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
 def cdb_busy_s(byte_165: int, byte_166: int) -> float:
     """Return the longest time a CDB command keeps the module busy, from 01h:165 and 01h:166.
 
-    Revisions of the standard disagree about the short form, min(80, X) or 80 - min(80, X) ms. The longer time is
-    returned, so that a deadline is never too short.
+    Revisions of the standard disagree about the short form of the time, with X from the register: min(80, X) or 80 -
+    min(80, X) ms. The longer time is returned, so that a deadline is never too short.
     """
     if byte_166 & 0x80:
         return max(1, byte_165 & 0x1F) * 0.160

@@ -214,7 +214,7 @@ class FaultWatch:
 
 
 class WatchedCall:
-    """Context of one driver call, which afterwards records a lost link and reports new faults.
+    """Context manager for one driver call. On exit, it records a lost link and reports new faults.
 
     A class instead of a generator for speed, because every setting of the currents passes through it.
 

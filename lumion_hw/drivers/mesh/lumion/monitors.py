@@ -56,7 +56,7 @@ def read_all(session: FramedSession, clock: Clock, n_avg: int, target: DeviceAdd
     if requested != received:
         raise target.error(
             FrameError,
-            f"READ_ADC: received {received} monitors instead of {requested}.",
+            f"READ_ADC: received the values of {received} monitors instead of {requested}.",
             hint="Compare the versions of firmware and lumion-hw.",
         )
     adc = np.concatenate([scan.adc for scan in scans])

@@ -109,9 +109,9 @@ def compliance_for(
 ) -> Compliance:
     """Return the limits that the modules shall supervise.
 
-    IMAX is the largest current of the heater. VMAX is the voltage that the heater needs for that current, times
-    ``headroom`` because hot heaters have more resistance; or ``compliance_v`` for all channels. Neither limit is set
-    below the reading of idle outputs.
+    IMAX is the largest current of the heater. VMAX is ``compliance_v`` if that is given. Otherwise VMAX is the voltage
+    that the heater needs for this current, times ``headroom``, because hot heaters have more resistance. No limit is
+    set below the value that a module reads at an idle output.
 
     Raises:
         LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.

@@ -110,8 +110,7 @@ class ModuleSpec:
 class Readback:
     """Errors of voltage and current readings; each channel draws its offsets once.
 
-    Recorded: currents within ±0.012 mA in steady state, outputs without load between 0.0001 and 0.2 V. The rest is
-    assumed.
+    Recorded: currents within ±0.012 mA in steady state, outputs without load at 0.0001 to 0.2 V. Other values: assumed.
 
     Attributes:
         offset_v: Largest voltage offset in either direction, in V.
