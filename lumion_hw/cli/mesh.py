@@ -83,6 +83,29 @@ def show(
 
 @mesh.command()
 @_mesh_option
+@json_option
+def heaters(layout: str, as_json: bool) -> None:
+    """List the cells of a mesh with the drive channels of their heaters.
+
+    With a bench file the channels are those that it gives, otherwise all heaters in order from channel 0.
+    """
+    topology, pairs = _heater_channels(layout)
+    rows = [
+        (cell, name, kind, upper, lower)
+        for cell, (name, kind, (upper, lower)) in enumerate(
+            zip(topology.cell_names, topology.cell_kinds, pairs, strict=True)
+        )
+    ]
+    columns = ("cell", "name", "kind", "upper", "lower")
+    if as_json:
+        cells = [dict(zip(columns, row, strict=True)) for row in rows]
+        echo_json({"mesh": topology.label, "mesh_sha256": topology.sha256, "cells": cells})
+    else:
+        echo_table("Drive channels", columns, rows)
+
+
+@mesh.command()
+@_mesh_option
 @_fault_options
 @click.option("--connect", "pairs", multiple=True, required=True, metavar="A:B", help="Circuit from port A to port B.")
 @click.option(
@@ -204,16 +227,37 @@ def mesh_named(layout: str) -> MeshTopology:
         BadParameter: The size of the layout is invalid.
         ConfigError: The file contains no mesh, or the layout is unknown.
     """
-    from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
+    from lumion_hw.mesh.layout.topologies import build_mesh
 
     name, _, size = layout.partition(":")
-    if name in LAYOUTS:
-        return build_mesh(name, _integers("--mesh", size, ",") if size else ())
+    if _is_bench_file(layout):
+        from lumion_hw.bench.file.loader import load_bench
+
+        return load_bench(layout).topology()
     if layout.endswith(".json"):
         return _read_mesh(pathlib.Path(layout))
-    from lumion_hw.bench.file.loader import load_bench
+    return build_mesh(name, _integers("--mesh", size, ",") if size else ())
 
-    return load_bench(layout).topology()
+
+def _is_bench_file(layout: str) -> bool:
+    """Return whether the mesh option names a bench file instead of a layout or the file of a mesh."""
+    from lumion_hw.mesh.layout.topologies import LAYOUTS
+
+    return layout.partition(":")[0] not in LAYOUTS and not layout.endswith(".json")
+
+
+def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:
+    """Return a mesh and the drive channels (upper, lower) of its cells."""
+    from lumion_hw.bench.file.layout import default_heater_channels
+    from lumion_hw.bench.file.loader import load_bench
+    from lumion_hw.mesh.layout.cells import NO_CHANNEL
+
+    if not _is_bench_file(layout):
+        topology = mesh_named(layout)
+        return topology, default_heater_channels(topology)
+    section = load_bench(layout).mesh_section
+    channels = [None if channel == NO_CHANNEL else channel for channel in section.channels()]
+    return section.laid_out(), list(zip(channels[0::2], channels[1::2], strict=True))
 
 
 def _read_mesh(path: pathlib.Path) -> MeshTopology:

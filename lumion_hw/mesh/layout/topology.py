@@ -77,6 +77,11 @@ class MeshTopology(ABC):
         places: NDArray[np.float64] = self.corners[self.port_puc_port]
         return places
 
+    @property
+    def drawn(self) -> MeshTopology:
+        """The same mesh with corners for a picture; by default its own."""
+        return self
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""
@@ -117,6 +122,11 @@ class MeshTopology(ABC):
     def cell_kinds(self) -> tuple[str, ...]:
         """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`; by default all are PUCs."""
         return (PUC,) * self.n_pucs
+
+    @property
+    def cell_names(self) -> tuple[str, ...]:
+        """Name of every cell on the chip's drawing; by default its number."""
+        return tuple(map(str, range(self.n_pucs)))
 
     @cached_property
     def has_heater(self) -> NDArray[np.bool_]:

@@ -57,6 +57,7 @@ class PageLayout:
     """
 
     def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
+        mesh = mesh.drawn
         along = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
         left = np.stack([-along[:, 1], along[:, 0]], axis=1)
         self._mesh = mesh
