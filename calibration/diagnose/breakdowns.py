@@ -128,7 +128,7 @@ def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Lik
 
 
 class _SettingCosts:
-    """Robust cost of every setting, calculated with all heaters and with one heater assumed dead."""
+    """Robust cost (outliers damped) of every setting, calculated with all heaters and with one assumed dead."""
 
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
@@ -188,7 +188,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return the robust cost summed over every sixth setting, with additional noise for the errors of the model."""
+    """Return the robust cost (outliers damped) of every sixth setting, with added noise for the model's errors."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())

@@ -296,7 +296,7 @@ class FaultDiagnosis:
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
         """Add physical effects and refit; if the fit is no better, return the old fit with them marked as refused."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
-        _log.info("adding to the fit: %s; last model discrepancy %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
+        _log.info("adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
@@ -411,12 +411,12 @@ class FaultDiagnosis:
             if rows and sum(row.gain for row in rows) > max(others):
                 return self._add_rows(now, rows)
             if death is not None and (trajectories is None or death.gain > self._drift_gain(now, trajectories)):
-                _log.info("assuming in a new fit: %s; last model discrepancy %.3g", death, now.fit.discrepancy)
+                _log.info("assuming for the next fit: %s; field error so far %.3g", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
         if trajectories is not None and (
             trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
         ):
-            _log.info("correcting drift for a new fit; last model discrepancy %.3g", now.fit.discrepancy)
+            _log.info("correcting drift for the next fit; relative field error so far %.3g", now.fit.discrepancy)
             return self._follow_trajectories(now, trajectories)
         if now.rough:  # the start may not have been near enough: fit with damping from the start
             return now
@@ -546,7 +546,7 @@ class FaultDiagnosis:
                 least, best = cost, (found, ((one, other),))
         if best is None:
             return now
-        _log.info("exchanging channels of heaters %s; last model discrepancy %.3g", best[1][0], now.fit.discrepancy)
+        _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], now.fit.discrepancy)
         fit = replace(now.fit, parameters=best[0])
         case = DiagnosedFit(fit, self._readings_of_live_monitors, dead, exchanged=best[1])
         again = self._correct_causes(self._refit(case))

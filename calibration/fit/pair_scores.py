@@ -72,7 +72,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, ``(N·M, c)``, for c combinations of pair crosstalk, ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for c combinations of heater-waveguide crosstalk."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -269,7 +269,7 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the shift of the fitted parameters due to each of c pair combinations, divided by √c, ``(P, c)``."""
+        """Return the parameter shift due to each of c random pair combinations over √c (for a mean), ``(P, c)``."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)

@@ -350,7 +350,7 @@ class PhaseSearch:
         return replace(found, source_phase_rad=turned - turned[0])
 
     def _drawn_point(self, passive_rad: Real) -> Real:
-        """Return a start point: the given passive phases, random phases of the joints, and equal sources."""
+        """Return a start point: the given passive phases, random phases of the waveguide joints, and equal sources."""
         drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 

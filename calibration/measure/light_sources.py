@@ -90,7 +90,7 @@ class ModuleSource:
         return power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency to which the module was tuned, otherwise that of its nominal wavelength."""
+        """Return the frequency to which the module was tuned, or its nominal frequency if it was not tuned."""
         if self._tuned_hz is not None:
             return self._tuned_hz
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)

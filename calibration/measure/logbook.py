@@ -43,7 +43,7 @@ class LogbookEntry:
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
-        spent_s: Duration of the settings without source changes, by the clock of the bench; ``None`` if not recorded.
+        spent_s: Duration of a batch without the source change, by the clock of the bench; ``None`` if not recorded.
     """
 
     kind: Kind
@@ -162,7 +162,7 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the published durations with the given wait in s after every setting; ``None`` for the default."""
+        """Return the published step durations with another wait in s after a setting; ``None`` for the default wait."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
@@ -518,7 +518,7 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _detunings_hz(self) -> list[float]:
-        """Return the frequency of every batch of settings, relative to that to which its source was first tuned."""
+        """Return the frequency offset of every batch of settings from the first tuned frequency of its source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []

@@ -1,4 +1,4 @@
-"""Observable part of the joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
+"""Observable part of the waveguide joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
 
 Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
 end B, because light passes one joint at each end. The joint-phase changes for χ in one PUC form a column of the signed
@@ -56,7 +56,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable combinations of joint phases, shape ``(J, N_loop)``."""
+    """Return an orthonormal basis of the observable combinations of waveguide joint phases, shape ``(J, N_loop)``."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
@@ -98,7 +98,7 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 
 
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the phase per PUC and joint, modulo half a turn, that explains most of a joint-phase difference.
+    """Return the phase per PUC and waveguide joint, modulo half a turn, that explains most of a joint-phase difference.
 
     A change of frequency or temperature shifts the phase of a loop of six PUCs six times as far as that of one PUC, so
     it is subtracted before loop phases are wrapped.

@@ -1,4 +1,4 @@
-"""Thermal part of the mesh model: from currents to phases of arms and joints, with derivatives."""
+"""Thermal part of the mesh model: from currents to phases of arms and waveguide joints, with derivatives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Heated:
         own_rad: Shape ``(N, 2E)``; phase of every arm by its own heater, from the three terms of the law.
         by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
-        joint_rad: Shape ``(N, J)``; phase of every joint by heat.
+        joint_rad: Shape ``(N, J)``; phase of every waveguide joint by heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
         late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings (see ``Observations.late``), or ``None``.
     """
@@ -82,7 +82,7 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and joints in N settings.
+        """Return the phases of arms and waveguide joints in N settings.
 
         Args:
             parameters: Parameter values at which to evaluate.
@@ -120,7 +120,7 @@ class Heating:
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
                 their precision.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
 
         Returns:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
@@ -153,7 +153,7 @@ class Heating:
             parameters: Parameter values at which to evaluate.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:

@@ -51,7 +51,7 @@ value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps 
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
-    """Return the noise of readings combined with the error of the model."""
+    """Return the noise of readings with the error of the model added, as a fit uses it."""
     return replace(noise, relative=float(np.hypot(noise.relative, MODEL_ERROR)))
 
 

@@ -71,7 +71,7 @@ class _SettingLight:
         detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
         cells: The unit cells.
         elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
-        joints: Shape ``(n, 1, J)``; transmission of the joints.
+        joints: Shape ``(n, 1, J)``; transmission of the waveguide joints.
         heated: Effect of the heaters.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
@@ -520,7 +520,7 @@ class MeshModel:
         }
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
-        """Return the waves from cells into the first and second ends of the joints, ``(n, K, J)``."""
+        """Return the waves from cells into the first and second ends of the waveguide joints, ``(n, K, J)``."""
         joints = light.joints.astype(waves.dtype)
         one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
@@ -621,7 +621,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the upper and lower arms that entered through end A, and those that entered through end B.
+    """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
 
     Args:
         cells: Unit cells.

@@ -127,7 +127,7 @@ class WhiteRows:
         settings: Indices of the settings.
         rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
         misfit: Shape ``(n, M)``; whitened residuals.
-        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
+        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and waveguide joints.
         heat_mw: Shape ``(n, 2E)``; heat of every heater.
     """
 
@@ -162,7 +162,7 @@ def white_rows(
 
 
 def information_of(block: Real) -> Real:
-    """Return the information of whitened rows of shape ``(..., P)``, in double precision for any precision of the rows.
+    """Return the information matrix of whitened derivatives, ``(..., P)``, always summed in double precision.
 
     For unobservable combinations large terms cancel; single-precision rounding would exceed the prior information.
     """

@@ -1,4 +1,4 @@
-"""Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
+"""Table of all physical effects beyond the basic model that a chip may have, and the selection in a fit.
 
 A fit starts without these effects. Each adds independent parameters around zero with a common prior width. This width
 is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of any known chip. The formulas
@@ -159,7 +159,7 @@ class PairDirections:
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return derivatives of phases of arms and joints by the deviation along each direction, ``(N, W, K)``."""
+        """Return derivatives of phases of arms and joints by the K crosstalk combinations, ``(N, W, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 

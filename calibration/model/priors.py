@@ -61,7 +61,7 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the prior with the mean of a group known to ``sigma``; the spread within the group stays the same.
+        """Return the prior with standard error ``sigma`` for the mean of a group; its spread around the mean stays.
 
         This fixes the mean source frequency, which only shifts all loop phases and cannot be observed.
         """

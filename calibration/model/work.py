@@ -94,7 +94,7 @@ class FitWork:
 
     @property
     def left(self) -> float:
-        """Work that is still allowed now, including that reserved for the end of the run."""
+        """Work that may still be done now, including the reserve for the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property

@@ -90,7 +90,7 @@ class Comparison:
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, joint phases through loop phases (docs/calibration.md, 1.2).
+    Passive phases are compared modulo 2π, waveguide joint phases through loop phases (docs/calibration.md, 1.2).
 
     Raises:
         CalibrationError: The records belong to different meshes, or the crosstalk of a record is not a function of

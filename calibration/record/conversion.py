@@ -170,7 +170,7 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
     if crosstalk is not None and crosstalk.differential_rad_per_mw:
         raise CalibrationError(
             "the crosstalk of this record is a matrix, but the mesh model needs a function of distance",
-            hint="Calibrate again. Records of schema version 1 have no crosstalk kernel.",
+            hint="Calibrate again: records of schema version 1 do not contain this function.",
         )
     sources = [record.port(port) for port in space_from_record(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
@@ -321,7 +321,7 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        """Return the record entry of the joints."""
+        """Return the record entry of the waveguide joints."""
         sigma = self._sigma[self._space.groups["loops"]]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)

@@ -121,7 +121,7 @@ def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
 def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
     """Return how far the extinction ratios of all bar and cross states fall short of those the couplers allow.
 
-    ``extinction_short_db`` is the largest shortfall, counting up to the best published extinction;
+    ``extinction_short_db`` is the largest shortfall, with allowed values cut to the best published extinction;
     ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
     """
     report = compare(bench, record)

@@ -37,7 +37,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
+    """Return which waveguide joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
     The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
     """

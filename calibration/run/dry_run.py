@@ -133,7 +133,7 @@ def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
-            f"heat of all heaters in stage '{worst.name}'", requested=round(worst.peak_mw), limit=limit_mw,
+            f"too much heat of all heaters in stage '{worst.name}'", requested=round(worst.peak_mw), limit=limit_mw,
             unit="mW", hint="Increase total_power_mw of the controller if chip and supply allow it.",
         )  # fmt: skip
 

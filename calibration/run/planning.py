@@ -316,7 +316,7 @@ def _named(space: ParameterSpace, sigma: Real) -> str:
 
 
 def _phase_name(space: ParameterSpace, index: int) -> str:
-    """Return the name of a phase: its PUC, or for a loop the joint that contributes most."""
+    """Return the name of a phase: its PUC, or for a loop the waveguide joint that contributes most."""
     loops = space.group("loops")
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"

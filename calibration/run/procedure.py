@@ -442,7 +442,7 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions of the record. If sources were tuned, its wavelength is that at which phases hold."""
+        """Return the conditions for the record; if sources were tuned, with the wavelength at which phases hold."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)

@@ -140,7 +140,7 @@ class RecordChange:
         passive_worst_rad: Largest change of a passive phase.
         worst_puc: PUC with the largest change.
         loops_rms_rad: Rms change of the loop phases, in rad.
-        temperature_k: Change of the chip temperature, from the phase common to all joints.
+        temperature_k: Change of the chip temperature, from the phase common to all waveguide joints.
         resistance_rms: Rms relative change of the heater resistances.
         source_rms_db: Rms change of the power of the sources.
     """

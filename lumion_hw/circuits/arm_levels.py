@@ -233,7 +233,7 @@ class ArmLeveller:
     def _with_trims(
         self, plan: CircuitPlan, circuit: PlannedCircuit, wanted_db: Sequence[tuple[float, float]]
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
-        """Return plan and circuit with changed added losses of the arms; ``None`` if no PUC can add such a loss."""
+        """Return plan and circuit with new trims (added losses) of the arms; ``None`` if no PUC can add that loss."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:

@@ -59,7 +59,7 @@ class Acceptance:
 
 
 def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
-    """Return the modules whose lasers circuits need: transmitters, and coherent receivers, which need their own."""
+    """Return the modules whose lasers must be on for circuits: transmitters, and coherent receivers (own laser)."""
     names = [
         name
         for circuit in circuits

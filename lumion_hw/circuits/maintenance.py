@@ -244,7 +244,7 @@ class CircuitMaintenance:
 
         Args:
             for_s: Duration in seconds.
-            is_over: Returns whether a change of circuits has begun; later readings may show other light: ignored.
+            is_over: Returns whether a change of circuits has begun; later readings, maybe of other light, are ignored.
 
         Raises:
             LumionError: A device failed in a way that is not a fault of a circuit.
@@ -269,7 +269,7 @@ class CircuitMaintenance:
         calls this method. A circuit with a silent device keeps its last measurement.
 
         Args:
-            is_over: Returns whether a change of circuits has begun; readings may then show other light and are ignored.
+            is_over: Returns whether a change of circuits has begun; readings, maybe of other light, are then ignored.
         """
         try:
             proofs, _ = self._setup.prove_reachable()

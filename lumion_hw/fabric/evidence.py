@@ -212,7 +212,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits are dark, because the mesh was off; detectors report those that remain dark again."""
+        """Forget which circuits are dark after the mesh was off; detectors then report those that are still dark."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)

@@ -15,7 +15,7 @@ class JobHooks(Protocol):
     """Actions of a job when its fabric changes. ``stop`` returns at once; the other methods wait until done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members of a job to leave their communication group."""
+        """Order the surviving members (processes) of a job to leave their communication group."""
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
         """Make the job form a new communication group, in which the spare has the rank of the lost member."""
@@ -57,7 +57,7 @@ class CommandHooks:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members of a job to leave their communication group, without waiting."""
+        """Order the surviving members (processes) of a job to leave their communication group, without waiting."""
         self._stopping = self._start("stop", job, [*members, failed])
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ class JobCircuits:
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Spares that are healthy and free, including repaired members that were replaced."""
+        """Healthy free spares, including repaired servers and accelerators whose place a spare has taken."""
         return free_spares(self.bench.model, self.state)
 
     def _required_requests(self) -> list[CircuitRequest]:
@@ -118,7 +118,7 @@ class JobCircuits:
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:
-        """Replace members that do not answer by spares, or refuse the job."""
+        """Replace members (servers, accelerators) of a job that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)

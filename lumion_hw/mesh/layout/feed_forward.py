@@ -159,7 +159,7 @@ def _pairs(ports: int) -> Iterator[tuple[int, int]]:
 
 
 def _output_phases(ports: int) -> Iterator[Placement]:
-    """Yield phase shifters on all waveguides but the lowest, whose phase is that of the whole matrix."""
+    """Yield phase shifters on all waveguides except the lowest, which is the phase reference."""
     for row in range(0, ports - 1, 2):
         kind = "two-phases" if row + 1 < ports - 1 else "upper-phase"
         yield Placement(kind, row, row + 1)

@@ -78,7 +78,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the waveguide joints that carry light of the modes, shape ``(J,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):

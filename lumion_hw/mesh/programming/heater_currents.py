@@ -216,7 +216,7 @@ def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
-    """Return how often each joint (row) touches each PUC end (column)."""
+    """Return how often each waveguide joint (row) touches each PUC end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
         at[np.arange(len(joints)), mesh.joints[joints, side] // 2] += 1.0
@@ -240,7 +240,7 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the waveguide joint phases, shape ``(E,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
@@ -324,7 +324,7 @@ class _Choice:
         return changed
 
     def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
-        """Return the phase of an arm, out of those that differ by 2π, that needs the least heat, crosstalk included."""
+        """Return the arm phase that needs the least heat among those equal modulo 2π, given the crosstalk."""
         # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
         return (cancelled - base) % _TURN + base
@@ -353,7 +353,7 @@ class _Choice:
         return -self._reach[2 * puc + 1] <= remaining <= self._reach[2 * puc]
 
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
-        """Return the arm phase difference that needs the least heat from a PUC's own heaters, crosstalk included.
+        """Return the phase difference of a PUC's arms that needs the least heat from its heaters, given the crosstalk.
 
         Args:
             puc: The PUC.

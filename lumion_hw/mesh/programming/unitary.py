@@ -148,7 +148,7 @@ def _matrix(mixer: Mixer) -> Complex:
 
 
 def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
-    """Return the targets of all PUCs in a block for a unitary, for ideal couplers and joints without phase.
+    """Return the targets of all PUCs in a block for a unitary, for ideal couplers and waveguide joints without phase.
 
     Raises:
         ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.

@@ -153,7 +153,7 @@ class CrosstalkEntry:
     Attributes:
         differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
             shape ``(n_pucs, 2 n_pucs)`` as nested tuples, empty if not measured.
-        kernel: Part that depends on distance only, for arms and joints; ``None`` if not fitted.
+        kernel: Part that depends on distance only, for arms and waveguide joints; ``None`` if not fitted.
     """
 
     differential_rad_per_mw: tuple[tuple[float, ...], ...] = ()

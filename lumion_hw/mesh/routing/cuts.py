@@ -50,7 +50,7 @@ class Cut:
 
 
 def find_cut(request: RoutingProblem) -> Cut | None:
-    """Find a cut (see module) that too few circuits can cross, which proves a request impossible; else ``None``.
+    """Return a cut that more circuits must cross than can, which proves the request impossible; else ``None``.
 
     The search tries to separate runs of consecutive circuit ends around the rim from all others, short runs first.
 

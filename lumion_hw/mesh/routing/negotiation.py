@@ -6,7 +6,7 @@ to a cheaper free path. This is a heuristic: if it finds no routing, that proves
 
 Circuits can only conflict over PUC states. With every PUC in bar or cross, the paths connect the ports in pairs, and
 the reverse of a path is the path from its other end. So circuits between different ports that agree on all states can
-neither merge nor run against each other in a joint.
+neither merge nor run against each other in a waveguide joint.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class RouteRequest:
         unusable: ``(puc, state)`` pairs that must not be used, in addition to pairs that ``faults`` rules out.
         fixed: States that are set and must not change; circuits may pass PUCs in these states.
         active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
-            joints.
+            waveguide joints.
         move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)
             if active circuits must not move.
         max_hops: Maximum number of PUCs on a path: one number, or one per circuit (``None``: no limit).

@@ -152,7 +152,7 @@ def traced_paths(
     """Trace circuits through the PUC states and return their paths, independently of the method that found them.
 
     Raises:
-        VerifyError: Light ends at another port, or runs against other light in a joint.
+        VerifyError: Light ends at another port, or runs against other light in a waveguide joint.
     """
     paths: list[Path] = []
     entered: set[int] = set()

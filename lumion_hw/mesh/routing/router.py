@@ -31,7 +31,7 @@ _MAX_SUBSETS = 64
 
 
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
-    """Route circuits with consistent states and exclusive ports and joints.
+    """Route circuits with consistent states and exclusive ports and waveguide joints.
 
     Args:
         mesh: The mesh.

@@ -2,8 +2,8 @@
 
 A cut only counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block one
 another in a circle. Prices include both effects. Assign any price to each strand (one of the two paths through a PUC in
-one state). Route each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all
-PUCs can collect, each in its more profitable state, no routing exists.
+one state). Each circuit pays the price of its cheapest path, at most 1. Each PUC can collect only the prices of one
+state, at most those of the more expensive one. If circuits pay more than PUCs can collect, no routing exists.
 
 Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
 relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.

@@ -365,7 +365,7 @@ class Search:
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
-    """Return the nodes of the partial path that a search label stands for."""
+    """Return the nodes of the partial path that ends at an entry (label) of the search's list of steps."""
     nodes: list[int] = []
     while label >= 0:
         label, node = labels[label]

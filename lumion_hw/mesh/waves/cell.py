@@ -35,7 +35,7 @@ _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class UnitCells:
-    """Parameters of all unit cells and joints of a mesh at a reference frequency, for one sample or many.
+    """Parameters of all unit cells and waveguide joints of a mesh at a reference frequency, for one sample or many.
 
     E is the number of PUCs and J the number of joints. Every array may have a leading axis of samples, ``(N, E)`` or
     ``(N, J)``: Monte-Carlo draws, sweep steps or temperatures. Arrays without this axis apply to all samples.
@@ -79,7 +79,7 @@ class UnitCells:
 
         Args:
             n_pucs: Number of PUCs.
-            n_joints: Number of joints.
+            n_joints: Number of waveguide joints.
             theta: Shape ``(n_pucs,)`` or ``(N, n_pucs)``; (φu - φl) / 2 in rad.
             loss_db: Loss of every PUC.
         """
@@ -198,7 +198,7 @@ class UnitCells:
         return factor
 
     def reflection_coefficients(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
-        """Return the reflection coefficients at the first ends of joints, at their second ends, and at ports.
+        """Return the reflection coefficients at the first ends of waveguide joints, at their second ends, and at ports.
 
         Args:
             factor: Shape ``(J, n)`` or ``(J, 1)``; factors by which joints multiply a wave.

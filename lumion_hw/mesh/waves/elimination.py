@@ -28,9 +28,9 @@ _OFF_CENTRE = 0.15
 class Program:
     """Elimination of the first ``n_pivots`` unknowns of a sparse matrix with a fixed pattern.
 
-    Every element of the matrix and its factors has a slot. For pivot ``k``, the elements below it are
-    ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way. ``target`` lists the
-    slots that the elimination of each pivot changes, row by row, one pivot after the other.
+    Every element of the matrix and its factors has a slot (a position in one array). For pivot ``k``, the elements
+    below it are ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way.
+    ``target`` lists the slots that the elimination of each pivot changes, row by row, one pivot after the other.
 
     Attributes:
         n_pivots: Number of unknowns to eliminate.
@@ -181,5 +181,5 @@ class _Dissection:
             if best is None or candidate < best[:2]:
                 best = (*candidate, along, float(cuts[chosen]))
         if best is None:
-            raise ValueError("no direction in which the mesh can be cut was found")
+            raise ValueError("the mesh cannot be cut in any direction")
         return best[2], best[3]

@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Sparse pattern by columns: element indices (ones of the diagonal, then ``values``), rows, column starts."""
+        """Sparse matrix pattern by columns: index of each element, its row, and the start of each column."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))

@@ -54,7 +54,7 @@ class _Pattern:
 
     @cached_property
     def reflecting_equations(self) -> WaveEquations:
-        """Wave equations in which joint ends and ports may reflect light; they take twice the work."""
+        """Wave equations in which waveguide joint ends and ports may reflect light; they take twice the work."""
         return self._equations(keep_ports=False, reflecting=True)
 
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
