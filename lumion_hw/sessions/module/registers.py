@@ -54,7 +54,7 @@ class RegisterAccess(Protocol):
         """
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows. Raises as :meth:`read`."""
+        """Write ``data`` in chunks that do not cross 8-byte rows. Raises the errors of :meth:`read`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
@@ -84,7 +84,7 @@ class I2cDevice(Protocol):
         """
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write the offset and ``data`` in one transaction. Raises as :meth:`read`."""
+        """Write the offset and ``data`` in one transaction. Raises the errors of :meth:`read`."""
 
 
 def repeat_access(

@@ -97,7 +97,7 @@ def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
         code: Value of the field named in ``field.multiplier``; ``None`` if that value is unknown.
 
     Returns:
-        ``None`` if the factor is not known or its code is reserved.
+        The product; ``None`` if the factor is not known or its code is reserved.
     """
     if not field.multiplier:
         return value

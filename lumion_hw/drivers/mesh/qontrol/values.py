@@ -91,7 +91,7 @@ def checked_column(
 def check_power(
     currents_ma: NDArray[np.float64], limits: ControllerLimits, label: str, session: QontrolSession
 ) -> None:
-    """Check the computed total power. Raises ``LimitError``; the modules have no such limit."""
+    """Raise ``LimitError`` if the computed total power is too high: the modules themselves have no such limit."""
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
