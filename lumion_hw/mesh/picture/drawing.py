@@ -277,6 +277,7 @@ class _Marks:
             unlit=puc in self.unlit,
             fill=None if self.values is None or value is None else self.values.colours(value)[0],
             channels=self.channels[2 * puc : 2 * puc + 2],
+            rails=(not _is_unused(mesh, 4 * puc), not _is_unused(mesh, 4 * puc + 1)),
         )
 
     def text(self, puc: int, kind: str) -> str:
@@ -337,6 +338,11 @@ def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str
             fill = INK if fibre else FAINT
             yield _text(x, y + 3.6, str(port), size=10, attributes=f'fill="{fill}" text-anchor="middle"')
         yield "</g>"
+
+
+def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
+    """Return whether a PUC-port is an end of an unused waveguide."""
+    return int(mesh.port_at[puc_port]) in mesh.unused_ports
 
 
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
